@@ -26,7 +26,17 @@ PRIVATE = {
     "credit": ("SEX", "EDUCATION", "MARRIAGE"),
 }
 EXCHANGES = (1, 5, 20, 50)
-FIELDS = ("table", "exchanges", "epsilon", "records", "accuracy", "prior_accuracy", "label_f1", "prior_label_f1", "commit")
+FIELDS = (
+    "table",
+    "exchanges",
+    "epsilon",
+    "records",
+    "accuracy",
+    "prior_accuracy",
+    "label_f1",
+    "prior_label_f1",
+    "commit",
+)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
     python benchmarks/speed.py                      # one process, PyTorch's own number of threads
     python benchmarks/speed.py --workers 2          # as many processes with one thread each
+    python benchmarks/speed.py --steps 15           # processor time of a step and of its products, one thread
 
 The limit counts the products that a descent step cannot do without, at the rate that the very same
 product reaches on this machine when nothing else happens, measured in the same run.
@@ -25,9 +26,9 @@ from seepage.assessment import measure
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.matching import Cosine
 from seepage.attacks.horizontal.matching.optimise import Descent
-from seepage.attacks.horizontal.matching.products import times
 from seepage.attacks.horizontal.matching.profiles import reconstruction
 from seepage.models.mlp import nn3
+from seepage.products import times
 from seepage.protocols.fedsgd import FedSGD
 from seepage.run.memory import keep_freed_memory
 from seepage.seeds import stream
@@ -50,7 +51,11 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=1500)
     parser.add_argument("--profile", choices=["default", "faithful"], default="default")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--steps", type=int, help="number of measurements of a step in turn with its products")
     arguments = parser.parse_args()
+    if arguments.steps is not None:
+        print(json.dumps(steps(arguments), indent=2))
+        return
     shares = [range(w, arguments.victims, arguments.workers) for w in range(arguments.workers)]
     if arguments.workers == 1:
         threads = torch.get_num_threads()
@@ -141,6 +146,41 @@ def breakdown(arguments: argparse.Namespace) -> dict[str, float]:
     }
     shares = {name: seconds / step for name, seconds in parts.items()}
     return {**shares, "optimiser and rest": 1 - sum(shares.values())}
+
+
+def steps(arguments: argparse.Namespace) -> dict[str, float | int | str]:
+    """Return milliseconds of processor time of a descent step, and of the products that it cannot do without."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    _, encoder, view, knowledge, _ = prepared(arguments.batch_size, 0)
+    if knowledge.labels is None:
+        raise AssertionError("labels were granted")
+    attack_victim = reconstruction(arguments.profile)
+    engine, relaxation = match(view, Cosine()), Relaxation(encoder, logits=attack_victim.logits)
+    shape = (1, arguments.restarts, arguments.batch_size, encoder.width)
+    z = 2 * torch.rand(shape, generator=torch.Generator().manual_seed(0)) - 1
+    left, right = torch.randn(arguments.restarts * arguments.batch_size, 105), torch.randn(100, 105)
+    descent = Descent(100)
+
+    def milliseconds(run: Callable[[], object]) -> float:
+        begun = time.process_time()
+        run()
+        return (time.process_time() - begun) * 1000 / descent.iterations
+
+    descent.run(engine, relaxation, z, knowledge.labels)
+    own, products = [], []
+    for _ in range(arguments.steps):
+        own.append(milliseconds(lambda: descent.run(engine, relaxation, z, knowledge.labels)))
+        products.append(milliseconds(lambda: [times(left, right) for _ in range(_PRODUCTS * descent.iterations)]))
+    return {
+        "profile": arguments.profile,
+        "measurements": arguments.steps,
+        "step_least": min(own),
+        "step_median": statistics.median(own),
+        "products_least": min(products),
+        "products_median": statistics.median(products),
+        "times_the_products": statistics.median(a / b for a, b in zip(own, products, strict=True)),
+    }
 
 
 def best(run: Callable[[], object], repeats: int) -> float:

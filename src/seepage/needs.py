@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-Need = Literal["auxiliary", "queries", "leaked", "weights", "bottom", "gradients", "crafted_network"]
+Need = Literal[
+    "auxiliary", "queries", "leaked", "weights", "bottom", "gradients", "crafted_network", "labels", "steering"
+]
 
 # Parts of what crosses the wire that a defense blurs or withholds.
 ActsOn = Literal[
@@ -31,4 +33,6 @@ NEEDS: dict[Need, str] = {
     "bottom": "the target's bottom model",
     "gradients": "gradients of the target's bottom model",
     "crafted_network": "a network that a malicious server crafts for it",
+    "labels": "labels of some records",
+    "steering": "a training in which its own steps break the protocol",
 }

@@ -214,7 +214,8 @@ class Registry(Generic[T_co]):
 
     def __getitem__(self, name: str) -> Entry[T_co]:
         entries = self._named(name) or self._with_plugins()._named(name)
-        if len(entries) == 1:
+        if len(entries) == 1 or (entries and entries[0].module and len({entry.module for entry in entries}) == 1):
+            # One part that several settings share.
             return entries[0]
         if not entries:
             raise self._unknown(name)
@@ -235,7 +236,9 @@ class Registry(Generic[T_co]):
         Raises:
             BadInputError: the class is registered for other settings only.
         """
-        loaded = {entry.factory: entry for entry in self._entries.values() if entry.loaded}
+        every = [entry for entry in self._entries.values() if entry.loaded]
+        # Of a part that several settings share, this setting's entry.
+        loaded = {entry.factory: entry for entry in sorted(every, key=self._holds)}
         bases = [loaded[kind] for kind in type(passed).__mro__ if kind in loaded]
         if bases and not any(map(self._holds, bases)):
             raise self._unknown(bases[0].name)

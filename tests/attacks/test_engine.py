@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
 from itertools import pairwise
 from typing import cast
 
@@ -74,6 +76,18 @@ def test_closed_form_is_double_backpropagation(
     scale = expected_derivative.abs().max()
     torch.testing.assert_close(derivative, expected_derivative, rtol=1e-9, atol=float(1e-11 * scale))
     assert torch.equal(engine.loss(rows, labels), loss)
+
+
+@pytest.mark.parametrize("records", [3, 40])
+@pytest.mark.parametrize("kind", DISTANCES)
+def test_single_precision_differs_by_roundings(kind: str, records: int) -> None:
+    view, rows, labels = scene("softmax", 3, (24, 20), records)
+    expected_loss, expected = match(view, DISTANCES[kind])(rows, labels)
+    model = replace(view.model, module=deepcopy(view.model.module).float())
+    single = GradientView(model, {name: part.float() for name, part in view.gradient.items()})
+    loss, derivative = match(single, DISTANCES[kind])(rows.float(), labels)
+    torch.testing.assert_close(loss.double(), expected_loss, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(derivative.double(), expected, rtol=1e-3, atol=float(1e-4 * expected.abs().max()))
 
 
 @pytest.mark.parametrize(("victims", "restarts"), [(1, 1), (1, 4), (4, 1), (3, 2)])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
-from nvflare.apis.filter import ContentBlockedException
+from nvflare.apis.filter import ContentBlockedException, FilterChainType, FilterContextKey
 from nvflare.apis.fl_constant import FilterKey, FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
@@ -31,16 +31,22 @@ OF_EIGHT = RECIPE.model_copy(update={"batch_size": 8})
 
 
 def arrays(state: Any) -> dict[str, np.ndarray]:
-    return {name: tensor.numpy() for name, tensor in state.items()}
+    return {name: tensor.numpy().copy() for name, tensor in state.items()}
 
 
-def context(scope: Scope | None = None, kind: str = DataKind.WEIGHTS) -> FLContext:
-    task = DXO(kind, arrays(BEFORE)).to_shareable()
-    task.set_header(AppConstants.CURRENT_ROUND, 5)
+def task(kind: str = DataKind.WEIGHTS) -> Shareable:
+    data = DXO(kind, arrays(BEFORE)).to_shareable()
+    data.set_header(AppConstants.CURRENT_ROUND, 5)
+    return data
+
+
+def context(kind: str = DataKind.WEIGHTS) -> FLContext:
+    """Return the context of a task whose data went through the guard's other filter."""
     found = FLContext()
-    found.set_prop(FLContextKey.TASK_DATA, value=task, private=True, sticky=False)
-    if scope is not None:
-        found.set_prop(FLContextKey.SCOPE_OBJECT, value=scope, private=True, sticky=False)
+    keeping = LeakGuard(guard=guarded(GuardPolicy("report")))
+    keeping.set_prop(FilterContextKey.CHAIN_TYPE, FilterChainType.TASK_DATA_CHAIN)
+    sent = task(kind)
+    assert keeping.process(sent, found) is sent
     return found
 
 
@@ -57,7 +63,7 @@ def site_scope(folder: Path, policy: str) -> Scope:
         "path": "seepage.integrations.nvflare.LeakGuard",
         "args": {"settings": str(guard_file(folder, policy))},
     }
-    scopes = [{"name": "guarded", "properties": {}, "task_result_filters": [entry]}]
+    scopes = [{"name": "guarded", "properties": {}, "task_data_filters": [entry], "task_result_filters": [entry]}]
     (folder / "local" / "privacy.json").write_text(json.dumps({"scopes": scopes, "default_scope": "guarded"}))
     manager = create_privacy_manager(Workspace(str(folder), "site-1"), names_only=False)
     assert manager is not None
@@ -67,8 +73,15 @@ def site_scope(folder: Path, policy: str) -> Scope:
 
 
 def out(scope: Scope, shareable: Shareable) -> Shareable:
-    """Send through the chain that NVFlare's client runs before an answer leaves, without any filter of the job."""
-    sent = apply_filters(Scope.TASK_RESULT_FILTERS_NAME, shareable, context(scope), {}, "train", FilterKey.OUT)
+    """Send through the chains that NVFlare's client runs around a task, without any filter of the job."""
+    around = FLContext()
+    around.set_prop(FLContextKey.SCOPE_OBJECT, value=scope, private=True, sticky=False)
+    data = apply_filters(Scope.TASK_DATA_FILTERS_NAME, task(), around, {}, "train", FilterKey.IN)
+    assert isinstance(data, Shareable)
+    # Training in place changes nothing of what the guard keeps.
+    for array in from_shareable(data).data.values():
+        array += 1.0
+    sent = apply_filters(Scope.TASK_RESULT_FILTERS_NAME, shareable, around, {}, "train", FilterKey.OUT)
     assert isinstance(sent, Shareable)
     return sent
 
@@ -135,7 +148,7 @@ def test_an_update_that_cannot_be_checked_is_not_sent(policy: GuardPolicy) -> No
     with pytest.raises(ContentBlockedException, match="does not know the model"):
         checks.process(reply(), FLContext())
     with pytest.raises(ContentBlockedException, match="does not know the model"):
-        checks.process(reply(), context(kind=DataKind.METRICS))
+        checks.process(reply(), context(DataKind.METRICS))
     with pytest.raises(ContentBlockedException, match="another filter has processed"):
         checks.process(reply(meta={MetaKey.PROCESSED_ALGORITHM: "HE"}), context())
     other = DXO(DataKind.WEIGHTS, {"other": torch.zeros(3).numpy()}).to_shareable()

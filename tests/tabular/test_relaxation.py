@@ -65,6 +65,24 @@ def test_pullback_is_the_derivative(softmax: bool, sigmoid: bool, logits: Logits
     torch.testing.assert_close(relaxation.pullback(toward), expected, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize(("softmax", "sigmoid", "logits"), KINDS)
+def test_single_precision_differs_by_roundings(softmax: bool, sigmoid: bool, logits: Logits) -> None:
+    encoder = Encoder(SCHEMA, STATISTICS, dtype=torch.float32)
+    single, double = (Relaxation(one, softmax, sigmoid, logits) for one in (encoder, ENCODER))
+    z, toward = normal(40, ENCODER.width), normal(40, ENCODER.width, seed=1)
+    # Values of one size: rare categories' deviations make some columns large.
+    size = (ENCODER.high - ENCODER.low).clamp_min(1)
+    rows, recorded = double.relax(z), z.float().requires_grad_()
+    fast, slow = single.relax(z.float()), single.relax(recorded)
+    torch.testing.assert_close(fast.double() / size, rows / size, rtol=1e-5, atol=2e-6)
+    torch.testing.assert_close(slow.double() / size, rows / size, rtol=1e-5, atol=2e-6)
+    expected = double.pullback(toward)
+    (own,) = torch.autograd.grad(slow, recorded, toward.float())
+    scale = float(expected.abs().max())
+    torch.testing.assert_close(own.double(), expected, rtol=1e-4, atol=1e-5 * scale)
+    torch.testing.assert_close(single.pullback(toward.float()).double(), expected, rtol=1e-4, atol=1e-5 * scale)
+
+
 def test_pullback_belongs_to_the_last_rows() -> None:
     relaxation = Relaxation(ENCODER)
     first, second, toward = (normal(2, ENCODER.width, seed=seed) for seed in range(3))

@@ -20,6 +20,8 @@ from seepage.wire.secret import RecordsSecret
 
 # Times that a record's error has to be as large as what the client's own arithmetic leaves open of it.
 _KNOWN = 4.0
+# Standard deviations of what rounding adds along its own direction, that its part has to be longer than.
+_LONGER = 4.0
 # Standard deviation of what rounding adds to an entry, in precisions of its size: spread evenly over its last place.
 _ROUNDING = 0.25
 # Numbers of single gradients that are held at a time.
@@ -30,10 +32,10 @@ def visible(view: object, secret: RecordsSecret, encoder: Encoder) -> Bool[Tenso
     """Return which records stand above the client's rounding in what it sent; None where that cannot be said.
 
     A record's own gradient over the number of records is its part of the message. It is visible where, in the gradient
-    of some weight, it is longer than the longest matrix that rounding alone makes there, and where the client computed
-    its error to a quarter. A client computes the chance p of a label with an absolute error of half a precision,
-    so that the error of a record of which the network is sure, p - 1, is lost before anything is sent. What is not
-    visible cannot be found by anybody; what is visible and was not found may be found by others.
+    of some weight, it is longer than four standard deviations of what rounding adds along its direction, and where the
+    client computed its error to a quarter. A client computes the chance p of a label with an absolute error of half a
+    precision: the error of a record of which the network is sure, p - 1, is lost before anything is sent. What is not
+    visible cannot be told from rounding; what is visible and was not found may be found by others.
 
     None for networks that normalise by the batch, where no part is a single record's, and for messages that are no
     plain gradients or updates of SGD.
@@ -110,10 +112,8 @@ def _above(
         for name, part in sent.items():
             if part.dim() < 3:
                 continue
-            # The norm of a matrix of noise (Davidson and Szarek 2001).
-            loudest = noise[name] * (math.sqrt(part.shape[1]) + math.sqrt(part[0, 0].numel()))
             own = part.flatten(1).norm(dim=1) / len(rows)
-            longer |= (own > loudest) & (own > 0)
+            longer |= (own > _LONGER * noise[name]) & (own > 0)
         found.append(longer)
     return torch.cat(found)
 

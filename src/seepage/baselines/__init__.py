@@ -31,6 +31,8 @@ baselines.declare(
         "median": "seepage.baselines.vertical",
         "random": "seepage.baselines.vertical",
         "own_columns": "seepage.baselines.vertical",
+        "label_mode": "seepage.baselines.labels",
+        "label_columns": "seepage.baselines.labels",
     },
     "vertical",
 )

@@ -17,7 +17,7 @@ from seepage.settings.spec import Spec
 from seepage.tabular.infer import infer
 from seepage.tabular.reading import open_table
 
-_OF_TABLES = ("sensitive", "drop", "separator", "overrides", "missing", "most_categories")
+_OF_TABLES = ("sensitive", "drop", "separator", "overrides", "missing", "most_categories", "keep_dummies")
 
 
 @app.command()
@@ -49,5 +49,5 @@ def schema(
     else:
         # A schema holds cells of the table: every category. Extremes are rounded outwards.
         write_whole(out, inferred_schema.to_yaml(), private=True)
-        print(f"{len(inferred_schema.columns)} columns and the target {target!r} written to {out}")
+        print(f"{len(inferred_schema.columns)} columns and the target {inferred_schema.target.name!r} written to {out}")
     show_inferred(make_console(stderr=True), inferred)

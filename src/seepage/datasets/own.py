@@ -9,6 +9,7 @@ import pandas as pd
 from seepage.datasets.dataset import Dataset, split
 from seepage.errors import BadInputError
 from seepage.tabular.infer import Inferred, Policy, infer
+from seepage.tabular.one_hot import MergedSource, groups_of_schema
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
@@ -58,6 +59,9 @@ def own_table(
     if schema is None and target is not None:
         inferred = infer(source, target, policy)
         schema = inferred.schema
+        source = MergedSource(source, inferred.groups)
+    elif schema is not None:
+        source = MergedSource(source, groups_of_schema(source, schema))
     if schema is None:
         raise BadInputError(
             "a table of your own needs a schema, or a target (the column that the model learns) to infer one: "

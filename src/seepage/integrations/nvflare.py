@@ -1,10 +1,14 @@
-"""NVFlare: a filter of task results that checks a site's updates before they leave.
+"""NVFlare: a filter that checks a site's updates before they leave.
 
-Set in the site's ``local/privacy.json`` it runs before the filters of a job, and no job can opt out of it.
+Set in the site's ``local/privacy.json`` it runs before the filters of a job, and no job can opt out of it. It is named
+twice: among the filters of task data it keeps the model that the server sent, which NVFlare hands to no filter of task
+results, and among those of task results it checks the update.
 """
 
 from __future__ import annotations
 
+import copy
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +23,7 @@ with extra("nvflare", "NVFlare", "nvflare"):
     from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
     from nvflare.apis.dxo_filter import DXOFilter
     from nvflare.apis.filter import ContentBlockedException, FilterChainType, FilterContextKey
-    from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+    from nvflare.apis.fl_constant import ReturnCode
     from nvflare.apis.fl_context import FLContext
     from nvflare.apis.shareable import Shareable
     from nvflare.app_common.app_constant import AppConstants
@@ -29,14 +33,27 @@ _KINDS: list[str] = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
 _HARMLESS = (*_KINDS, DataKind.METRICS, DataKind.COLLECTION)
 
 
+# Name under which the received model stands in the context of a task, which both filters see.
+_RECEIVED = "seepage_received_model"
+
+
+@dataclass(frozen=True)
+class _Received:
+    weights: dict[str, np.ndarray | Tensor]
+    round: int | None
+
+
 class LeakGuard(DXOFilter):
     """Filter that runs the leak guard on weights and differences of weights.
 
-    In the site's ``local/privacy.json``, as a filter of task results::
+    In the site's ``local/privacy.json``, as a filter of task data and of task results::
 
-        {"scopes": [{"name": "guarded", "task_result_filters": [{
-            "path": "seepage.integrations.nvflare.LeakGuard",
-            "args": {"settings": "/site/guard.yaml"}}]}], "default_scope": "guarded"}
+        {"scopes": [{"name": "guarded",
+            "task_data_filters": [{"path": "seepage.integrations.nvflare.LeakGuard",
+                                   "args": {"settings": "/site/guard.yaml"}}],
+            "task_result_filters": [{"path": "seepage.integrations.nvflare.LeakGuard",
+                                     "args": {"settings": "/site/guard.yaml"}}]}],
+         "default_scope": "guarded"}
 
     An update that is blocked, or cannot be checked, ends the task with ``TASK_RESULT_FILTER_ERROR``. In ``strict`` mode
     so does an answer that holds anything but weights and metrics, which the guard cannot read.
@@ -63,7 +80,10 @@ class LeakGuard(DXOFilter):
             ContentBlockedException: it may not be sent.
         """
         assert self.guard is not None
-        if self._incoming() or shareable.get_return_code() != ReturnCode.OK:
+        if self._incoming():
+            fl_ctx.set_prop(_RECEIVED, _received(shareable), private=True, sticky=False)
+            return shareable
+        if shareable.get_return_code() != ReturnCode.OK:
             return shareable
         if self.guard.policy.mode == "strict" and (kind := _unreadable(shareable)):
             raise ContentBlockedException(f"the leak guard cannot read an answer of kind {kind}")
@@ -76,18 +96,16 @@ class LeakGuard(DXOFilter):
             ContentBlockedException: the update may not be sent, or cannot be checked.
         """
         assert self.guard is not None
-        if self._incoming():
-            return None
-        task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
-        sent = _weights(task) if isinstance(task, Shareable) else None
-        if sent is None or not isinstance(task, Shareable):
-            raise ContentBlockedException("the leak guard does not know the model that the server sent")
+        received = fl_ctx.get_prop(_RECEIVED)
+        if not isinstance(received, _Received):
+            raise ContentBlockedException(
+                "the leak guard does not know the model that the server sent; name it among task_data_filters, too"
+            )
         if dxo.get_meta_prop(MetaKey.PROCESSED_ALGORITHM) is not None:
             raise ContentBlockedException("the leak guard cannot read an update that another filter has processed")
         form = "difference" if dxo.data_kind == DataKind.WEIGHT_DIFF else "weights"
-        current = task.get_header(AppConstants.CURRENT_ROUND)
         try:
-            answer = self.guard(sent, dxo.data, form=form, round=current if isinstance(current, int) else None)
+            answer = self.guard(received.weights, dxo.data, form=form, round=received.round)
         except BadInputError as error:
             self.log_error(fl_ctx, f"leak guard: {error}")
             raise ContentBlockedException("the leak guard cannot check this update") from error
@@ -104,13 +122,16 @@ class LeakGuard(DXOFilter):
         return self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN
 
 
-def _weights(task: Shareable) -> dict[str, np.ndarray | Tensor] | None:
-    """Return the weights that a task came with; None where it has none."""
+def _received(task: Shareable) -> _Received | None:
+    """Return the model that a task came with, apart from what the job may change in place; None where it has none."""
     try:
         found = from_shareable(task)
     except ValueError:
         return None
-    return found.data if found.data_kind == DataKind.WEIGHTS and found.data else None
+    if found.data_kind != DataKind.WEIGHTS or not found.data:
+        return None
+    current = task.get_header(AppConstants.CURRENT_ROUND)
+    return _Received(copy.deepcopy(found.data), current if isinstance(current, int) else None)
 
 
 def _unreadable(shareable: Shareable) -> str | None:

@@ -44,12 +44,33 @@ class Stack(nn.Module):
 
     def forward(self, rows: Float[Tensor, "network record input"]) -> Float[Tensor, "network record output"]:
         """Return each network's outputs for its rows."""
-        last = len(self.weights) - 1
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            rows = torch.baddbmm(bias, rows, weight)
-            if i < last:
-                rows = rows.relu()
+        return torch.baddbmm(self.biases[-1], self.hidden(rows), self.weights[-1])
+
+    def hidden(self, rows: Float[Tensor, "network record input"]) -> Float[Tensor, "network record unit"]:
+        """Return the inputs of each network's last layer."""
+        for weight, bias in zip([*self.weights][:-1], [*self.biases][:-1], strict=True):
+            rows = torch.baddbmm(bias, rows, weight).relu()
         return rows
+
+
+class Summed(nn.Module):
+    """The sum of the parties' features, each of as many entries as there are outputs: learning without a top model.
+
+    Args:
+        outputs: number of outputs.
+
+    Example:
+        >>> Summed(2)(torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])).tolist()
+        [[[4.0, 6.0]]]
+    """
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, rows: Float[Tensor, "network record feature"]) -> Float[Tensor, "network record output"]:
+        """Return the sum."""
+        return rows.unflatten(-1, (-1, self.outputs)).sum(-2)
 
 
 @dataclass(frozen=True)
@@ -136,6 +157,11 @@ class VerticalModel:
             return label_chances(self.head, self.outputs(self.features(self.encoded(cells))))
 
     @property
+    def unsplit(self) -> bool:
+        """Whether features are added up as the logits, without a top model."""
+        return isinstance(self.top, Summed)
+
+    @property
     def active(self) -> ActiveModel:
         """The part of the model that the active party knows."""
         return ActiveModel(self.partition, self.bottoms[0], self.top, self.head)
@@ -184,7 +210,7 @@ def vertical_mlp(
     seeds: Sequence[int],
     bottom: Sequence[int] = (300, 100),
     features: int | Sequence[int] = 100,
-    top: Sequence[int] = (100, 50),
+    top: Sequence[int] | None = (100, 50),
     head: SplitHead | None = None,
 ) -> VerticalModel:
     """Return fully connected ReLU networks for some trainings.
@@ -197,7 +223,8 @@ def vertical_mlp(
         seeds: seed of each training's initialisation.
         bottom: units of each hidden layer of the bottom models.
         features: number of features that each party sends, one for all or one a party; few of them are a bottleneck.
-        top: units of each hidden layer of the top model.
+        top: units of each hidden layer of the top model; None for no top model: each party sends as many features as
+            there are logits, whatever ``features`` says, and their sum is the logits.
         head: head of the model; default ``sigmoid`` for two classes, ``softmax`` for more.
 
     Raises:
@@ -217,7 +244,10 @@ def vertical_mlp(
     # Each party draws from a stream of its own: another party's width changes no one else's initialisation.
     streams = [torch.Generator().manual_seed(seed) for seed in seeds]
     drawn = [[int(torch.randint(2**62, (1,), generator=one)) for one in streams] for _ in range(partition.parties + 1)]
+    outputs = 1 if chosen == "sigmoid" else classes
     widths = [features] * partition.parties if isinstance(features, int) else list(features)
+    if top is None:
+        widths = [outputs] * partition.parties
     if len(widths) != partition.parties:
         raise BadInputError(
             f"{partition.parties} parties send features, but {len(widths)} numbers of features were given; give one "
@@ -227,5 +257,5 @@ def vertical_mlp(
         Stack((schema.width, *bottom, width), seeds_of_party)
         for schema, width, seeds_of_party in zip(partition.schemas, widths, drawn[1:], strict=True)
     )
-    outputs = 1 if chosen == "sigmoid" else classes
-    return VerticalModel(partition, bottoms, Stack((sum(widths), *top, outputs), drawn[0]), chosen, "vertical_mlp")
+    joined = Summed(outputs) if top is None else Stack((sum(widths), *top, outputs), drawn[0])
+    return VerticalModel(partition, bottoms, joined, chosen, "vertical_mlp")

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.returned import ReturnedDefense
-from seepage.errors import BadInputError, check_count
+from seepage.errors import BadInputError, check_count, positive
 from seepage.learning import VerticalStep, vertical_step
 from seepage.models.split import label_chances
-from seepage.models.vertical import VerticalModel
+from seepage.models.vertical import Stack, VerticalModel
 from seepage.protocols.finite import check_finite
 from seepage.tabular.statistics import Statistics
+from seepage.wire.labels import BatchView, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import (
     FeatureAuxiliary,
@@ -27,9 +28,11 @@ from seepage.wire.vertical import (
     KnownFeatures,
     Leaked,
     Queries,
-    ReturnedView,
     WeightGradients,
 )
+
+# Entries of gradients below this count as this in ratios (Fu et al.).
+_LEAST = 1e-7
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,49 @@ class TrainedVertical:
 
 
 @dataclass(frozen=True)
+class Steering:
+    """Steps of a passive party that make the top model rely on its features.
+
+    Source: Fu et al., Label Inference Attacks Against Vertical Federated Learning (USENIX Security 2022), the malicious
+    local optimiser: each entry of a step is multiplied by 1 + gamma times the ratio of its gradient to that of the step
+    before, at least 1 and at most ``most``. Deviation: the paper multiplies the gradient of stochastic gradient
+    descent. Here parties step by Adam, which would undo that, so that the factor is that of Adam's step.
+
+    Attributes:
+        party: number of the passive party.
+        gamma: factor of the ratio.
+        most: largest factor of a step.
+
+    Raises:
+        BadInputError: an argument is not a positive number, or ``most`` is below 1.
+    """
+
+    party: int
+    gamma: float | int = 1.0
+    most: float | int = 5.0
+
+    def __post_init__(self) -> None:
+        positive("gamma", self.gamma)
+        positive("most", self.most)
+        if self.most < 1:
+            raise BadInputError(f"the largest factor of a step is at least 1, got most={self.most!r}.")
+
+    def factor(self, now: Tensor, before: Tensor) -> Tensor:
+        """Return the factor of each entry's step.
+
+        Args:
+            now, before: gradient of this step, and of the one before.
+
+        Example:
+            >>> Steering(1).factor(torch.tensor([1.0, -1.0, 9.0]), torch.ones(3)).tolist()
+            [2.0, 1.0, 5.0]
+        """
+        # A gradient of zero must not divide by zero, and keeps the sign of the ratio elsewhere.
+        least = torch.where(before < 0, -_LEAST, _LEAST)
+        return (1 + self.gamma * now / torch.where(before.abs() < _LEAST, least, before)).clamp(1.0, float(self.most))
+
+
+@dataclass(frozen=True)
 class VerticalLearning:
     """Parties send features of the same records, the active one returns gradients of them; all train by Adam.
 
@@ -88,6 +134,7 @@ class VerticalLearning:
         learning_rate: learning rate of Adam.
         features: defense of features by passive parties, in training and at inference; None for nothing.
         returned: defense of each record's gradient on its way to a passive party; None for nothing.
+        steering: passive party whose own steps break the protocol, and how; None where all follow it.
 
     Raises:
         BadInputError: a count is below 1, or the rate is not a positive number.
@@ -100,6 +147,7 @@ class VerticalLearning:
     learning_rate: float | int = 1e-3
     features: FeatureNoise | None = None
     returned: ReturnedDefense | None = None
+    steering: Steering | None = None
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs)
@@ -137,6 +185,8 @@ class VerticalLearning:
         losses = torch.zeros(len(seeds), self.epochs)
         sent: list[Tensor] = []
         back: list[Tensor] = []
+        steered = [] if self.steering is None else list(model.bottoms[self.steering.party].parameters())
+        before: list[Tensor] | None = None
         for epoch in range(self.epochs):
             shuffled = torch.stack([torch.randperm(rows.records, generator=one) for one in order])
             for batch in shuffled.split(self.batch_size, dim=1):
@@ -148,7 +198,10 @@ class VerticalLearning:
                 torch.autograd.backward(list(computed), list(gradients))
                 for name, gradient in step.parameters.items():
                     top[name].grad = gradient
+                at = [p.detach().clone() for p in steered]
                 optimiser.step()
+                if self.steering is not None:
+                    before = _steered(self.steering, steered, at, before)
                 losses[:, epoch] += step.losses * batch.shape[1] / rows.records
                 if epoch == self.epochs - 1:
                     if not sent:
@@ -236,7 +289,48 @@ class VerticalLearning:
         trained.model.partition.check_target(party)
         own = trained.model.encoded(trained.rows.cells)[party]
         check_finite({"gradients sent back": trained.back[party]})
-        return ReturnedView(party, trained.sent[party], trained.back[party], own)
+        kind = LogitsView if trained.model.unsplit else ReturnedView
+        return kind(trained.sent[party], trained.back[party], own)
+
+    def passive_batches(self, trained: TrainedVertical, party: int, batch_size: int, seed: int) -> BatchView:
+        """Return what a passive party holds where only gradients of whole batches of training records come back.
+
+        Args:
+            trained: result of the training.
+            party: number of the passive party.
+            batch_size: number of records of a batch; those that do not fill a whole one are left out.
+            seed: seed of the defense of gradients.
+
+        Raises:
+            BadInputError: there is no such passive party, its bottom model does not end in a layer of its own with
+                weights and biases, or there is not one whole batch.
+        """
+        model, rows = trained.model, trained.rows
+        model.partition.check_target(party)
+        bottom = model.bottoms[party]
+        if not isinstance(bottom, Stack):
+            raise BadInputError(
+                "label inference from gradients of batches reads the last layer of fully connected bottom models, got "
+                f"{type(bottom).__name__}; leave the attack out."
+            )
+        batches = rows.records // batch_size
+        if not batches:
+            raise BadInputError(
+                f"a batch of {batch_size} records is more than the {rows.records} of training; ask for smaller ones."
+            )
+        used = rows.of(slice(0, batches * batch_size))
+        encoded = model.encoded(used.cells)
+        with torch.no_grad():
+            computed = model.features(encoded)
+            hidden = bottom.hidden(encoded[party])
+        messages = self._defended(computed, trained.spread, torch.Generator().manual_seed(seed))
+        step = vertical_step(model.active, messages, used.labels.to(messages[0].dtype))
+        # Gradients of the mean over all records, as the defense expects those of a batch.
+        came = self._returned(step, torch.Generator().manual_seed(seed + 1))[party] * used.records
+        came, hidden, sent, own = (
+            one.unflatten(1, (batches, batch_size)) for one in (came, hidden, messages[party], encoded[party])
+        )
+        return BatchView(hidden, hidden.mT @ came / batch_size, came.mean(2), sent, own)
 
     def predict(
         self, trained: TrainedVertical, rows: Rows, generator: torch.Generator
@@ -371,6 +465,18 @@ def leak(seen: FeatureTranscript, records: int) -> tuple[FeatureTranscript, Leak
     view = seen.view
     first = Leaked(seen.cells[:, :records], view.received[:, :records], view.own[:, :records])
     return seen.of(slice(records, None)), first
+
+
+def _steered(
+    steering: Steering, parameters: Sequence[Tensor], at: Sequence[Tensor], before: Sequence[Tensor] | None
+) -> list[Tensor]:
+    """Scale a step up, and return its gradients."""
+    now = [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in parameters]
+    with torch.no_grad():
+        for place, start, gradient, then in zip(parameters, at, now, before or now, strict=True):
+            if before is not None:
+                place.copy_(start + steering.factor(gradient, then) * (place - start))
+    return now
 
 
 def _named(features: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ from seepage.tabular.policy import Missing, Policy
 S = TypeVar("S", bound="Spec")
 
 # Steering of how the schema of a table of one's own is inferred.
-STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded")
+STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded", "keep_dummies")
 OF_OWN_TABLES = ("target", "schema_file", "missing", "separator", *STEERING)
 _TABLE = ("dataset", "dataset_options", "data", *OF_OWN_TABLES)
 # In place of what pydantic says.
@@ -346,6 +346,13 @@ class Spec(Plain):
     most_encoded: Annotated[
         Count, Option("Number of encoded columns beyond which most_categories is lowered.", TABLE)
     ] = Policy.most_encoded
+    keep_dummies: Annotated[
+        bool,
+        Option(
+            "Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories.",
+            TABLE,
+        ),
+    ] = False
     separator: Annotated[
         str,
         Field(min_length=1, max_length=1),

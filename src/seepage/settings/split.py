@@ -24,8 +24,10 @@ from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.split import SplitModel
+from seepage.models.vertical import encoder_of
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
+from seepage.settings.labels import label_figures, with_label_columns
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
@@ -45,6 +47,7 @@ from seepage.settings.units import (
 )
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
+from seepage.wire.labels import LabelKnowledge, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 
@@ -118,7 +121,8 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
         refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, first, space)
-        self.parts = planned([_TRAINING], [*spec.baselines, Part(name=PRIOR)], spec.attacks)
+        parts = planned([_TRAINING], [*spec.baselines, Part(name=PRIOR)], spec.attacks)
+        self.parts = with_label_columns(parts, "split", dataset.schema.target.name)
         self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         size = spec.batch_size if spec.protocol == "split" else spec.rows_each
         self.configurations = tuple(Configuration(label, size) for label in self.defenses)
@@ -202,6 +206,8 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         """Return what an attacker is granted, for results."""
         if part.kind != "attack":
             return {}
+        if part.column is not None:
+            return {"sees": "what it sent and what came back of every record", "labels": self.spec.known_labels}
         adapts = getattr(make_part(registry.attacks.of("split"), part.part), "aware", True)
         known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(known)}
@@ -238,7 +244,9 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             "auxiliary": min(self.spec.auxiliary, _CONTROL_ROWS),
         }
         control = SplitAudit(with_fields(self.spec, changed), planted, self.own, swapped)
-        why = "they learn the client's part instead of being given it, or search until something fits"
+        why = (
+            "they learn the client's part instead of being given it, search until something fits, or guess labels alone"
+        )
         control.about = without_others(control.about, self.spec.attacks, attacks, why)
         control.parts = attacks_and_baselines(control.parts)
         return control
@@ -361,6 +369,8 @@ class AttackedTraining:
 
     def measure(self, part: PlannedPart) -> UnitFigures:
         """Return what a part gets."""
+        if part.column is not None:
+            return self.label(part)
         return self.training() if part.kind == "about" else self.guess(part)
 
     def training(self) -> UnitFigures:
@@ -394,6 +404,30 @@ class AttackedTraining:
         if self.defense.published is not None:
             figures["weights_epsilon", None] = self.defense.published.epsilon(self.learning.epochs, DELTA)
         return UnitFigures(figures)
+
+    def label(self, part: PlannedPart) -> UnitFigures:
+        """Return the figures of an attack on labels, which knows those of some records of training."""
+        spec, model, schema = self.spec, self.trained.model, self.rows.schema
+        held = self.rows.rows(range(min(spec.known_labels, len(self.rows))))
+        seed = stream(spec.seed, 0, "known labels") % 2**62
+        views = [self.seen.view]
+        if len(held):
+            stage = _stage(spec, self.trained)
+            views = [self.learning.observe(stage, held, seed, self.seen.view.model).view, *views]
+        own = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in model.public)})
+        view = ReturnedView(
+            torch.cat([view.cut for view in views])[None],
+            torch.cat([view.own_gradient for view in views])[None],
+            encoder_of(own).encode(torch.cat([view.features for view in views])[None]),
+        )
+        true = torch.cat([held.labels, self.seen.labels])[None]
+        known = torch.arange(len(held))[None]
+        attack = make_part(registry.attacks.of("split"), part.part)
+        begun = time.perf_counter()
+        knowledge = LabelKnowledge(schema.target, self.known.statistics.target, known, true[:, : len(held)])
+        guess = attack(view, knowledge, [stream(spec.seed, 0, "starts")])
+        [found] = label_figures(schema.target, true, guess, len(held), time.perf_counter() - begun)
+        return found
 
     def guess(self, part: PlannedPart) -> UnitFigures:
         """Return the figures of an attack or a baseline, and its time for a record."""
@@ -475,7 +509,13 @@ def _exchanges(
     return exchanges
 
 
+def _stage(spec: SplitSpec, trained: TrainedSplit) -> TrainedSplit:
+    """Return the training as it was when the attacked exchange took place."""
+    return replace(trained, model=trained.earlier[-spec.final]) if spec.final else trained
+
+
 def deployment(spec: SplitSpec) -> Deployment:
     """Return what a deployment of split learning shows and grants the server."""
-    known = granted({"auxiliary": spec.auxiliary}, ("weights",))
-    return Deployment("split", spec.protocol, SplitLearning.reveals, known, None, mechanisms("split", spec.defenses))
+    known = granted({"auxiliary": spec.auxiliary, "labels": spec.known_labels}, ("weights",))
+    reveals = (*SplitLearning.reveals, ReturnedView)
+    return Deployment("split", spec.protocol, reveals, known, None, mechanisms("split", spec.defenses))

@@ -119,6 +119,10 @@ Beside every figure stands the best baseline, which holds all but what came back
             KNOWLEDGE,
         ),
     ] = 0
+    known_labels: Annotated[
+        Amount,
+        Option("Number of training records whose labels attacks on labels alone know.", KNOWLEDGE, "RECORDS"),
+    ] = 100
     repetitions: Annotated[
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5

@@ -34,7 +34,7 @@ _PROBES = 8
 # What of a spec says which rows there are.
 _ROWS = (
     *("dataset", "dataset_options", "data_folder", "data", "schema_file", "target", "sensitive", "drop", "separator"),
-    *("overrides", "missing", "most_categories", "most_encoded"),
+    *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
 )
 
 

@@ -40,6 +40,8 @@ class HorizontalOptions(TypedDict, total=False):
     """
     most_encoded: int
     """Number of encoded columns beyond which most_categories is lowered."""
+    keep_dummies: bool
+    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
     attacks: PartLike | Sequence[PartLike]
@@ -150,6 +152,8 @@ class SplitOptions(TypedDict, total=False):
     """
     most_encoded: int
     """Number of encoded columns beyond which most_categories is lowered."""
+    keep_dummies: bool
+    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
     attacks: PartLike | Sequence[PartLike]
@@ -248,6 +252,8 @@ class VerticalOptions(TypedDict, total=False):
     """
     most_encoded: int
     """Number of encoded columns beyond which most_categories is lowered."""
+    keep_dummies: bool
+    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
     attacks: PartLike | Sequence[PartLike]
@@ -352,6 +358,8 @@ class PooledOptions(TypedDict, total=False):
     """
     most_encoded: int
     """Number of encoded columns beyond which most_categories is lowered."""
+    keep_dummies: bool
+    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
     attacks: PartLike | Sequence[PartLike]

@@ -34,8 +34,10 @@ from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.needs import Need
-from seepage.protocols.vertical import Rows, TrainedVertical, VerticalLearning, leak
+from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
+from seepage.registry import Attack, Entry
 from seepage.seeds import stream
+from seepage.settings.labels import label_figures, with_label_columns
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -55,7 +57,9 @@ from seepage.settings.units import (
 from seepage.settings.vertical_spec import VerticalSpec
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
+from seepage.wire.labels import BatchView, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, Grant
 
@@ -63,6 +67,8 @@ from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, Grant
 SELF_INVERSION = "self_inversion"
 # Labels that a passive party knows, where it is the attacker.
 KNOWN_LABELS = 100
+# What attacks on labels are compared with.
+_LABEL_BASELINES = ("label_mode", "label_columns")
 # Images of a picture.
 _SHOWN = 10
 _OF_TABLES = (
@@ -172,7 +178,14 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             attacks[label][0].model_copy(update={"name": SELF_INVERSION, "label": f"{label}_{SELF_INVERSION}"})
             for label in self.shadowing
         ]
-        first, *others = planned([_TRAINING, *itself], spec.baselines, spec.attacks)
+        label = data.schema.target.name
+        parts = with_label_columns(planned([_TRAINING, *itself], spec.baselines, spec.attacks), "vertical", label)
+        guesses_labels = any(part.column is not None for part in parts if part.kind == "attack")
+        if guesses_labels:
+            named = {part.label for part in parts}
+            further = [Part(name=name) for name in _LABEL_BASELINES if name not in named]
+            parts = (*parts, *(PlannedPart(part, "baseline", label) for part in further))
+        first, *others = parts
         # Attack by attack, the self-inversion stands before them and behind what it is compared with.
         kinds = {"baseline": 0, "about": 1, "attack": 2}
         self.parts = (first, *sorted(others, key=lambda part: kinds[part.kind]))
@@ -196,7 +209,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             notes=data.notes,
             rounds=spec.exposures,
             rows=len(data.all),
-            target=data.schema.target.name,
+            target=label,
+            label=label if guesses_labels else None,
+            label_attacker="A passive party" if guesses_labels else None,
             columns=tuple(held) if tables else (),
             sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
             scales={
@@ -264,10 +279,11 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             return {}
         spec, sizes = self.spec, self.sizes
         amounts = {"auxiliary": sizes.auxiliary, "queries": sizes.queries, "leaked": spec.leaked, "bottom": "known"}
-        amounts["gradients"] = sizes.gradients
+        amounts |= {"gradients": sizes.gradients, "labels": sizes.labels, "steering": "its own steps"}
         needs = entry_of(registry.attacks.of("vertical"), part.part).needs
+        sees = "features of every party, and the top model"
         return {
-            "sees": "features of every party, and the top model",
+            "sees": sees if part.column is None else "what a passive party sent, and what came back of it",
             **{need: amounts[need] for need in needs},
             "defense": plain(_learning(spec, self.defenses[configuration.defense]).known().describe()),
         }
@@ -303,7 +319,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             "baselines": (Part(name="constant"),),
         }
         control = VerticalAudit(with_fields(self.spec, changed), planted, self.own, swapped)
-        why = "they have no pair of features and cells to learn from"
+        why = "they have no pair of features and cells to learn from, or guess labels alone"
         control.about = without_others(control.about, self.spec.attacks, attacks, why)
         control.parts = attacks_and_baselines(control.parts)
         return control
@@ -323,6 +339,7 @@ class _Sizes:
     attacked: int
     queries: int
     gradients: int
+    labels: int
 
 
 def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
@@ -360,7 +377,8 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
             "attacked; attack more records, or make gradient_batch smaller."
         )
     queries = auxiliary if spec.queries is None else spec.queries
-    return _Sizes(training, auxiliary, attacked, queries, batches * spec.gradient_batch)
+    labels = min(spec.known_labels, training // 2)
+    return _Sizes(training, auxiliary, attacked, queries, batches * spec.gradient_batch, labels)
 
 
 def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes) -> tuple[str, ...]:
@@ -392,8 +410,26 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
         f"{layers}, {spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
         f"{spec.repetitions} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
         *(_OF_TABLES if data.image is None else (_OF_IMAGES,)),
+        *_of_labels(entries, sizes),
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
         "other figure.",
+    )
+
+
+def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ...]:
+    """Return who guesses labels, where attacks do."""
+    guessing = [entry for entry in entries if any(issubclass(view, ReturnedView | BatchView) for view in entry.sees)]
+    if not guessing:
+        return ()
+    active = [entry.name for entry in guessing if "steering" in entry.needs]
+    return (
+        f"Attacks on labels are those of the passive party, which knows {sizes.labels:,} labels of training. It "
+        "guesses others from what it sent and what came back in the last epoch; their verdict stands apart.",
+        *(
+            [f"{', '.join(active)} is an active attack: the party scales its own steps up, against the protocol."]
+            if active
+            else []
+        ),
     )
 
 
@@ -409,6 +445,9 @@ class VerticalExposure(Exposure):
         test: rows that were held out.
         known: what an attacker knows before anything is granted.
         auxiliary: rows that the attacker may hold whole.
+        sizes: numbers of rows by their use.
+        start: networks before they were trained.
+        marginal: marginal of the label.
         shadowing: attacks that train a shadow, by their labels.
         shadows: their shadows by the same labels, trained once for two readings.
     """
@@ -422,6 +461,8 @@ class VerticalExposure(Exposure):
     known: FeatureKnowledge
     auxiliary: Rows
     sizes: _Sizes
+    start: VerticalModel
+    marginal: Marginal
     shadowing: Mapping[str, ShadowAttack] = field(default_factory=dict)
     shadows: dict[str, ShadowInversion] = field(default_factory=dict)
 
@@ -470,6 +511,8 @@ class VerticalExposure(Exposure):
     def guess(self, part: PlannedPart) -> list[UnitFigures]:
         """Return the figures of an attack, a baseline or the self-inversion in each training."""
         begun, seen = time.perf_counter(), self.seen
+        if part.column is not None:
+            return self.labels(part)
         if part.kind == "about":
             guess = self.shadow(part.label.removesuffix(f"_{SELF_INVERSION}")).self_inversion(seen.cells)
         elif part.kind == "attack" and part.label in self.shadowing:
@@ -482,6 +525,31 @@ class VerticalExposure(Exposure):
                 seen = self.first
             guess = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
         return self.figures(seen, guess, time.perf_counter() - begun)
+
+    def labels(self, part: PlannedPart) -> list[UnitFigures]:
+        """Return the figures of what a passive party makes of the labels of training, of which it knows some."""
+        registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
+        entry, attack = entry_of(registered, part.part), make_part(registered, part.part)
+        victim, known = self.spec.victim, self.sizes.labels
+        trained = self.steered(attack) if "steering" in entry.needs else self.trained
+        view: ReturnedView | BatchView
+        if BatchView in entry.sees:
+            [seed] = self.seeds("returned")[:1]
+            size = min(self.spec.gradient_batch, trained.rows.records)
+            view = self.learning.passive_batches(trained, victim, size, seed)
+        else:
+            view = self.learning.passive(trained, victim).of(slice(0, known + self.sizes.attacked))
+        true = trained.rows.labels[:, : view.records]
+        target, marginal = trained.model.schema.target, self.marginal
+        first = torch.arange(known).expand(len(true), known)
+        begun = time.perf_counter()
+        guess = attack(view, LabelKnowledge(target, marginal, first, true[:, :known]), self.seeds("attack"))
+        return label_figures(target, true, guess, known, time.perf_counter() - begun)
+
+    def steered(self, attack: Attack) -> TrainedVertical:
+        """Return the trainings in which the attacked party takes the steps of an active attack."""
+        steering = Steering(self.spec.victim, attack.gamma, attack.most)
+        return replace(self.learning, steering=steering).train(self.start, self.trained.rows, self.seeds("training"))
 
     @property
     def first(self) -> FeatureTranscript:
@@ -571,7 +639,10 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
         features = list(seen.view.features)
         features[spec.victim] = features[spec.victim].roll(1, 1)
         seen = replace(seen, view=replace(seen.view, features=tuple(features)))
-    return VerticalExposure(audit.about, spec, learning, trained, seen, test, known, auxiliary, sizes, audit.shadowing)
+    marginal, shadowing = data.statistics.target, audit.shadowing
+    return VerticalExposure(
+        audit.about, spec, learning, trained, seen, test, known, auxiliary, sizes, model, marginal, shadowing
+    )
 
 
 def _network(
@@ -582,7 +653,7 @@ def _network(
         return vertical_images(partition, seeds, _half(data.image))
     narrow = spec.features if defense.bottleneck is None else defense.bottleneck.width
     widths = [spec.features] + [narrow] * (partition.parties - 1)
-    return vertical_mlp(partition, seeds, spec.bottom, widths, spec.top)
+    return vertical_mlp(partition, seeds, spec.bottom, widths, None if spec.unsplit else spec.top)
 
 
 def _half(image: Shape) -> Shape:
@@ -614,7 +685,10 @@ def deployment(spec: VerticalSpec) -> Deployment:
     What an attack on a known bottom model or on its gradients needs is granted to it: the audit asks what then leaks.
     """
     known = granted(
-        {"auxiliary": spec.auxiliary, "queries": spec.queries, "leaked": spec.leaked}, ("bottom", "gradients")
+        {"auxiliary": spec.auxiliary, "queries": spec.queries, "leaked": spec.leaked, "labels": spec.known_labels},
+        ("bottom", "gradients", "steering"),
     )
     blurred = mechanisms("vertical", spec.defenses)
-    return Deployment("vertical", "vertical", VerticalLearning.reveals, known, None, blurred)
+    # A passive party, were it the attacker, sees what comes back to it, record by record or added up over a batch.
+    reveals = (*VerticalLearning.reveals, LogitsView if spec.unsplit else ReturnedView, BatchView)
+    return Deployment("vertical", "vertical", reveals, known, None, blurred)

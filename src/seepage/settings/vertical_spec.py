@@ -41,16 +41,19 @@ class VerticalSpec(Spec):
 
     guide: ClassVar[str] = """Measure what the active party of vertical learning reads of a passive party's columns.
 
-The parties train bottom models and a top model with each defense; then the active party trains networks that give the
-passive party's cells back from its features, under four levels of access: with auxiliary rows and queries, with
-auxiliary rows alone, with queries alone, with some leaked records alone. Beside every figure stands the best baseline,
-which holds all but the features.
+The parties train bottom models and a top model with each defense; then the active party finds a way back from the
+features to the passive party's cells, under four levels of access: with auxiliary rows and queries, with auxiliary
+rows alone, with queries alone, with some leaked records alone. Attacks use what the active party holds, such as its own
+columns; published forms are run by name (uifv_qa and others). A passive party guesses labels from what comes back.
+Beside every figure stands the best baseline, which holds all but the message.
 
 `Examples`
 
     seepage vertical --passive age,education,occupation --defense none --defense 'feature_noise:{scale: 0.1}'
 
     seepage vertical --data people.csv --target outcome --parties 4 --fail-above 0.2 --out vertical
+
+    seepage vertical --dataset german --attack 'uifv_qa:{epochs: 40}' --attack uifv_sa
 """
 
     passive: Annotated[
@@ -85,10 +88,16 @@ which holds all but the features.
     )
     features: Annotated[Count, Option("Number of features that each party sends.", PARTIES)] = 100
     top: Annotated[_Units, Option("Number of units of a hidden layer of the top model.", PARTIES, "UNITS")] = (100, 50)
+    unsplit: Annotated[bool, Option("Whether parties send logits that are added up, without a top model.", PARTIES)] = (
+        False
+    )
     epochs: Annotated[Count, Option("Number of passes over the rows before the attack.", PARTIES)] = 20
     batch_size: Annotated[Count, Option("Number of records of an exchange.", PARTIES, "RECORDS")] = 256
     learning_rate: Annotated[Positive, Option("Learning rate of Adam.", PARTIES)] = 1e-3
-    attacks: Attacks = tuple(Part(name=f"uifv_{name}") for name in ("qa", "dpa", "iqa", "sa"))
+    # The strongest of each level of access; published forms are run by their names.
+    attacks: Attacks = tuple(
+        Part(name=name) for name in ("informed_qa", "student_dpa", "uifv_iqa", "ridge_sa", "label_heads")
+    )
     baselines: Baselines = tuple(Part(name=name) for name in ("constant", "median", "random", "own_columns"))
     attacked: Annotated[
         Attacked,
@@ -124,6 +133,14 @@ which holds all but the features.
     gradient_batch: Annotated[
         Count, Option("Number of records of such a batch; these alone are guessed.", KNOWLEDGE, "RECORDS")
     ] = 64
+    known_labels: Annotated[
+        Amount,
+        Option(
+            "Number of training records whose labels a passive party knows, which guesses others; they do not count.",
+            KNOWLEDGE,
+            "RECORDS",
+        ),
+    ] = 100
     repetitions: Annotated[
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from seepage.errors import BadInputError, Remedy, unknown_name
+from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups
 from seepage.tabular.policy import Missing, Policy
 from seepage.tabular.reading import Source, open_table, typed
 from seepage.tabular.schema import LARGEST_BOUND, LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
@@ -54,12 +55,14 @@ class Inferred:
         columns: interpretation of each column of the table, in the table's order.
         notes: facts that a reader of results must know: which columns were left out, and the encoded width.
         rows: number of rows of the table that the schema was inferred from.
+        groups: one-hot encoded columns that are one column of categories in the schema.
     """
 
     schema: Schema
     columns: tuple[InferredColumn, ...]
     notes: tuple[str, ...]
     rows: int
+    groups: tuple[OneHotGroup, ...] = ()
 
 
 def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Policy | None = None) -> Inferred:
@@ -75,6 +78,10 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     Identifiers are left out: texts with more than 20 values of which there is one for fewer than two rows,
     and whole numbers without gaps or repeats over 50 rows or more. Of a discrete column with very many
     values the most frequent are kept, see ``Policy``.
+
+    Columns of 0 and 1 that were one column of categories once, and were one-hot encoded, are merged into it, see
+    ``one_hot_groups``. The target may be named by any of its columns. Columns that are dropped or overridden by their
+    own names stay apart.
 
     Columns are read one after the other; beside one of them, only what is known about each is held.
 
@@ -100,7 +107,12 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     """
     policy = policy or Policy()
     table = open_table(source) if isinstance(source, pd.DataFrame | str | Path) else source
-    sensitive, drop = frozenset(policy.sensitive), frozenset(policy.drop)
+    groups = () if policy.keep_dummies else one_hot_groups(table, {*policy.overrides, *policy.drop})
+    merged = {member: group.name for group in groups for member in group.members}
+    table = MergedSource(table, groups) if groups else table
+    target = merged.get(target, target)
+    sensitive = frozenset(merged.get(name, name) for name in policy.sensitive)
+    drop = frozenset(policy.drop)
     for name in (target, *policy.overrides, *sensitive, *drop):
         if name not in table.names:
             raise unknown_name("column", name, table.names)
@@ -172,15 +184,19 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
             + "; override the kind of one to keep it."
         )
     schema = Schema(columns=inputs, target=columns[target])
+    made_of = {group.name: f"{len(group.members)} one-hot columns; " for group in groups}
     found = [
         InferredColumn(name, "left out", "as asked for")
         if name in drop
         else InferredColumn(name, "left out", left_out[name])
         if name in left_out
-        else InferredColumn(name, columns[name].kind, guesses[name].why(columns[name]))
+        else InferredColumn(name, columns[name].kind, made_of.get(name, "") + guesses[name].why(columns[name]))
         for name in table.names
     ]
-    return Inferred(schema, tuple(found), _notes(schema, left_out, policy), guesses[target].rows)
+    notes = _notes(schema, left_out, policy)
+    if groups:
+        notes = (f"one-hot columns merged (keep_dummies leaves them): {_listed(list(map(str, groups)))}", *notes)
+    return Inferred(schema, tuple(found), notes, guesses[target].rows, groups)
 
 
 def infer_schema(
@@ -195,6 +211,7 @@ def infer_schema(
     most_categories: int = 100,
     most_encoded: int = 1000,
     missing: Missing = "refuse",
+    keep_dummies: bool = False,
     separator: str = ",",
 ) -> Schema:
     """Return the schema that ``infer`` infers; the arguments are those of ``Policy``.
@@ -202,8 +219,8 @@ def infer_schema(
     Args:
         source: a DataFrame, or a file.
         target: name of the column to be learnt.
-        overrides, sensitive, drop, tolerance_factor, discrete_at_most, most_categories, most_encoded, missing: see
-            ``Policy``.
+        overrides, sensitive, drop, tolerance_factor, discrete_at_most, most_categories, most_encoded, missing,
+            keep_dummies: see ``Policy``.
         separator: character between the cells of a CSV file.
 
     Raises:
@@ -224,6 +241,7 @@ def infer_schema(
         most_encoded=most_encoded,
         tolerance_factor=tolerance_factor,
         discrete_at_most=discrete_at_most,
+        keep_dummies=keep_dummies,
     )
     return infer(open_table(source, separator), target, policy).schema
 
@@ -343,15 +361,17 @@ def _limit(guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], poli
 def _notes(schema: Schema, left_out: Mapping[str, str], policy: Policy) -> tuple[str, ...]:
     notes = []
     if left_out:
-        listed = [f"{name!r} ({reason})" for name, reason in left_out.items()]
-        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-        notes.append(f"columns left out: {', '.join(listed[:_LISTED])}{more}")
+        notes.append(f"columns left out: {_listed([f'{name!r} ({reason})' for name, reason in left_out.items()])}")
     if schema.width > policy.most_encoded:
         notes.append(
             f"{schema.width:,} encoded columns, more than the {policy.most_encoded:,} aimed at (most_encoded): attacks "
             "take longer; drop columns or group their values"
         )
     return tuple(notes)
+
+
+def _listed(all_: Sequence[str]) -> str:
+    return ", ".join(all_[:_LISTED]) + (f" and {len(all_) - _LISTED} more" if len(all_) > _LISTED else "")
 
 
 class _ColumnReading:

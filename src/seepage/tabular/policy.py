@@ -29,6 +29,8 @@ class Policy:
         most_encoded: number of encoded columns of the table above which ``most_categories`` is lowered, to 20 at least.
         tolerance_factor: tolerance of a continuous column in standard deviations.
         discrete_at_most: largest number of different whole numbers that are taken as categories.
+        keep_dummies: whether one-hot encoded columns stay as they are; else each group of them is one column of
+            categories.
 
     Raises:
         BadInputError: an unknown choice, or a limit that is too low.
@@ -42,6 +44,7 @@ class Policy:
     most_encoded: int = 1000
     tolerance_factor: float = 0.319
     discrete_at_most: int = 10
+    keep_dummies: bool = False
 
     def __post_init__(self) -> None:
         check_choice("policy for missing cells:", self.missing, Missing)

@@ -60,23 +60,6 @@ class FeatureView:
         return self.own.shape[1]
 
 
-@dataclass(frozen=True)
-class ReturnedView:
-    """The data that a passive party of vertical learning holds and receives of the training records, in the last epoch.
-
-    Attributes:
-        party: number of the party.
-        features: features that it sent.
-        gradient: gradient of each record's own loss with respect to the features, as received.
-        own: inputs of its bottom model.
-    """
-
-    party: int
-    features: Float[Tensor, "training record feature"]
-    gradient: Float[Tensor, "training record feature"]
-    own: Float[Tensor, "training record encoded"]
-
-
 class Queries:
     """A channel on which a passive party answers with its features of rows that the asker chooses.
 

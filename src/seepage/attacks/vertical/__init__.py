@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from seepage.attacks.vertical.student import StudentAttack
     from seepage.attacks.vertical.uifv import (
         DataPassiveAttack,
+        InformedQueryAttack,
         IsolatedQueryAttack,
         QueryAttack,
         ShadowAttack,
@@ -37,6 +38,7 @@ __all__ = [
     "GradientInversion",
     "GradientMatching",
     "IndependentComponents",
+    "InformedQueryAttack",
     "IsolatedQueryAttack",
     "NeuronQuotients",
     "QueryAttack",

@@ -7,9 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from seepage.attacks.vertical.ridge import regressed
 from seepage.errors import BadInputError
-from seepage.wire.vertical import ReturnedView
+from seepage.models.kernel_regression import regressed
+from seepage.wire.labels import ReturnedView
 
 
 def completion_scores(

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
-
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from seepage.models.inverse import Calibration, cells_of
+from seepage.models.kernel_regression import fitted
 from seepage.models.vertical import encoder_of
 from seepage.registry import attacks
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
-
-# Penalties, in units of the mean of the kernel's diagonal; and widths of the radial kernel, in units of the median
-# distance between leaked records (infinite: the linear kernel).
-_PENALTIES = tuple(10.0**k for k in range(-6, 3))
-_WIDTHS = (float("inf"), 4.0, 2.0, 1.0)
 
 
 @attacks.register("ridge_sa", "vertical", needs=("leaked",))
@@ -49,71 +40,3 @@ class RidgeStealth:
             sure.widths(encoder),
             ~found.values.flatten(1).isfinite().all(1),
         )
-
-
-class Fitted(NamedTuple):
-    """Result of a regression.
-
-    Attributes:
-        values: predictions for new records.
-        left_out: predictions for each known record, with this record left out.
-    """
-
-    values: Float[Tensor, "training record value"]
-    left_out: Float[Tensor, "training leaked value"]
-
-
-def regressed(
-    known: Float[Tensor, "training leaked feature"],
-    values: Float[Tensor, "training leaked value"],
-    asked: Float[Tensor, "training record feature"],
-) -> Float[Tensor, "training record value"]:
-    """Return values of new records, see ``fitted``.
-
-    Example:
-        >>> x = torch.linspace(-1, 1, 12).double()[None, :, None]
-        >>> found = regressed(x, 3 * x + 1, torch.tensor([[[0.5]]]).double())
-        >>> round(float(found), 3)
-        2.5
-    """
-    return fitted(known, values, asked).values
-
-
-def fitted(
-    known: Float[Tensor, "training leaked feature"],
-    values: Float[Tensor, "training leaked value"],
-    asked: Float[Tensor, "training record feature"],
-) -> Fitted:
-    """Regress values by kernel ridge regression, in each training with its own penalty and kernel."""
-    mean = known.mean(1, keepdim=True)
-    spread = known.std(1, keepdim=True, correction=0)
-    scale = torch.where(spread > 0, spread, torch.ones_like(spread))
-    first, second = (known - mean) / scale, (asked - mean) / scale
-    centre = values.mean(1, keepdim=True)
-    rest = values - centre
-    apart = torch.cdist(first, first)
-    median = apart.flatten(1).median(1).values.clamp(min=torch.finfo(apart.dtype).tiny)[:, None, None]
-    best = known.new_full((len(known),), torch.inf)
-    chosen = torch.zeros(len(known), asked.shape[1], values.shape[2], dtype=values.dtype)
-    left_out = torch.zeros_like(values)
-    identity = torch.eye(known.shape[1], dtype=known.dtype)
-    for width in _WIDTHS:
-        if width == float("inf"):
-            kernel, across = first @ first.mT, second @ first.mT
-        else:
-            kernel = torch.exp(-((apart / (width * median)) ** 2) / 2)
-            across = torch.exp(-((torch.cdist(second, first) / (width * median)) ** 2) / 2)
-        size = kernel.diagonal(dim1=1, dim2=2).mean(1)[:, None, None]
-        for penalty in _PENALTIES:
-            # An intercept, taken out before, costs one record of the smoother.
-            inverse = torch.linalg.inv(kernel + penalty * size * identity)
-            weights = inverse @ rest
-            smoother = kernel @ inverse
-            left = (1 - 1 / known.shape[1] - smoother.diagonal(dim1=1, dim2=2)).clamp(min=1e-9)
-            missed = (rest - smoother @ rest) / left[..., None]
-            error = missed.square().mean((1, 2))
-            better = error < best
-            best = torch.where(better, error, best)
-            chosen = torch.where(better[:, None, None], across @ weights + centre, chosen)
-            left_out = torch.where(better[:, None, None], values - missed, left_out)
-    return Fitted(chosen, left_out)

@@ -110,7 +110,8 @@ class QueryAttack(_InverNet):
         encoder = encoder_of(knowledge.schema)
         asked = encoder.encode(rows.cells[:, : min(self.rows or channel.left, channel.left)])
         answered, received = channel.ask(asked), view.received
-        if self.own_columns:
+        # Networks for images take features alone.
+        if self.own_columns and knowledge.image is None:
             mine = own_inputs(view, rows.own[:, : asked.shape[1]], None)
             answered = torch.cat([answered, mine], dim=-1)
             received = torch.cat([received, own_inputs(view, view.own, None)], dim=-1)
@@ -122,6 +123,19 @@ class QueryAttack(_InverNet):
         sure = Calibration.of(encoder, found.outputs(answered[:, kept:]), asked[:, kept:])
         chances = sure.chances(encoder, found.outputs(received))
         return replace(guess, chances=chances, radii=sure.widths(encoder))
+
+
+@attacks.register("informed_qa", "vertical", needs=("auxiliary", "queries"))
+@dataclass(frozen=True)
+class InformedQueryAttack(QueryAttack):
+    """The query attack with the attacker's own columns beside the features, and a loss for each kind of column.
+
+    Our own form of ``uifv_qa``, which takes neither by default: an active party uses what it holds. Where a defense
+    leaves little in the features, it still reads what its own columns tell.
+    """
+
+    loss: InverseLoss = "fields"
+    own_columns: bool = True
 
 
 @dataclass(frozen=True)

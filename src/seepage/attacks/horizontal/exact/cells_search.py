@@ -21,6 +21,8 @@ _LAYERS = 10
 _DETERMINED = 1e-8
 # Numbers that a row takes, in sizes of the state, from which its numbers do not move along with each category tried.
 _COSTLY = 50
+# Dimensions outside a span from which as many random combinations of them are compared as the second number says.
+MANY_OUTSIDE, COMBINED = 300, 128
 # An improvement by less than this share ends a search.
 _GAIN = 1e-6
 
@@ -256,7 +258,7 @@ class _Tap:
     def of(cls, span: Span, inputs: int, scale: float) -> _Tap:
         """Return the tap of a layer with so many inputs, whose usual length is a unit over the scale."""
         biased = span.off_rows.shape[1] > inputs
-        off, rows = span.off_rows * scale, span.rows * scale
+        off, rows = combined(span.off_rows) * scale, span.rows * scale
         none = off.new_zeros(len(off)), off.new_zeros(len(rows))
         cheap = (rows[:, :inputs], rows[:, -1] if biased else none[1]) if len(off) > len(rows) else None
         return cls(off[:, :inputs], off[:, -1] if biased else none[0], cheap, scale, float(biased))
@@ -267,6 +269,22 @@ class _Tap:
             return (entered @ self.off.T + self.shift).square().sum(-1)
         inside = entered @ self.rows[0].T + self.rows[1]
         return (self.scale**2 * (entered.square().sum(-1) + self.one) - inside.square().sum(-1)).clamp_min(0)
+
+
+def combined(off_rows: Float[Tensor, "rest input"]) -> Float[Tensor, "combination input"]:
+    """Return directions outside a span, or random combinations where there are many, of the same length on average.
+
+    What lies in the span lies outside none of them, and what does not outside nearly all.
+
+    Example:
+        >>> combined(torch.eye(200)).shape, combined(torch.eye(500)).shape
+        (torch.Size([200, 200]), torch.Size([128, 500]))
+    """
+    if len(off_rows) <= MANY_OUTSIDE:
+        return off_rows
+    generator = torch.Generator().manual_seed(0)
+    mixed = torch.randn(COMBINED, len(off_rows), generator=generator, dtype=torch.float64).to(off_rows)
+    return mixed @ off_rows / COMBINED**0.5
 
 
 def occurring(encoder: Encoder, span: Span, rounding: float) -> Bool[Tensor, " encoded"]:

@@ -48,11 +48,11 @@ class Passed(NamedTuple):
     counts: Float[Tensor, "candidate label"]
 
 
-def spell_out(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
+def copies_labels(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
     """Return the label of each copy, record by record.
 
     Example:
-        >>> spell_out(torch.tensor([[0.0, 2.0], [1.0, 0.0]])).tolist()
+        >>> copies_labels(torch.tensor([[0.0, 2.0], [1.0, 0.0]])).tolist()
         [1.0, 1.0, 0.0]
     """
     labels = torch.arange(counts.shape[1], device=counts.device).expand(len(counts), -1)
@@ -129,7 +129,7 @@ class Gradient:
         """Return the label of each copy, record by record."""
         if self.head == "regression":
             return (counts[:, 1] / counts[:, 0]).repeat_interleave(counts[:, 0].long())
-        return spell_out(counts)
+        return copies_labels(counts)
 
     def divisor(self, counts: Float[Tensor, "record label"]) -> int:
         """Return the greatest common divisor of the numbers of copies with each label."""

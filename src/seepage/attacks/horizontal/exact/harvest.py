@@ -274,8 +274,11 @@ class Harvester:
         single = (gradient.copies(counts) == 1) & (
             unlike.any(-1) | torch.eye(len(cells), dtype=torch.bool, device=cells.device)
         ).all(1)
+        rest = gradient.span(at, gradient.left[at])
         for i in single.nonzero()[:, 0].tolist():
-            span = gradient.span(at, gradient.left[at] + errors[at][i, :, None] * inputs[at][i])
+            span = rest.beside(errors[at][i], inputs[at][i])
+            if span is None:
+                span = gradient.span(at, gradient.left[at] + errors[at][i, :, None] * inputs[at][i])
             proof = gradient.prove(at, span, rows[i : i + 1], 1)
             sure[i] = min(len(span.off_rows), len(span.off_columns)) >= _SURPLUS and bool(
                 proof.passed & (proof.counts == counts[i]).all()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds
 from seepage.attacks.horizontal.exact.first_layer import quotients
-from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, Gradient, spell_out
+from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, Gradient, copies_labels
 from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, tells
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
@@ -100,7 +100,7 @@ class InexactHarvester:
         spreads[:, self._starts.continuous] = spread
         return Harvest(
             cells=cells.repeat_interleave(repeats, 0),
-            labels=spell_out(counts),
+            labels=copies_labels(counts),
             spread=spreads.repeat_interleave(repeats, 0),
             left={},
             complete=False,

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.matching.matching import Distance
-from seepage.attacks.horizontal.matching.products import times, times_each
+from seepage.products import times, times_each
 
 
 class Size(NamedTuple):
@@ -28,6 +28,25 @@ class Size(NamedTuple):
     victims: int
     restarts: int
     records: int
+
+
+class Direction(NamedTuple):
+    """The direction v in which parameters move: by_dot R + by_square G, with R the received and G the dummy gradient.
+
+    Attributes:
+        by_dot, by_square: factors of each parameter, by batch.
+    """
+
+    by_dot: Sequence[Float[Tensor, "batch 1 1"]]
+    by_square: Sequence[Float[Tensor, "batch 1 1"]]
+
+
+def direction_of(distance: Distance) -> Direction:
+    """Return the derivative of a distance with respect to the dummy gradient."""
+    by_dot, by_square = (
+        by.flatten(0, 1).T[..., None, None].unbind() for by in (distance.by_dot, 2 * distance.by_square)
+    )
+    return Direction(by_dot, by_square)
 
 
 @runtime_checkable
@@ -42,11 +61,11 @@ class Pass(Protocol):
         """Return dot product with the received gradient and squared norm, (victim, restart) each, by parameter."""
         ...
 
-    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+    def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         """Return the outputs' rate of change from the inputs'; None for the rows themselves, which are fixed."""
         ...
 
-    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+    def pull(self, direction: Direction, change: Tensor) -> Tensor:
         """Return the rate of change of the inputs' derivative from that of the outputs' derivative."""
         ...
 
@@ -93,17 +112,17 @@ class ChainPass:
         """Return the products of all layers."""
         return [pair for each in self._passes for pair in each.products()]
 
-    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+    def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         """Return the rate of change of the last layer's outputs."""
         for each in self._passes:
-            change = each.push(distance, change)
+            change = each.push(direction, change)
         assert change is not None
         return change
 
-    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+    def pull(self, direction: Direction, change: Tensor) -> Tensor:
         """Return the rate of change of the derivative with respect to the first layer's inputs."""
         for each in reversed(self._passes):
-            change = each.pull(distance, change)
+            change = each.pull(direction, change)
         return change
 
 
@@ -138,74 +157,72 @@ class _AffinePass:
     records' Gram matrices aa' and ee'.
     """
 
-    error: Tensor
+    _error: Tensor
 
     def __init__(self, layer: Affine, size: Size, inputs: Tensor) -> None:
-        self.layer, self.inputs = layer, inputs
-        self.victims, self.restarts, self.records = size
-        # Forming G costs units x inputs a record, the Gram route records x (units + inputs).
-        self._by_gram = 3 * self.records < max(layer.weight.shape[-2:])
+        self._layer, self._size = layer, size
+        self._inputs = inputs.view(size.victims * size.restarts, size.records, -1)
+        # A record costs units x inputs in each of three products with G, and records x (units + inputs) in each of
+        # two with the Gram matrices, next to one of units x inputs with the received gradient.
+        units, width = layer.weight.shape[-2:]
+        self._by_gram = 3 * size.records * (units + width) < 2 * units * width
 
     def back(self, error: Tensor, needed: bool) -> Tensor | None:
-        self.error = error
-        return _through(error, self.layer.weight_back) if needed else None
+        self._error = error.view(*self._inputs.shape[:2], -1)
+        return _through(error, self._layer.weight_back) if needed else None
 
     def products(self) -> list[tuple[Tensor, Tensor]]:
-        a, e = self._by_restart(self.inputs), self._by_restart(self.error)
-        self.total = e.sum(1).view(self.victims, self.restarts, -1)
-        dot_bias = (self.total @ self.layer.received_bias[..., None])[..., 0]
+        a, e, layer = self._inputs, self._error, self._layer
+        victims, restarts, _ = self._size
+        self._total = e.sum(1)
+        dot_bias = torch.bmm(self._total.view(victims, restarts, -1), layer.received_bias[..., None])
+        square_bias = torch.linalg.vecdot(self._total, self._total)
         if self._by_gram:
-            self.along = times_each(self._by_victim(self.inputs), self.layer.received)
-            dot = _dot(e, self._by_restart(self.along)).view(self.victims, self.restarts)
-            self.inputs_gram, self.error_gram = a @ a.transpose(1, 2), e @ e.transpose(1, 2)
-            square = _dot(self.inputs_gram, self.error_gram)
+            self._along = times_each(a.flatten(0, 1), layer.received).view_as(e)
+            dot = _dot(e, self._along)
+            self._inputs_gram, self._error_gram = torch.bmm(a, a.transpose(1, 2)), torch.bmm(e, e.transpose(1, 2))
+            square = _dot(self._inputs_gram, self._error_gram)
         else:
-            self.dummy = e.transpose(1, 2) @ a
-            flat = self.dummy.view(self.victims, self.restarts, -1)
-            dot = (flat @ self.layer.received.reshape(self.victims, -1, 1))[..., 0]
+            self._dummy = torch.bmm(e.transpose(1, 2), a)
+            flat = self._dummy.view(victims, restarts, -1)
+            dot = torch.bmm(flat, layer.received.reshape(victims, -1, 1))
             square = torch.linalg.vector_norm(flat, dim=-1).square()
-        return [(dot, square.view(self.victims, self.restarts)), (dot_bias, self.total.square().sum(-1))]
+        return [
+            (dot.view(victims, restarts), square.view(victims, restarts)),
+            (dot_bias.view(victims, restarts), square_bias.view(victims, restarts)),
+        ]
 
-    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
-        i = self.layer.place
-        by_dot, by_square = distance.by_dot[..., i], 2 * distance.by_square[..., i]
-        bias = distance.by_dot[..., i + 1, None] * self.layer.received_bias[:, None]
-        bias = torch.addcmul(bias, distance.by_square[..., i + 1, None], self.total, value=2)
-        bias = bias.view(-1, 1, bias.shape[-1])
-        a = self._by_restart(self.inputs)
+    def push(self, direction: Direction, change: Tensor | None) -> Tensor:
+        i, layer = self._layer.place, self._layer
+        by_dot, by_square = direction.by_dot[i], direction.by_square[i]
+        bias = self._each(direction.by_dot[i + 1], layer.received_bias[:, None])
         if self._by_gram:
-            e = self._by_restart(self.error)
-            result = torch.baddbmm(bias, self.inputs_gram * by_square.reshape(-1, 1, 1), e)
-            result.addcmul_(by_dot.reshape(-1, 1, 1), self._by_restart(self.along))
+            own = torch.addcmul(bias, by_dot, self._along)
+            # The bias is the weight of an input of ones.
+            own.baddbmm_(torch.addcmul(direction.by_square[i + 1], by_square, self._inputs_gram), self._error)
         else:
-            self.direction = torch.addcmul(
-                by_dot[..., None, None] * self.layer.received[:, None],
-                by_square[..., None, None],
-                self.dummy.view(self.victims, self.restarts, *self.dummy.shape[1:]),
-            ).view_as(self.dummy)
-            result = torch.baddbmm(bias, a, self.direction.transpose(1, 2))
-        own = result.view(self.error.shape)
-        return own if change is None else _through(change, self.layer.weight).add_(own)
+            bias.addcmul_(direction.by_square[i + 1], self._total[:, None])
+            self._direction = self._each(by_dot, layer.received).addcmul_(by_square, self._dummy)
+            own = torch.baddbmm(bias, self._inputs, self._direction.transpose(1, 2))
+        own = own.flatten(0, 1)
+        return own if change is None else _through(change, layer.weight).add_(own)
 
-    def pull(self, distance: Distance, change: Tensor) -> Tensor:
-        result = _through(change, self.layer.weight_back)
-        e = self._by_restart(self.error)
+    def pull(self, direction: Direction, change: Tensor) -> Tensor:
+        i = self._layer.place
+        result = _through(change, self._layer.weight_back)
+        by_restart = result.view(self._inputs.shape)
         if self._by_gram:
-            i = self.layer.place
-            by_dot, by_square = distance.by_dot[..., i], 2 * distance.by_square[..., i]
-            scaled = self._by_victim(e * by_dot.reshape(-1, 1, 1))
-            self._by_victim(result).add_(times_each(scaled, self.layer.received_back))
-            gram = self.error_gram * by_square.reshape(-1, 1, 1)
-            self._by_restart(result).baddbmm_(gram, self._by_restart(self.inputs))
+            scaled = (self._error * direction.by_dot[i]).flatten(0, 1)
+            result.add_(times_each(scaled, self._layer.received_back))
+            by_restart.baddbmm_(self._error_gram * direction.by_square[i], self._inputs)
         else:
-            self._by_restart(result).baddbmm_(e, self.direction)
+            by_restart.baddbmm_(self._error, self._direction)
         return result
 
-    def _by_restart(self, t: Tensor) -> Tensor:
-        return t.view(self.victims * self.restarts, self.records, -1)
-
-    def _by_victim(self, t: Tensor) -> Tensor:
-        return t.view(self.victims, self.restarts * self.records, -1)
+    def _each(self, factors: Tensor, received: Tensor) -> Tensor:
+        """Return each victim's received gradient times the factor of each of its restarts."""
+        victims, restarts, _ = self._size
+        return (factors.view(victims, restarts, 1, 1) * received[:, None]).flatten(0, 1)
 
 
 @dataclass(frozen=True)
@@ -228,11 +245,11 @@ class _RectifierPass:
     def products(self) -> list[tuple[Tensor, Tensor]]:
         return []
 
-    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+    def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         assert change is not None
         return self._mask(change)
 
-    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+    def pull(self, direction: Direction, change: Tensor) -> Tensor:
         return self._mask(change)
 
     def _mask(self, t: Tensor) -> Tensor:
@@ -303,10 +320,11 @@ class _NormalisationPass:
             for dummy, own in zip(self._dummies, received, strict=True)
         ]
 
-    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+    def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         i = self.layer.place
+        leading = (self.size.victims, self.size.restarts, 1)
         self.by_scale, by_shift = (
-            (distance.by_dot[..., j, None] * own[:, None] + 2 * distance.by_square[..., j, None] * dummy).view_as(
+            (direction.by_dot[j].view(leading) * own[:, None] + direction.by_square[j].view(leading) * dummy).view_as(
                 self.mean
             )
             for j, own, dummy in zip(
@@ -323,7 +341,7 @@ class _NormalisationPass:
         result.addcmul_(self.normal, self.by_scale - self.factor * self.change_along)
         return result.view(change.shape)
 
-    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+    def pull(self, direction: Direction, change: Tensor) -> Tensor:
         by_error = change.reshape(self.normal.shape)
         by_error_along = self._mean(by_error, self.normal)
         s, c, along = self.inverse, self.factor, self.along
@@ -385,15 +403,16 @@ class _ConvolutionPass:
         dot = (self.dummy * self.layer.received[:, None]).sum((2, 3))
         return [(dot, self.dummy.square().sum((2, 3)))]
 
-    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+    def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         assert change is None
         i = self.layer.place
-        by_dot, by_square = (t[..., i, None, None] for t in (distance.by_dot, distance.by_square))
-        direction = by_dot * self.layer.received[:, None] + 2 * by_square * self.dummy
-        self.direction = direction[:, :, None].expand(*self.size, -1, -1).flatten(0, 2)
+        leading = (self.size.victims, self.size.restarts, 1, 1)
+        by_dot, by_square = direction.by_dot[i].view(leading), direction.by_square[i].view(leading)
+        along = by_dot * self.layer.received[:, None] + by_square * self.dummy
+        self.direction = along[:, :, None].expand(*self.size, -1, -1).flatten(0, 2)
         return self.direction @ self.patches
 
-    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+    def pull(self, direction: Direction, change: Tensor) -> Tensor:
         by_patch = self.direction.transpose(1, 2) @ self.error
         by_patch.baddbmm_(self.weight.transpose(1, 2), change)
         kernel, positions = by_patch.shape[1:]
@@ -422,11 +441,11 @@ class _FlatteningPass:
     def products(self) -> list[tuple[Tensor, Tensor]]:
         return []
 
-    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
+    def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         assert change is not None
         return change.flatten(1)
 
-    def pull(self, distance: Distance, change: Tensor) -> Tensor:
+    def pull(self, direction: Direction, change: Tensor) -> Tensor:
         return change.view(self._shape)
 
 
@@ -453,13 +472,13 @@ class _ConcatenationPass:
     def products(self) -> list[tuple[Tensor, Tensor]]:
         return self._branch.products()
 
-    def push(self, distance: Distance, change: Tensor | None) -> Tensor:
-        through = self._branch.push(distance, change)
+    def push(self, direction: Direction, change: Tensor | None) -> Tensor:
+        through = self._branch.push(direction, change)
         beside = through.new_zeros(len(through), self._inputs) if change is None else change
         return torch.cat([through, beside], dim=1)
 
-    def pull(self, distance: Distance, change: Tensor) -> Tensor:
-        through = self._branch.pull(distance, change[:, : self._width].contiguous())
+    def pull(self, direction: Direction, change: Tensor) -> Tensor:
+        through = self._branch.pull(direction, change[:, : self._width].contiguous())
         return through.add_(change[:, self._width :])
 
 
@@ -467,10 +486,12 @@ def _through(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     """Return rows, victim after victim, times weights that are shared by all victims or one a victim."""
     if weight.dim() == 2:
         return times(rows, weight, bias)
-    result = times_each(rows.view(len(weight), -1, rows.shape[-1]), weight)
-    return (result if bias is None else result.add_(bias[:, None])).view(-1, weight.shape[-2])
+    result = times_each(rows, weight)
+    if bias is not None:
+        result.view(len(weight), -1, result.shape[-1]).add_(bias[:, None])
+    return result
 
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:
-    """Return the sum of products over all but the first axis, as a matrix product: one pass without temporaries."""
-    return torch.bmm(left.reshape(len(left), 1, -1), right.reshape(len(right), -1, 1)).view(-1)
+    """Return the sum of products over all but the first axis; as a matrix product it takes ten times as long."""
+    return torch.linalg.vecdot(left.flatten(1), right.flatten(1))

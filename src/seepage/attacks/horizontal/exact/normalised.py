@@ -14,7 +14,7 @@ from torch.func import functional_call
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch
 from seepage.attacks.horizontal.exact.certificates import move
 from seepage.attacks.horizontal.exact.chains import branch_of, parts_of
-from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, spell_out
+from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, copies_labels
 from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest
 from seepage.attacks.horizontal.exact.inexact import counted
 from seepage.attacks.horizontal.exact.networks import Layered, Network, extended
@@ -161,11 +161,11 @@ class NormalisedHarvester:
             repeats = counts.sum(1).long()
             if int(repeats.sum()) != records:
                 continue
-            every, labels = tried.repeat_interleave(repeats, 0), spell_out(counts)
+            every, labels = tried.repeat_interleave(repeats, 0), copies_labels(counts)
             fitted, complete, spread = self._replayed(seen, every, labels)
             if complete:
                 return self._harvest(seen, fitted, labels, spread)
-        return self._harvest(seen, cells, spell_out(self._counts(seen, cells, 0)), None)
+        return self._harvest(seen, cells, copies_labels(self._counts(seen, cells, 0)), None)
 
     def _counts(
         self, seen: ReplayedBatch, cells: Float[Tensor, "record column"], spare: int

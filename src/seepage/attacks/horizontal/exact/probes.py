@@ -152,6 +152,7 @@ class LayerProbe:
         rank: number of dimensions of its gradient, however many records there are.
         scale: factor that brings its inputs to the usual length.
         numbers: numbers a row that all linear maps take and return.
+        work: multiplications a row of all linear maps.
         at_end: whether its errors are those of the outputs.
     """
 
@@ -162,6 +163,7 @@ class LayerProbe:
     rank: int
     scale: float
     numbers: int
+    work: int
     at_end: bool
 
 
@@ -233,12 +235,13 @@ def probed(
         maps = [_affine(layer, each, tried, made.get(layer.place), rows) for layer, each, _, _ in layers]
         probes = tried
     numbers = sum(call.returned[0].numel() + call.entering[0].numel() for call in alone.calls)
+    work = sum(call.weight.numel() * call.entering[0].numel() // call.weight.shape[1] for call in alone.calls)
     seen = []
     for (layer, each, rank, at_end), linear in zip(layers, maps, strict=True):
         entered = layer.chosen(each.entering).detach()
         scale = _USUAL / float(entered.norm(dim=1).mean().clamp_min(1e-12))
         width, outputs = entered.shape[1], found.outputs.shape[1]
-        seen.append(LayerProbe(layer, width, outputs, linear, rank, scale, numbers, at_end))
+        seen.append(LayerProbe(layer, width, outputs, linear, rank, scale, numbers, work, at_end))
     return seen, probes, refused
 
 

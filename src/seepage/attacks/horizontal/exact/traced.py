@@ -36,6 +36,8 @@ _FEW_ROWS = 64
 _SAME = 1e-9
 # Step of central differences, in standardised units.
 _STEP = 1e-6
+# Slope, as a share of the largest, that leaves no trace: above the error of central differences.
+_OPEN = 1e-7
 # Share of the best layer's dimensions that another one needs to be searched as well.
 _AS_GOOD = 0.9
 # Most layers that are searched beside the first one, and those where no layer takes a row itself.
@@ -99,6 +101,7 @@ class TracedNetwork:
             state is the encoded row.
         taps: layers whose inputs a search compares.
         held: numbers a row that computing the taps' inputs takes.
+        work: multiplications of a row's pass.
         probes: rows from which these maps are told.
         last: layer whose errors are those of the outputs; None where there is none.
     """
@@ -112,6 +115,7 @@ class TracedNetwork:
     by_outputs: bool
     taps: tuple[Tap, ...]
     held: int
+    work: int
     probes: Probes
     last: WatchedLayer | None
 
@@ -184,8 +188,8 @@ class TracedNetwork:
         layers = tuple(layer.layer for layer in chosen)
         state = _state(module, layers[0], maps, probes, by_outputs)
         last = next((layer.layer for layer in reversed(seen) if layer.at_end), None)
-        held = seen[0].numbers
-        return cls(module, layers, seen[0].outputs, maps, *state, by_outputs, tuple(taps), held, probes, last)
+        held, work = seen[0].numbers, seen[0].work
+        return cls(module, layers, seen[0].outputs, maps, *state, by_outputs, tuple(taps), held, work, probes, last)
 
     def at(self, parameters: Mapping[str, Tensor]) -> TracedNetwork:
         """Return the same network with other parameters of the same names."""
@@ -265,6 +269,25 @@ class TracedNetwork:
         made = {call.place: call for call in found.calls}
         entering = [layer.chosen(made[layer.place].entering) for layer in layers]
         return [entered.to(state.dtype).reshape(*state.shape[:-1], -1) for entered in entering]
+
+    def open_numbers(self, rows: Float[Tensor, "row encoded"], numbers: Sequence[int]) -> int:
+        """Return in how many directions all numbers of a record can move together without a trace in what is searched.
+
+        Columns that leave no trace by themselves do not count.
+
+        Args:
+            rows: typical encoded rows.
+            numbers: places of the numbers in them.
+        """
+        some = rows[:_FEW_ROWS]
+        state = torch.nn.functional.linear(some, self.state_weight, self.state_bias)
+        slopes = self.slopes(state, self.state_weight[:, list(numbers)])
+        fixed = [linear[:, list(numbers)].expand(len(some), -1, -1) for linear in self.entries()]
+        every = torch.cat([*fixed, *slopes], 1)
+        seen = every.square().sum((0, 1)).sqrt()
+        every = every[..., seen > _OPEN * seen.max()]
+        values = torch.linalg.svdvals(every)
+        return int((values <= _OPEN * values[:, :1]).sum(1).min()) if values.numel() else 0
 
     @cached_property
     def _in_float32(self) -> nn.Module:

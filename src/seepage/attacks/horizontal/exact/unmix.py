@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_noise, lost_sizes
+from seepage.attacks.horizontal.exact.cells_search import COMBINED, MANY_OUTSIDE
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.gradients import Gradient
@@ -21,7 +22,7 @@ from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarveste
 from seepage.attacks.horizontal.exact.normalised_forms import normalised_inputs, seen_of
 from seepage.attacks.horizontal.exact.probes import UnreadableError
 from seepage.attacks.horizontal.exact.replay import SEEN, can_replay, replayed
-from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, traced
+from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, traced, typical_rows
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -53,6 +54,8 @@ _SURE = 4.0
 _ROUNDING_OF_A_STEP = 0.25
 # Changes of a start that are usual before it ends.
 _TRIED = 6
+# Times that multiplications of whole matrices are faster than the search's own.
+_AT_ONCE = 8
 # Relative difference up to which a granted number is the one that was read.
 _SAME_LABEL = 1e-3
 
@@ -165,7 +168,7 @@ class Unmix:
             why = _outside(view, knowledge, network)
         except UnreadableError as error:
             why = str(error)
-        effort = self._effort(view, knowledge)
+        effort = self._effort(view, knowledge, network)
         rounds = int(min(self.rounds, self.operations / effort))
         if not why and not rounds:
             why = f"a round of the search takes about {effort:.0e} multiplications, {self.operations:.0e} are allowed"
@@ -218,14 +221,22 @@ class Unmix:
         assert guess.regime is not None
         return replace(guess, regime=tuple(r + ended * m for r, m in zip(guess.regime, missed, strict=True)))
 
-    def _effort(self, view: View, knowledge: Knowledge) -> float:
-        """Return the multiplications of one round: each start tries every category of every column a few times."""
+    def _effort(self, view: View, knowledge: Knowledge, network: TracedNetwork | None) -> float:
+        """Return the multiplications of one round: each start tries every category of every column a few times.
+
+        Those of a network's own pass are of whole matrices, which a processor does faster.
+        """
         width, continuous = knowledge.schema.width, len(knowledge.schema.continuous)
         weights = [p.shape for p in view.model.parameters.values() if p.dim() > 1]
         # A convolution has its units at each encoded column.
         units = weights[0][0] * (width if len(weights[0]) > 2 else 1) if weights else 1
         behind = weights[1][0] if len(weights) > 1 else 0
-        return self.starts * _TRIED * (float(width) * units * (width + min(units, behind)) + float(continuous) ** 3)
+        outside = min(units, behind)
+        if units - knowledge.batch_size > MANY_OUTSIDE:
+            outside = min(outside, COMBINED)
+        passed = 0.0 if network is None else float(width) * network.work / _AT_ONCE
+        each = float(width) * units * (width + outside) + float(continuous) ** 3 + passed
+        return self.starts * _TRIED * each
 
     def _estimated(
         self,
@@ -337,6 +348,8 @@ def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) ->
     layers = affine_layers(view.model.module) or ()
     if network is None and len(layers) < 2:
         return "no hidden layer"
+    if network is not None and (why := _open_numbers(network, knowledge)):
+        return why
     if isinstance(view, UpdateView) and view.training.optimizer != "sgd":
         if network is not None:
             return f"no plain ReLU network, and clients that train with {view.training.optimizer}"
@@ -354,6 +367,20 @@ def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) ->
         if view.model.head == "regression":
             return "targets are numbers, and gradients that are not exact"
     return None
+
+
+def _open_numbers(network: TracedNetwork, knowledge: Knowledge) -> str | None:
+    """Return that numbers are normalised together, where they are."""
+    schema, probe = knowledge.schema, network.probes.rows
+    encoder = Encoder(schema, knowledge.statistics, device=probe.device)
+    places = [schema.blocks[i].start for i in schema.continuous]
+    ways = network.open_numbers(typical_rows(encoder, knowledge.statistics), places) if places else 0
+    if not ways:
+        return None
+    return (
+        "numbers that reach the layers only together, as by a normalisation of them, so that moving all of them in "
+        f"{'one direction' if ways == 1 else f'{ways} directions'} leaves no trace"
+    )
 
 
 def _exact(view: View, knowledge: Knowledge) -> bool:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.chains import chain_of, parts_of
-from seepage.attacks.horizontal.exact.layers import ChainPass, Size
+from seepage.attacks.horizontal.exact.layers import ChainPass, Size, direction_of
 from seepage.attacks.horizontal.matching.matching import Distance, Matching, products, target_of
 from seepage.learning import gradient
 from seepage.models.model import Head
@@ -126,8 +126,9 @@ class ClosedFormEngine:
         """Return the loss of each restart and its derivative with respect to the rows."""
         with torch.no_grad():
             distance, passes, curvature = self._forward(rows, labels)
-            by_error = passes.push(distance, None)
-            return distance.loss, passes.pull(distance, curvature(by_error)).view(rows.shape)
+            direction = direction_of(distance)
+            by_error = passes.push(direction, None)
+            return distance.loss, passes.pull(direction, curvature(by_error)).view(rows.shape)
 
     def loss(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
@@ -150,8 +151,10 @@ def output_error(
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Return the derivative of the mean loss by the outputs, and the product of its second derivative with a vector."""
     if head == "softmax":
-        p = outputs.softmax(-1)
-        error = (p - nn.functional.one_hot(labels.long(), outputs.shape[-1])) / records
+        # Over the first axis all records are worked on at once: PyTorch goes record by record over the last one.
+        p = outputs.movedim(-1, 0).softmax(0).movedim(0, -1).contiguous()
+        classes = torch.arange(outputs.shape[-1], device=outputs.device)
+        error = (p - (labels[..., None] == classes).to(p.dtype)) / records
         return error, lambda v: p * (v - (p * v).sum(-1, keepdim=True)) / records
     if head == "sigmoid":
         p = outputs.sigmoid()

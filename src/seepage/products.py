@@ -19,7 +19,7 @@ _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends
 def times(
     rows: Float[Tensor, "row input"], weight: Float[Tensor, "unit input"], bias: Float[Tensor, " unit"] | None = None
 ) -> Float[Tensor, "row unit"]:
-    """Return ``rows @ weight.T + bias``; no derivative is recorded.
+    """Return ``rows @ weight.T + bias``; only a derivative by the rows is recorded.
 
     Example:
         >>> times(torch.ones(2, 3), torch.ones(1, 3), torch.ones(1)).tolist()
@@ -31,21 +31,23 @@ def times(
 
 
 def times_each(
-    rows: Float[Tensor, "victim row input"], weights: Float[Tensor, "victim unit input"]
-) -> Float[Tensor, "victim row unit"]:
-    """Return each victim's ``rows @ weight.T``; no derivative is recorded.
+    rows: Float[Tensor, "row input"], weights: Float[Tensor, "victim unit input"]
+) -> Float[Tensor, "row unit"]:
+    """Return each victim's ``rows @ weight.T``, victim after victim; only a derivative by the rows is recorded.
 
     Example:
-        >>> times_each(torch.ones(2, 1, 3), torch.ones(2, 1, 3)).tolist()
-        [[[3.0]], [[3.0]]]
+        >>> times_each(torch.ones(2, 3), torch.stack([torch.ones(1, 3), torch.zeros(1, 3)])).tolist()
+        [[3.0], [0.0]]
     """
-    if len(rows) == 1:
-        return times(rows[0], weights[0])[None]
+    if len(weights) == 1:
+        return times(rows, weights[0])
+    each = rows.view(len(weights), -1, rows.shape[-1])
     if _onednn(rows) is not None:
-        return torch.stack([times(r, w) for r, w in zip(rows, weights, strict=True)])
-    return rows @ weights.transpose(1, 2)
+        return torch.cat([times(r, w) for r, w in zip(each, weights, strict=True)])
+    return torch.bmm(each, weights.transpose(1, 2)).flatten(0, 1)
 
 
 def _onednn(rows: Tensor) -> Callable[..., Tensor] | None:
     """Return oneDNN's operator where it takes such rows."""
-    return _ONEDNN if rows.device.type == "cpu" and rows.dtype == torch.float32 else None
+    recorded = rows.requires_grad and torch.is_grad_enabled()
+    return _ONEDNN if rows.device.type == "cpu" and rows.dtype == torch.float32 and not recorded else None

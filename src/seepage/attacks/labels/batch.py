@@ -1,0 +1,59 @@
+"""Label inference where only gradients of whole batches come back (after Zou et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.labels.heads import by_heads, inputs_of
+from seepage.registry import attacks
+from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, ReturnedView
+
+
+@attacks.register("label_batch", "vertical", needs=("labels",))
+@dataclass(frozen=True)
+class LabelBatch:
+    """Takes each batch's gradient apart into those of its records, and reads these with the best of several heads.
+
+    After Zou et al., Defending Batch-Level Label Inference and Replacement Attacks in Vertical Federated Learning (IEEE
+    Transactions on Big Data 2022): what comes back is encrypted record by record, so that the party decrypts the
+    gradient of its own last layer alone, a mean over the batch. Deviation: the paper descends on labels until their
+    gradient matches. Here the records' gradients solve the linear equations in which the activations, which the party
+    knows, are the coefficients; they are exact where a batch has no more records than the layer has inputs, and the
+    smallest solution otherwise.
+    """
+
+    def __call__(self, view: BatchView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
+        """Return the guess for the records of all batches, one after another.
+
+        Args:
+            view: view of the party.
+            knowledge: side information with known labels.
+            seeds: seed of each training's heads.
+
+        Raises:
+            BadInputError: no labels are known, or those of a training are all the same.
+        """
+        came = taken_apart(view).flatten(1, 2).to(view.features.dtype)
+        records = ReturnedView(view.features.flatten(1, 2), came, view.own.flatten(1, 2))
+        return by_heads(inputs_of(records), knowledge, seeds, "batch-level label inference")
+
+
+def taken_apart(view: BatchView) -> Float[Tensor, "training batch record feature"]:
+    """Return the gradient of each record's own loss, the smallest ones that give the batch's gradients.
+
+    Example:
+        >>> draw = torch.Generator().manual_seed(0)
+        >>> hidden, came = torch.randn(1, 1, 3, 4, generator=draw), torch.randn(1, 1, 3, 2, generator=draw)
+        >>> weight, bias = hidden.mT @ came / 3, came.mean(2)
+        >>> bool(torch.allclose(taken_apart(BatchView(hidden, weight, bias, came, came)).float(), came, atol=1e-5))
+        True
+    """
+    ones = torch.ones_like(view.hidden[..., :1])
+    known = torch.cat([view.hidden, ones], dim=-1).double().mT
+    sums = torch.cat([view.weight, view.bias[..., None, :]], dim=-2).double() * view.hidden.shape[2]
+    return torch.linalg.pinv(known, rtol=1e-7) @ sums

@@ -1,0 +1,77 @@
+"""Label inference by model completion and from unsplit gradients (Fu et al., USENIX Security 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from seepage.attacks.labels.heads import by_heads
+from seepage.attacks.labels.scores import classes_of
+from seepage.registry import attacks
+from seepage.wire.labels import LabelGuess, LabelKnowledge, LogitsView, ReturnedView
+
+
+@attacks.register("label_completion", "split", needs=("labels",))
+@attacks.register("label_completion", "vertical", needs=("labels",))
+@dataclass(frozen=True)
+class LabelCompletion:
+    """Completes the own part of the network by a head that is fitted to a few known labels.
+
+    Source: Fu et al., Label Inference Attacks Against Vertical Federated Learning (USENIX Security 2022), section 4.1,
+    passive model completion. Deviation: the head is the best of several on the features, by their loss on known labels
+    that were left out, instead of one layer that is trained with MixMatch. It never looks at what came back.
+    """
+
+    def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
+        """Return the guess; ``seeds`` are those of each training's heads.
+
+        Raises:
+            BadInputError: no labels are known, or those of a training are all the same.
+        """
+        return by_heads({"features": view.features}, knowledge, seeds, "model completion")
+
+
+@attacks.register("label_completion_active", "vertical", needs=("labels", "steering"))
+@dataclass(frozen=True)
+class ActiveLabelCompletion(LabelCompletion):
+    """Active: model completion by a party that scales its own steps up, so that the top model relies on its features.
+
+    Source: Fu et al. (USENIX Security 2022), section 4.2, active model completion with the malicious local optimiser:
+    each entry of its step is multiplied by 1 + gamma times the ratio of its gradient to the one before, at least 1 and
+    at most ``most`` (``protocols.vertical.Steering``). The party breaks the protocol, in its own part alone. The head
+    is that of ``label_completion``.
+
+    Attributes:
+        gamma: factor of the ratio.
+        most: largest factor of a step.
+    """
+
+    active: ClassVar[bool] = True
+
+    gamma: float | int = 1.0
+    most: float | int = 5.0
+
+
+@attacks.register("label_direct", "vertical")
+@dataclass(frozen=True)
+class LabelDirect:
+    """Reads the label off the sign of what comes back, where features are the logits themselves.
+
+    Source: Fu et al. (USENIX Security 2022), section 4.3, direct label inference: the derivative of the loss by
+    the logits is the predicted chance less 1 at the label, and the chance elsewhere, so that the negative entry is the
+    label. With one logit for two classes, its sign is.
+    """
+
+    def __call__(self, view: LogitsView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
+        """Return the guess; ``seeds`` are not used.
+
+        Raises:
+            BadInputError: labels are no classes.
+        """
+        classes_of(knowledge, "direct label inference")
+        if view.gradient.shape[-1] == 1:
+            labels = (view.gradient[..., 0] < 0).double()
+        else:
+            labels = view.gradient.argmin(-1).double()
+        return LabelGuess(labels)

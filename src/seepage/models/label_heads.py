@@ -1,0 +1,145 @@
+"""Heads from few known labels to all: the best of several, by records that are left out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+from seepage.models.kernel_regression import fitted
+from seepage.tabular.schema import Column, Discrete
+
+Floats = NDArray[np.float64]
+_FOLDS = 5
+_TREES = 100
+# Chances are kept away from 0, so that one wrong certainty does not decide between heads.
+_LEAST = 0.01
+
+
+def best_head(
+    inputs: Sequence[Float[Tensor, "training record _input"]],
+    known: Int[Tensor, "training known"],
+    labels: Float[Tensor, "training known"],
+    target: Column,
+    seeds: Sequence[int],
+) -> Float[Tensor, "training record value"]:
+    """Return what the best head on the best inputs says of all records, in each training.
+
+    Heads are a kernel regression, a random forest and, for classes, a logistic regression. The pair of head and inputs
+    with the least loss on known records that were left out of its fit answers.
+
+    Args:
+        inputs: what heads may read of each record; one after the other is tried.
+        known: positions of the records whose labels are known.
+        labels: these labels: class codes, or numbers.
+        target: column of the labels.
+        seeds: seed of each training's forests and folds.
+
+    Returns:
+        The chance of each class, or one number a record.
+
+    Example:
+        >>> sign = torch.linspace(-1, 1, 40).double()[None, :, None]
+        >>> known = torch.arange(0, 40, 2)[None]
+        >>> ill = Discrete(name="ill", categories=(0, 1))
+        >>> best_head([sign], known, (sign[:, ::2, 0] > 0).double(), ill, seeds=[0]).shape
+        torch.Size([1, 40, 2])
+    """
+    return torch.stack(
+        [
+            torch.from_numpy(
+                _best(
+                    [np.asarray(values[k].double().cpu()) for values in inputs],
+                    np.asarray(known[k].cpu()),
+                    np.asarray(labels[k].double().cpu()),
+                    target,
+                    seed % 2**32,
+                )
+            )
+            for k, seed in enumerate(seeds)
+        ]
+    )
+
+
+def _best(inputs: Sequence[Floats], places: NDArray[np.int64], labels: Floats, target: Column, seed: int) -> Floats:
+    """Return chances of each class, or numbers (record, 1), for all records."""
+    classes = target.width if isinstance(target, Discrete) else None
+    values = labels[:, None] if classes is None else np.eye(classes)[labels.astype(int)]
+    found: list[tuple[float, Floats]] = []
+    for rows in inputs:
+        # What is the same for all known records tells nothing.
+        usable = np.ptp(rows[places], axis=0) > 0
+        if usable.any():
+            for head in (_kernel, _forest, *([] if classes is None else [_logistic])):
+                left_out, answers = head(rows[places][:, usable], values, rows[:, usable], seed, classes is not None)
+                found.append((_loss(left_out, values, classes is not None), answers))
+    constant = np.broadcast_to(values.mean(0), (len(inputs[0]), values.shape[1])).copy()
+    return min([(float("inf"), constant), *found], key=lambda one: one[0])[1]
+
+
+def _loss(said: Floats, values: Floats, discrete: bool) -> float:
+    """Return the mean loss of predictions for records that were left out: in nats, or the squared error."""
+    if not discrete:
+        return float(np.square(said - values).mean())
+    smoothed = (said + _LEAST / said.shape[1]) / (1 + _LEAST)
+    return float(-np.log((smoothed * values).sum(1)).mean())
+
+
+def _kernel(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+    """Return what a linear or radial kernel regression says of left-out and of asked records."""
+    found = fitted(*(torch.from_numpy(np.ascontiguousarray(one))[None] for one in (rows, values, asked)))
+    both = (np.asarray(one[0]) for one in (found.left_out, found.values))
+    left_out, answers = (_as_chances(one) if discrete else one for one in both)
+    return left_out, answers
+
+
+def _as_chances(values: Floats) -> Floats:
+    kept = np.clip(values, 1e-6, None)
+    return kept / kept.sum(1, keepdims=True)
+
+
+def _forest(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+    """Return what a random forest says of left-out (out-of-bag) and of asked records."""
+    if not discrete:
+        forest = RandomForestRegressor(_TREES, oob_score=True, random_state=seed).fit(rows, values[:, 0])
+        return np.asarray(forest.oob_prediction_)[:, None], forest.predict(asked)[:, None]
+    classifier = RandomForestClassifier(_TREES, oob_score=True, random_state=seed).fit(rows, values.argmax(1))
+    seen = np.asarray(classifier.classes_)
+    left_out, answers = np.zeros_like(values), np.zeros((len(asked), values.shape[1]))
+    left_out[:, seen] = np.nan_to_num(classifier.oob_decision_function_)
+    answers[:, seen] = classifier.predict_proba(asked)
+    return left_out, answers
+
+
+def _logistic(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+    """Return what a logistic regression says of records left out in folds, and of asked ones."""
+    labels = values.argmax(1)
+
+    def said(train: NDArray[np.intp], of: Floats) -> Floats:
+        chances = np.zeros((len(of), values.shape[1]))
+        if len(np.unique(labels[train])) < 2:
+            chances[:, labels[train][0]] = 1.0
+            return chances
+        head = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
+        with warnings.catch_warnings():
+            # A head that did not converge loses in validation; that is all that is asked of it.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            head.fit(rows[train], labels[train])
+        chances[:, np.asarray(head.classes_)] = head.predict_proba(of)
+        return chances
+
+    left_out = np.zeros_like(values)
+    for train, test in KFold(min(_FOLDS, len(rows)), shuffle=True, random_state=seed).split(rows):
+        left_out[test] = said(train, rows[test])
+    return left_out, said(np.arange(len(rows)), asked)

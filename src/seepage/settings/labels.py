@@ -1,0 +1,54 @@
+"""Label inference in settings where one party holds the labels and another sees what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage import registry
+from seepage.assessment.labels import measure_labels
+from seepage.settings.part import entry_of
+from seepage.settings.setting import PlannedPart
+from seepage.settings.units import UnitFigures
+from seepage.tabular.schema import Column
+from seepage.wire.labels import BatchView, LabelGuess, ReturnedView
+
+
+def with_label_columns(parts: Sequence[PlannedPart], setting: str, label: str) -> tuple[PlannedPart, ...]:
+    """Return parts of which those that take what comes back to guess labels alone say so."""
+    registered = {"attack": registry.attacks.of(setting), "baseline": registry.baselines.of(setting)}
+
+    def guesses_labels(part: PlannedPart) -> bool:
+        known = registered.get(part.kind)
+        if known is None or (part.part.passed is None and part.part.name not in known):
+            return False
+        return any(issubclass(view, ReturnedView | BatchView) for view in entry_of(known, part.part).sees)
+
+    return tuple(replace(part, column=label) if guesses_labels(part) else part for part in parts)
+
+
+def label_figures(
+    target: Column, true: Float[Tensor, "training record"], guess: LabelGuess, known: int, seconds: float
+) -> list[UnitFigures]:
+    """Return the figures of guessed labels in each training.
+
+    Args:
+        target: column of the labels.
+        true: true labels of the records of the view.
+        guess: guess of the same records.
+        known: number of records, the first, whose labels the attacker knows; they do not count.
+        seconds: time of the attack.
+    """
+    counted = (torch.arange(true.shape[1]) >= known).expand(true.shape)
+    measured = measure_labels(target, true, guess, counted)
+    answers = []
+    for k in range(len(true)):
+        values = {(one.metric, one.column): float(one.values[k]) for one in measured}
+        figures = {key: None if value != value else value for key, value in values.items()}
+        each = {(one.metric, one.column): one.clusters[k].tolist() for one in measured if one.clusters is not None}
+        answers.append(UnitFigures(figures, seconds / max(1, true.numel() - known * len(true)), each=each))
+    return answers
