@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from seepage.datasets.planted import telling
+from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
+from seepage.report.accumulated import _else
 from seepage.run.store import Store
 from seepage.settings.part import Part
-from seepage.settings.split import SplitAudit, default_private
+from seepage.settings.split import DELTA, AttackedTraining, SplitAudit, default_private
 from seepage.settings.split_spec import SplitSpec
+from seepage.settings.units import UnitsExposure
 from tests.attacks.split.test_exact import table
 from tests.audits import measured
 from tests.rows import number
@@ -132,3 +136,42 @@ def test_what_cannot_be_done_is_refused(settings: dict, said: str) -> None:
 def test_private_columns_are_the_sensitive_ones_unless_named() -> None:
     with pytest.raises(BadInputError, match="no private columns were named"):
         default_private(telling(rows=20))
+
+
+def test_more_exchanges_tell_more_and_cost_more_epsilon() -> None:
+    noisy = SPEC.defenses[1]
+    plain = {**SPEC.model_dump(), "repetitions": 1, "attacks": ["posterior"], "baselines": [], "defenses": [noisy]}
+    read = [figures(SplitSpec.of(**{**plain, "exposures": number}), Store(None)) for number in (1, 40)]
+    label = DATA.schema.target.name
+    for column in (None, label):
+        once, often = (number_of["noisy", "posterior", "accuracy", column] or 0 for number_of in read)
+        assert often > once + 0.03
+    epsilons = [one["noisy", "training", "epsilon", None] for one in read]
+    assert epsilons == [CutNoise(1.0).epsilon(number, DELTA) for number in (1, 40)]
+    # Without a message, exchanges change nothing.
+    assert read[0]["noisy", "prior", "accuracy", None] == read[1]["noisy", "prior", "accuracy", None]
+
+
+def test_a_record_is_seen_once_an_epoch_by_default_with_the_weights_of_each_epoch() -> None:
+    audit = SplitAudit(SPEC.model_copy(update={"epochs": 3, "repetitions": 1}), DATA)
+    assert audit.spec.exchanges == audit.about.rounds == 3
+    exposure = audit.expose(audit.configurations[1], range(1))
+    assert isinstance(exposure, UnitsExposure)
+    [exposed] = exposure.units
+    assert isinstance(exposed, AttackedTraining)
+    views = exposed.seen.view.exchanges
+    assert len(views) == 3
+    stages = exposed.trained.stages
+    assert len(stages) == 4
+    for view, stage in zip(views, reversed(stages[1:]), strict=True):
+        assert torch.equal(view.cut, stage.model.cut(exposed.test.cells))
+        assert view.clip == stage.clip
+    # Noise is fresh, so that it is uncorrelated.
+    noise = [view.own_gradient.flatten() for view in views]
+    assert abs(float(torch.corrcoef(torch.stack(noise))[0, 1])) < 0.5
+
+
+def test_exchanges_are_a_curve_over_otherwise_equal_audits() -> None:
+    specs = [SPEC.model_copy(update={"exposures": number}) for number in (1, 5)]
+    assert _else(specs[0]) == _else(specs[1])
+    assert _else(specs[0]) != _else(SPEC.model_copy(update={"epochs": 4}))

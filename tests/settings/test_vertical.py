@@ -77,6 +77,25 @@ def test_a_bottleneck_hides_more_than_it_costs() -> None:
     assert by["back", "ridge_sa", "accuracy", None].lift > kept
 
 
+def test_features_that_are_sent_again_and_again_lose_their_noise() -> None:
+    plain = {
+        **SPEC.model_dump(),
+        "repetitions": 1,
+        "attacks": ["ridge_sa", {"name": "uifv_qa", "options": QUICK}],
+        "baselines": ["constant"],
+        "defenses": [SPEC.defenses[1]],
+    }
+    once, often = (figures(VerticalSpec.of(**{**plain, "exposures": number}), Store(None)) for number in (1, 50))
+    for attack in ("ridge_sa", "uifv_qa"):
+        key = ("noisy", attack, "accuracy", None)
+        assert often[key].mean > once[key].mean + 0.05
+    # What the task gets is still one message a record.
+    key = ("noisy", "training", "task_accuracy", None)
+    assert often[key].mean == once[key].mean
+    with pytest.raises(BadInputError, match="message of the last epoch"):
+        VerticalSpec.of(**{**plain, "exposures": 2, "attacked": "trained"})
+
+
 def test_records_of_training_are_attacked_as_they_were_sent() -> None:
     spec = SPEC.model_copy(
         update={

@@ -29,7 +29,8 @@ def measure_columns(
     the target's name) and of all private cells; ``f1`` of each discrete column and their mean; ``exact_match``, the
     share of records with all private cells and the label right; ``calibration`` of each column with chances. Where
     gradients were compared, also ``proven``, the share of proven answers, and ``ties``, the share of answers that
-    others fit equally well.
+    others fit equally well. Where it is known what replays a message, ``certified_cells`` is the share of cells of
+    which it leaves one value, and ``still_possible`` the mean share of a column's values that it leaves.
 
     Args:
         schema: schema of the table.
@@ -79,6 +80,12 @@ def measure_columns(
         figures["proven", None] = _mean(guess.proven.double())
     if guess.ties is not None:
         figures["ties", None] = _mean((guess.ties > 1).double())
+    for metric, cells in (("certified_cells", guess.certified), ("still_possible", guess.mass)):
+        if cells is None:
+            continue
+        for name, held in [*((schema.columns[i].name, cells[:, k]) for k, i in enumerate(private)), (None, cells)]:
+            shown = held.double()[~held.double().isnan()]
+            figures[metric, name] = _mean(shown)
     return figures, {key: values.tolist() for key, values in scores.items()}
 
 

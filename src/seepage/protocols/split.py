@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -31,12 +32,20 @@ class TrainedSplit:
         clip: bound on gradients' norms at the end; None where gradients are not clipped to one bound.
         losses: mean loss over the records in each epoch, in nats, for the labels that were trained with.
         earlier: parts at the beginning of each epoch.
+        clips: bound on gradients' norms at the beginning of each epoch; None where they are not clipped to one bound.
     """
 
     model: SplitModel
     clip: float | None
     losses: tuple[float, ...]
     earlier: tuple[SplitModel, ...]
+    clips: tuple[float | None, ...] = ()
+
+    @property
+    def stages(self) -> tuple[TrainedSplit, ...]:
+        """The training as it stood at the beginning of each epoch and at the end."""
+        begun = zip(self.earlier, self.clips, strict=True)
+        return (*(replace(self, model=model, clip=clip) for model, clip in begun), self)
 
 
 @dataclass(frozen=True)
@@ -113,9 +122,11 @@ class SplitLearning:
         ]
         bound = None if self.noise is None else self.noise.start
         held = self._holdings(len(rows), order)
-        losses, earlier = [], []
+        losses, earlier, clips = [], [], []
+        shared = self.noise is not None and self.noise.rule == "quantile"
         for _ in range(self.epochs):
             earlier.append(model.copy())
+            clips.append(bound if shared else None)
             total = 0.0
             for batch, behind, clients in self._batches(len(rows), held, order):
                 step, cut = _exchange(model, theirs[batch], own[batch], labels[batch], behind)
@@ -137,8 +148,7 @@ class SplitLearning:
                 f"split training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; "
                 "give a smaller learning_rate."
             )
-        clip = bound if self.noise is not None and self.noise.rule == "quantile" else None
-        return TrainedSplit(model, clip, tuple(losses), tuple(earlier))
+        return TrainedSplit(model, bound if shared else None, tuple(losses), tuple(earlier), tuple(clips))
 
     def observe(
         self, trained: TrainedSplit, rows: Table, seed: int, granted: SplitModel | None = None
@@ -155,10 +165,44 @@ class SplitLearning:
             BadInputError: the parts do not fit the rows.
             NotFiniteError: an activation or gradient is not finite.
         """
+        return self.observe_all([(trained, granted)], rows, seed)
+
+    def observe_all(
+        self, exchanges: Sequence[tuple[TrainedSplit, SplitModel | None]], rows: Table, seed: int
+    ) -> CutTranscript:
+        """Return what the server sees of the same rows in several exchanges, with fresh noise in each.
+
+        A record's label is flipped once, and stays so.
+
+        Args:
+            exchanges: stage of the training in each exchange, the newest first, and the client part that the server
+                knows of it, where it is not the one that answers.
+            rows: rows of the exchanges, in batches of the protocol's size.
+            seed: seed of flipped labels and noise.
+
+        Raises:
+            BadInputError: there is no exchange, or the parts do not fit the rows.
+            NotFiniteError: an activation or gradient is not finite.
+        """
+        if not exchanges:
+            raise BadInputError("rows are seen in at least one exchange, got none; name one.")
+        flipping, noising = (torch.Generator().manual_seed(seed + i) for i in range(2))
+        classes = exchanges[0][0].model.classes
+        labels = rows.labels if self.flip is None else self.flip(rows.labels, classes, flipping)
+        views = [self._view(stage, granted, rows, labels, noising) for stage, granted in exchanges]
+        own = rows.cells[:, list(views[0].model.private)]
+        return CutTranscript(replace(views[0], earlier=tuple(views[1:])), own, rows.labels)
+
+    def _view(
+        self,
+        trained: TrainedSplit,
+        granted: SplitModel | None,
+        rows: Table,
+        labels: Tensor,
+        noising: torch.Generator,
+    ) -> CutView:
         model = trained.model
         model.check(rows.cells)
-        flipping, noising = (torch.Generator().manual_seed(seed + i) for i in range(2))
-        labels = rows.labels if self.flip is None else self.flip(rows.labels, model.classes, flipping)
         theirs, own = model.scaled(rows.cells, model.public), model.scaled(rows.cells, model.private)
         size = self.batch_size if self.rows_each is None else self.rows_each
         cuts, sent, means = [], [], []
@@ -178,7 +222,7 @@ class SplitLearning:
             clip=trained.clip,
         )
         check_finite({"activations at the cut": view.cut, "gradients at the cut": view.gradient})
-        return CutTranscript(view, rows.cells[:, list(model.private)], rows.labels)
+        return view
 
     def known(self) -> KnownCut:
         """Return the knowledge of an attacker who knows the defenses."""

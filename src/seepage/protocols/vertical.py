@@ -222,14 +222,27 @@ class VerticalLearning:
         return TrainedVertical(model, spread, losses, rows, tuple(sent), tuple(back))
 
     def send(
-        self, trained: TrainedVertical, rows: Rows, generator: torch.Generator
+        self, trained: TrainedVertical, rows: Rows, generator: torch.Generator, exposures: int = 1
     ) -> tuple[Float[Tensor, "training record _feature"], ...]:
-        """Return every party's features of rows at inference; the active party's own features have no defense."""
+        """Return every party's features of rows at inference; the active party's own features have no defense.
+
+        Args:
+            trained: result of the training.
+            rows: rows to send features of.
+            generator: generator of the noise.
+            exposures: number of times that each row is sent, with fresh noise; their mean is returned, in which all
+                that they say together is.
+        """
         with torch.no_grad():
             computed = trained.model.features(trained.model.encoded(rows.cells))
-        return self._defended(computed, trained.spread, generator)
+        first, *others = (self._defended(computed, trained.spread, generator) for _ in range(self._times(exposures)))
+        if not others:
+            return first
+        return tuple(torch.stack(messages).mean(0) for messages in zip(first, *others, strict=True))
 
-    def observe(self, trained: TrainedVertical, rows: Rows, target: int, seed: int) -> FeatureTranscript:
+    def observe(
+        self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1
+    ) -> FeatureTranscript:
         """Return what the active party sees when the trained model predicts for rows.
 
         Args:
@@ -237,6 +250,7 @@ class VerticalLearning:
             rows: rows to predict.
             target: number of the passive party that is attacked.
             seed: seed of the noise.
+            exposures: number of times that each row is sent.
 
         Raises:
             BadInputError: the target is no passive party.
@@ -246,7 +260,7 @@ class VerticalLearning:
         model.partition.check_target(target)
         own, theirs = (list(model.partition.columns[party]) for party in (0, target))
         earlier = self.recall(trained, target).view
-        sent = self.send(trained, rows, torch.Generator().manual_seed(seed))
+        sent = self.send(trained, rows, torch.Generator().manual_seed(seed), exposures)
         check_finite(_named(sent))
         view = FeatureView(model.active, target, rows.cells[..., own], sent, None, earlier)
         return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
@@ -329,8 +343,10 @@ class VerticalLearning:
             outputs = trained.model.outputs(self.send(trained, rows, generator))
         return label_chances(trained.model.head, outputs)
 
-    def queries(self, trained: TrainedVertical, target: int, limit: int, seed: int) -> Queries:
+    def queries(self, trained: TrainedVertical, target: int, limit: int, seed: int, exposures: int = 1) -> Queries:
         """Return the channel on which a target answers queries with its (defended) features.
+
+        A row is answered as often as records are sent, and the mean returned.
 
         Raises:
             BadInputError: the target is no passive party, or the limit is negative.
@@ -341,14 +357,19 @@ class VerticalLearning:
         def answer(rows: Tensor) -> Tensor:
             with torch.no_grad():
                 computed = trained.model.bottoms[target](rows)
-            return computed if self.features is None else self.features(computed, trained.spread[target], noising)
+            if self.features is None:
+                return computed
+            answers = [self.features(computed, trained.spread[target], noising) for _ in range(exposures)]
+            return answers[0] if exposures == 1 else torch.stack(answers).mean(0)
 
         return Queries(answer, limit)
 
-    def auxiliary(self, trained: TrainedVertical, rows: Rows, target: int, seed: int) -> FeatureAuxiliary:
+    def auxiliary(
+        self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1
+    ) -> FeatureAuxiliary:
         """Return complete rows of the attacker, with the features that parties other than the target send."""
         own, theirs = (list(trained.model.partition.columns[party]) for party in (0, target))
-        sent = self.send(trained, rows, torch.Generator().manual_seed(seed))
+        sent = self.send(trained, rows, torch.Generator().manual_seed(seed), exposures)
         others = tuple(None if party == target else features for party, features in enumerate(sent))
         return FeatureAuxiliary(rows.cells[..., theirs], rows.cells[..., own], rows.labels, others)
 
@@ -403,6 +424,11 @@ class VerticalLearning:
         partition.check_target(target)
         marginals = tuple(statistics.marginals[i] for i in partition.columns[target])
         return FeatureKnowledge(partition.schemas[target], marginals, self.known(), image=trained.model.image)
+
+    def _times(self, exposures: int) -> int:
+        check_count("exposures", exposures)
+        # Without noise all messages of a row are the same.
+        return 1 if self.features is None else exposures
 
     def _defended(
         self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator

@@ -68,7 +68,7 @@ def _else(spec: Spec) -> str:
 def _without_rounds(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
-    return {name: _without_rounds(item) for name, item in value.items() if name != "attacked_rounds"}
+    return {name: _without_rounds(item) for name, item in value.items() if name not in ("attacked_rounds", "exposures")}
 
 
 def _records(report: AuditResult) -> list[Record]:

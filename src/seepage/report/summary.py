@@ -23,6 +23,8 @@ from seepage.results.verdict import (
 from seepage.text import clean, listed, lowered, percent
 
 _COLUMNS = 3
+# Share of a column's values above which a message is said not to determine it.
+_MANY = 0.5
 _ALWAYS_RIGHT = "baseline always right"
 _READING = (
     "Leakage is the share of the gap between the best baseline and certainty that the attack closes. Where its 95% "
@@ -148,7 +150,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         )
     elif unclear:
         text += " The baseline does better than this attack, which does not show that nothing leaks."
-    text = " ".join([text, *_of_columns(audit.about.sensitive, own, alarms, unclear)])
+    text = " ".join([text, *_of_cells(own), *_of_columns(audit.about.sensitive, own, alarms, unclear)])
     return f"{text} {label}".strip()
 
 
@@ -169,6 +171,21 @@ def _of_label(result: AuditResult, size: int | None, defense: str) -> str:
     if rated.tier == INCONCLUSIVE:
         text += f" {_why_inconclusive(score, rated.because, result.audit.spec.unit)}"
     return text
+
+
+def _of_cells(own: Sequence[ResultRow]) -> list[str]:
+    """Return which cells a message determines, and of which it leaves many values."""
+    sentences = []
+    proved = pick(own, metric="certified_cells", column=None)
+    if proved and proved[0].mean:
+        sentences.append(
+            f"{percent(proved[0].mean)} of the cells are certified: only one value replays what came back."
+        )
+    left = [row for row in own if row.metric == "still_possible" and row.column and (row.mean or 0) >= _MANY]
+    if left:
+        shares = ", ".join(f"{clean(str(row.column))} ({percent(row.mean)} of its values)" for row in left)
+        sentences.append(f"Not determined, as many values replay what came back: {shares}.")
+    return sentences
 
 
 def _ends(rated: Verdict) -> str:

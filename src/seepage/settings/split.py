@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from seepage import datasets, registry
 from seepage.assessment import Figures, auc, measure_columns
-from seepage.attacks.split import Posterior, direction_scores, norm_scores
+from seepage.attacks.split import LabelScores, Posterior, direction_scores, norm_scores
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
@@ -47,7 +49,7 @@ from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.wire.labels import LabelKnowledge, ReturnedView
 from seepage.wire.secret import CutTranscript
-from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
+from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 
 # What everyone believes before anything is sent.
 PRIOR = "prior"
@@ -119,8 +121,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
         refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, first, space)
-        prior = [Part(name=PRIOR)] if space.configurations <= Posterior().most else []
-        parts = planned([_TRAINING], [*spec.baselines, *prior], spec.attacks)
+        parts = planned([_TRAINING], [*spec.baselines, Part(name=PRIOR)], spec.attacks)
         self.parts = with_label_columns(parts, "split", dataset.schema.target.name)
         self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         size = spec.batch_size if spec.protocol == "split" else spec.rows_each
@@ -148,6 +149,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
                     else []
                 ),
             ),
+            rounds=spec.exchanges,
             rows=len(dataset.all),
             target=dataset.schema.target.name,
             label=dataset.schema.target.name,
@@ -162,6 +164,8 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
                 "calibration": Scale(None, 0.0, 1.0),
                 "ties": Scale(None, 0.0, 1.0),
                 "proven": Scale(None, 0.0, 1.0),
+                "certified_cells": Scale(None, 0.0, 1.0),
+                "still_possible": Scale(None, 0.0, 1.0),
             },
             settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
         )
@@ -192,6 +196,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             def expose(size: int) -> Exposure:
                 some = some_rows(self.data, int(size * share * rows), self.spec.seed)
                 changed = {"epochs": 1, "attacked_records": max(1, int(size * share * records)), "stale": 0, "final": 0}
+                changed["exposures"] = self.spec.exchanges
                 return SplitAudit(with_fields(self.spec, changed), some, self.own).expose(configuration, range(1))
 
             self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
@@ -235,6 +240,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             "attacked_records": 100,
             "stale": 0,
             "final": 0,
+            "exposures": 1,
             "auxiliary": min(self.spec.auxiliary, _CONTROL_ROWS),
         }
         control = SplitAudit(with_fields(self.spec, changed), planted, self.own, swapped)
@@ -258,7 +264,8 @@ def _sees(spec: SplitSpec) -> str:
         weights += f" {spec.final} epoch(s) later, at the end of training"
     if any(defense_of(part).published for part in spec.defenses):
         weights += ", with noise on them where that is a defense"
-    return f"what it sent and what came back of every record, and {weights}"
+    seen = "once" if spec.exchanges == 1 else f"{spec.exchanges:,} times"
+    return f"what it sent and what came back of every record, {seen}, and {weights}"
 
 
 def _threat_model(
@@ -382,17 +389,17 @@ class AttackedTraining:
             labels = self.seen.labels
             rare = float(labels.mode().values)
             wanted = (labels == 1 - rare).nonzero()
-            figures["label_auc_norm", None] = auc(norm_scores(self.seen.view).scores, labels == 1 - rare)
+            figures["label_auc_norm", None] = auc(_all(self.seen.view, norm_scores), labels == 1 - rare)
             if len(wanted):
                 # One record of the rarer label is known, and left out.
                 hint = int(wanted[0])
                 rest = torch.arange(len(labels)) != hint
-                scores = direction_scores(self.seen.view, hint).scores
+                scores = _all(self.seen.view, lambda view: direction_scores(view, hint))
                 figures["label_auc_direction", None] = auc(scores[rest], (labels == 1 - rare)[rest])
         if self.learning.flip is not None:
             figures["label_epsilon", None] = self.learning.flip.epsilon(target.width)
         if self.learning.noise is not None:
-            figures["epsilon", None] = self.learning.noise.epsilon(self.learning.epochs, DELTA)
+            figures["epsilon", None] = self.learning.noise.epsilon(self.spec.exchanges, DELTA)
             figures["clip", None] = self.trained.clip
         if self.defense.published is not None:
             figures["weights_epsilon", None] = self.defense.published.epsilon(self.learning.epochs, DELTA)
@@ -439,6 +446,11 @@ class AttackedTraining:
         return UnitFigures(figures, seconds / self.seen.view.records, each=each)
 
 
+def _all(view: CutView, scored: Callable[[CutView], LabelScores]) -> Float[Tensor, " record"]:
+    """Return the mean of label scores over all exchanges of the records."""
+    return torch.stack([scored(one).scores for one in view.exchanges]).mean(0)
+
+
 def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:
     spec, data, private = audit.spec, audit.data, audit.private
     # The split must not tell one defense from another.
@@ -454,24 +466,47 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedT
     learning = _learning(spec, defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
     attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
-    stage = _stage(spec, trained)
-    granted = trained.earlier[-spec.stale] if spec.stale else trained.model
-    if defense.published is not None:
-        blur = torch.Generator().manual_seed(stream(spec.seed, training, "defense") % 2**62)
-        # Published once an epoch: what is known is a change since the epoch before it.
-        before = trained.earlier[max(spec.epochs - spec.stale - 1, 0)]
-        granted = granted.with_client(defense.published(granted.client, before.client, blur))
-    seen = learning.observe(stage, attacked, stream(spec.seed, training, "defense") % 2**62, granted)
+    blur = torch.Generator().manual_seed(stream(spec.seed, training, "defense") % 2**62)
+    exchanges = _exchanges(spec, defense, trained, blur)
+    seen = learning.observe_all(exchanges, attacked, stream(spec.seed, training, "defense") % 2**62)
     if audit.swapped:
         # Rows were shuffled, so that the record before is any other.
-        view = replace(seen.view, gradient=seen.view.gradient.roll(1, 0), behind=seen.view.behind.roll(1, 0))
-        seen = replace(seen, view=view)
+        first, *others = (
+            replace(view, gradient=view.gradient.roll(1, 0), behind=view.behind.roll(1, 0))
+            for view in seen.view.exchanges
+        )
+        seen = replace(seen, view=replace(first, earlier=tuple(others)))
     some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
     known = CutKnowledge(
         data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
     return AttackedTraining(spec, defense, learning, trained, seen, train, test, known, neighbours)
+
+
+def _exchanges(
+    spec: SplitSpec, defense: SplitDefense, trained: TrainedSplit, blur: torch.Generator
+) -> list[tuple[TrainedSplit, SplitModel]]:
+    """Return the stages of the exchanges that show each record, the newest first, and the client parts that are known.
+
+    There is one at the end of each epoch. Further ones come after the training, with weights that no longer move.
+    """
+    stages = trained.stages
+    last = len(stages) - 1 - spec.final
+    after = max(0, spec.exchanges - max(1, last))
+    exchanges, published = [], {}
+    for number in range(spec.exchanges):
+        answering = max(last - max(0, number - after), min(1, last))
+        known = len(stages) - 1 if spec.final else max(answering - spec.stale, 0)
+        granted = stages[known].model
+        if defense.published is not None:
+            if known not in published:
+                # Published once an epoch: what is known is a change since the epoch before it.
+                before = stages[max(known - 1, 0)].model
+                published[known] = granted.with_client(defense.published(granted.client, before.client, blur))
+            granted = published[known]
+        exchanges.append((stages[answering], granted))
+    return exchanges
 
 
 def _stage(spec: SplitSpec, trained: TrainedSplit) -> TrainedSplit:

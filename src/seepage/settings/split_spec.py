@@ -103,6 +103,11 @@ Beside every figure stands the best baseline, which holds all but what came back
         Amount,
         Option("Number of training rows that the attacker holds whole; 0 for marginals alone.", KNOWLEDGE, "ROWS"),
     ] = 2_000
+    exposures: Annotated[
+        int | None,
+        Field(ge=1),
+        Option("Number of exchanges in which the server sees each attacked record.", ATTACK, default="one an epoch"),
+    ] = None
     stale: Annotated[
         Amount, Option("Number of epochs by which the client weights that the server knows are old.", KNOWLEDGE)
     ] = 0
@@ -121,6 +126,11 @@ Beside every figure stands the best baseline, which holds all but what came back
     repetitions: Annotated[
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5
+
+    @property
+    def exchanges(self) -> int:
+        """Number of exchanges in which the server sees each attacked record."""
+        return self.epochs if self.exposures is None else self.exposures
 
     @model_validator(mode="before")
     @classmethod

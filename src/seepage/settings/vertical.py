@@ -207,6 +207,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             "columns, so a working attack reads nearly all of them.",
             threat_model=_threat_model(spec, data, partition, self.sizes),
             notes=(*data.notes, *_interpretations(self.defenses)),
+            rounds=spec.exposures,
             rows=len(data.all),
             target=label,
             label=label if guesses_labels else None,
@@ -385,6 +386,8 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
     which = "held-out records, as the trained model predicts for them"
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
+    elif spec.exposures > 1:
+        which += f", {spec.exposures:,} times each"
     attacks, baselines = registry.attacks.of("vertical"), registry.baselines.of("vertical")
     entries = [entry_of(attacks, part) for part in spec.attacks]
     entries += [entry_of(baselines, part) for part in spec.baselines]
@@ -595,11 +598,13 @@ class VerticalExposure(Exposure):
         """Return what an attack or guess is granted, with a channel of its own."""
         knowledge = self.known
         if "auxiliary" in grants:
-            rows = self.learning.auxiliary(self.trained, self.auxiliary, self.spec.victim, self.seeds("auxiliary")[0])
+            rows = self.learning.auxiliary(
+                self.trained, self.auxiliary, self.spec.victim, self.seeds("auxiliary")[0], self.spec.exposures
+            )
             knowledge = replace(knowledge, auxiliary=rows)
         if "queries" in grants:
             channel = self.learning.queries(
-                self.trained, self.spec.victim, self.sizes.queries, self.seeds("queries")[0]
+                self.trained, self.spec.victim, self.sizes.queries, self.seeds("queries")[0], self.spec.exposures
             )
             knowledge = replace(knowledge, queries=channel)
         if "gradients" in grants:
@@ -631,7 +636,7 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
     if spec.attacked == "trained":
         seen = learning.recall(trained, spec.victim)
     else:
-        seen = learning.observe(trained, test, spec.victim, _seeds(spec, "defense")[0])
+        seen = learning.observe(trained, test, spec.victim, _seeds(spec, "defense")[0], spec.exposures)
     seen, leaked = leak(seen, spec.leaked)
     known = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
     seen = seen.of(slice(0, sizes.attacked))

@@ -103,6 +103,10 @@ Beside every figure stands the best baseline, which holds all but the message.
         Attacked,
         Option("Attacked records: held out and predicted for, or trained on, whose labels are known.", ATTACK),
     ] = "held_out"
+    exposures: Annotated[
+        Count,
+        Option("Number of times that each held-out record is predicted, and each query answered.", ATTACK),
+    ] = 1
     test_share: Annotated[Fraction, Option("Share of rows that are not trained on.", PARTIES)] = 0.2
     attacked_records: Annotated[
         int | None, Field(ge=1), Option("Largest number of attacked records.", ATTACK, "RECORDS", default="all")
@@ -146,6 +150,11 @@ Beside every figure stands the best baseline, which holds all but the message.
         if self.passive and self.share is not None:
             raise ValueError(
                 f"columns are named (passive) or dealt out by shares (share={self.share}), not both; leave out one"
+            )
+        if self.attacked == "trained" and self.exposures > 1:
+            raise ValueError(
+                f"records of training are attacked by their message of the last epoch, got exposures={self.exposures}; "
+                "attack held_out records, or leave exposures at 1"
             )
         named = len(self.passive) + 1
         if self.passive and self.parties not in (type(self).model_fields["parties"].default, named):

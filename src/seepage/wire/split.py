@@ -25,6 +25,7 @@ class CutView:
         behind: number of records in the mean loss that each record's gradient was taken of.
         clip: bound on the norm of a record's own gradient in this exchange, where clients clip to an adaptive bound
             and publish it; None where there is none.
+        earlier: views of the same records in other exchanges, the newest first; empty where each is seen once.
     """
 
     model: SplitModel
@@ -33,6 +34,12 @@ class CutView:
     gradient: Float[Tensor, "record cut"]
     behind: Float[Tensor, " record"]
     clip: float | None = None
+    earlier: tuple[CutView, ...] = ()
+
+    @property
+    def exchanges(self) -> tuple[CutView, ...]:
+        """All exchanges of the records, the newest first."""
+        return (self, *self.earlier)
 
     @property
     def records(self) -> int:
@@ -52,6 +59,7 @@ class CutView:
             cut=self.cut[chosen],
             gradient=self.gradient[chosen],
             behind=self.behind[chosen],
+            earlier=tuple(one.of(chosen) for one in self.earlier),
         )
 
 
@@ -135,7 +143,11 @@ class CutGuess:
         ties: number of configurations, the best one included, that fit equally well up to rounding; at most the number
             of configurations that were kept.
         proven: whether no other configuration of the whole space fits equally well, up to rounding; None where this
-            cannot be decided, such as for continuous columns.
+            cannot be decided, such as for continuous columns in bins.
+        certified: whether each private cell has the same value in all that replays the message, a number within the
+            column's tolerance; None where this cannot be decided.
+        mass: share of each private column's values, by its marginal, that are shown to replay the message; a large one
+            proves that this message does not tell the cell. NaN where nothing is shown.
     """
 
     cells: Float[Tensor, "record private"]
@@ -146,3 +158,5 @@ class CutGuess:
     runner_up: Float[Tensor, " record"] | None = None
     ties: Int[Tensor, " record"] | None = None
     proven: Bool[Tensor, " record"] | None = None
+    certified: Bool[Tensor, "record private"] | None = None
+    mass: Float[Tensor, "record private"] | None = None

@@ -24,7 +24,8 @@ class FeatureView:
         model: parts of the model that the active party owns.
         target: number of the passive party that is attacked.
         own: cells of its own columns.
-        features: features of every party, as received, in the parties' order; its own as it computed them.
+        features: features of every party, as received, in the parties' order; its own as it computed them. Where
+            records are sent several times, the mean of all messages.
         labels: class codes where it knows them: for records of training; None for records that it predicts.
         earlier: view of the same records in training, each as received in the last epoch; None where it kept none.
     """

@@ -85,7 +85,6 @@ def test_the_logit_and_its_derivatives_are_those_of_the_network() -> None:
         (("a", "b"), {"logit": False}, None, "one logit, and embeddings of the server's"),
         (("a", "b"), {"tower": (8,)}, None, "one logit, and embeddings of the server's"),
         (("a", "b", "c", "s"), {}, None, "one logit, and embeddings of the server's"),
-        (("a", "n"), {}, None, r"private columns of categories, but n hold\(s\) numbers"),
         (("a", "b"), {}, CutNoise(0.1), "noise multiplier 0.1"),
     ],
 )

@@ -10,6 +10,7 @@ from seepage.attacks.split import Exact, Posterior, direction_scores, norm_score
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError
+from seepage.models.deepfm import deepfm
 from seepage.protocols.split import SplitLearning
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
@@ -172,3 +173,26 @@ def test_a_bound_that_is_not_known_is_refused() -> None:
     known = CutKnowledge(DATA.schema, DATA.statistics, protocol.known())
     with pytest.raises(BadInputError, match="to what bound"):
         Posterior()(replace(seen.view, clip=None), known)
+
+
+def test_several_exchanges_of_a_record_tell_more_than_one() -> None:
+    protocol = replace(PLAIN, noise=CutNoise(1.0), flip=LabelFlip(0.2))
+    model = deepfm(DATA.schema, ("a", "c"), seed=0, hidden=(16, 8))
+    trained = protocol.train(model, DATA.train, seed=0)
+    rows = DATA.train.rows(range(300))
+    stages = [(stage, None) for stage in reversed(trained.stages[1:])]
+    once, often = (protocol.observe_all(exchanges, rows, 1) for exchanges in (stages[:1], stages))
+    alone = protocol.observe(trained, rows, 1)
+    assert torch.equal(alone.view.gradient, once.view.gradient)
+    assert torch.equal(alone.view.gradient, often.view.gradient)
+    known = CutKnowledge(DATA.schema, DATA.statistics, protocol.known())
+    chances = [Posterior()(view, known).chances for view in (often.view, list(often.view.exchanges))]
+    torch.testing.assert_close(chances[0], chances[1])
+    first, second = (cells_right(Posterior()(one.view, known), one) for one in (once, often))
+    assert second > first
+    assert often.view.of(slice(2, 5)).earlier[0].records == 3
+
+
+def test_no_exchange_is_refused() -> None:
+    with pytest.raises(BadInputError, match="at least one exchange"):
+        PLAIN.observe_all([], DATA.train.rows(range(3)), 1)

@@ -15,11 +15,13 @@ from seepage.attacks.split.parts.descent import descend
 from seepage.attacks.split.parts.meet import meet
 from seepage.attacks.split.parts.messages import message_of
 from seepage.attacks.split.parts.nearest import NearestConfigurations, nearest, rounding
-from seepage.attacks.split.parts.proof import proven_alone, proven_by_fit
+from seepage.attacks.split.parts.proof import FAR, proven_alone, proven_by_fit
 from seepage.attacks.split.parts.refine import refined
+from seepage.attacks.split.parts.replay import replays
 from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
+from seepage.models.deepfm import DeepFMClient
 from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
@@ -34,6 +36,9 @@ class Exact:
     The nearest combination is the guess. With ``votes`` above 1 the nearest ones vote on each column and the label,
     and the nearest among the most frequent values wins (the paper leaves ties open). Continuous private columns are
     put into bins, and the winning bin is refined.
+
+    Numbers that cannot be listed are not determined by one message: many values replay it. Where a DeepFM client sends
+    gradients as they are, the answer is the likeliest of all that do, see ``parts.replay``.
 
     Deviations from the paper, none of which changes an answer: derivatives of the logits are computed once for all
     labels, in closed form for DeepFM, and combinations that the logit excludes are skipped.
@@ -104,6 +109,10 @@ class Exact:
         gradient = gradient * self.scale
         space = Space.of(view.model, knowledge, self.bins)
         respond = responder(view.model, self.closed_form)
+        if space.binned and replayable(view, knowledge) and self.votes == 1 and self.scale == 1 and self.undo_mean:
+            if self.search == "exhaustive":
+                check_enumerable(space, self.most)
+            return replayed_guess([view], knowledge, respond, space, torch.Generator().manual_seed(seeds[0]))
         sent = message_of(knowledge.defense, view.clip) if self.aware else None
         keep = max(self.votes, self.keep, 2)
         if self.search == "exhaustive":
@@ -128,18 +137,24 @@ class Exact:
         cells = space.of_codes(chosen)
         labels = vote(found.labels[:, : self.votes])
         distances = found.distances.double().cpu()
-        if any(i in view.model.schema.continuous for i in view.model.private) and self.votes == 1:
+        if space.binned and self.votes == 1:
             cells, distance = refined(view.model, respond, view.cut, gradient, space, cells, labels, sent)
             distances[:, 0] = distance.double().cpu()
         same = rounding(gradient).double().cpu()[:, None]
         alone = torch.full((len(labels),), torch.nan, dtype=torch.float64)
+        proven = self._proven(view, respond, gradient, space, found, codes[:, 0], seeds)
+        # Under noise one combination may be nearest by far, and still replay nothing.
+        certified = distances[:, 0] <= FAR * same[:, 0]
+        if proven is not None:
+            certified &= proven
         return CutGuess(
             cells=view.model.unscaled(cells, view.model.private),
             labels=labels.cpu().double(),
             residual=distances[:, 0],
             runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
             ties=(distances <= distances[:, :1] + same).sum(1),
-            proven=self._proven(view, respond, gradient, space, found, codes[:, 0], seeds),
+            proven=proven,
+            certified=None if proven is None or sent is not None else certified[:, None].expand_as(cells),
         )
 
     def _proven(
@@ -152,13 +167,33 @@ class Exact:
         codes: Tensor,
         seeds: Sequence[int],
     ) -> Tensor | None:
-        numbers = any(i in view.model.schema.continuous for i in view.model.private)
-        if self.votes > 1 or self.scale != 1 or numbers:
+        if self.votes > 1 or self.scale != 1 or space.binned:
             return None
         if self.search == "exhaustive":
             return proven_alone(found.distances, gradient)
         generator = torch.Generator().manual_seed(seeds[0])
         return proven_by_fit(view.model, respond, view.cut, gradient, space, found.distances, codes, generator)
+
+
+def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
+    """Return whether the set of all numbers that replay a message can be computed."""
+    return isinstance(view.model.client, DeepFMClient) and not knowledge.defense.clips
+
+
+def replayed_guess(
+    views: Sequence[CutView], knowledge: CutKnowledge, respond: Responder, space: Space, generator: torch.Generator
+) -> CutGuess:
+    """Return the likeliest cells of all that replay the messages, numbers among them.
+
+    Args:
+        views: views of the same records, the newest first.
+        knowledge: side information.
+        respond: responder of the newest client part.
+        space: space with bins of the numbers.
+        generator: generator of samples.
+    """
+    found = replays(views, knowledge, respond, space, generator)
+    return CutGuess(cells=found.cells, labels=found.labels.double(), residual=found.distances, mass=found.mass)
 
 
 def _check_meet(aware: bool, knowledge: CutKnowledge) -> None:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.attacks.split.exact import check_gradient
+from seepage.attacks.split.exact import check_gradient, replayable, replayed_guess
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.mismatch import Mismatch
 from seepage.attacks.split.parts.nearest import candidate_gradients
+from seepage.attacks.split.parts.numbers import NumberPrior, likeliest, prior_samples
 from seepage.attacks.split.parts.prior import CellPrior
+from seepage.attacks.split.parts.replay import numbers_of
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.models.split import label_chances
+from seepage.models.split import SplitModel, label_chances
 from seepage.registry import attacks
+from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutGuess, CutKnowledge, CutView, KnownCut
 
 Decision = Literal["columns", "joint"]
@@ -29,6 +32,8 @@ Weights = Literal["current", "about"]
 _ROUNDING = 1e-5
 # Least chance.
 _LEAST = 1e-12
+# Samples of a record where a space is too large to go through.
+_SAMPLES = 1024
 # Numbers in memory at once.
 _AT_ONCE = 2**21
 
@@ -89,13 +94,13 @@ class Posterior:
     def __call__(
         self, view: CutView | Sequence[CutView], knowledge: CutKnowledge, seeds: Sequence[int] = (0,)
     ) -> CutGuess:
-        """Return the guess with the chances of all values; nothing is random, so ``seeds`` are not used.
+        """Return the guess with the chances of all values; ``seeds`` are those of samples of numbers.
 
         Raises:
             BadInputError: there are more configurations than ``most``, no gradient was received, or views are of
                 different numbers of records, or ``weights`` cannot be ``about`` here.
         """
-        views = [view] if isinstance(view, CutView) else list(view)
+        views = list(view.exchanges) if isinstance(view, CutView) else list(view)
         if not views or any(one.records != views[0].records for one in views):
             raise BadInputError(
                 f"views of the same records are needed, got {len(views)} view(s) of "
@@ -105,7 +110,15 @@ class Posterior:
             check_gradient(one)
         first, defense = views[0], knowledge.defense
         space = Space.of(first.model, knowledge, self.bins)
+        generator = torch.Generator().manual_seed(seeds[0])
+        if not self.observed and space.configurations > self.most:
+            return self._sampled(first, knowledge, space, generator)
         check_enumerable(space, self.most)
+        if space.binned and self.observed and self.weights == "current" and replayable(first, knowledge):
+            return replayed_guess(views, knowledge, responder(first.model, self.closed_form), space, generator)
+        if self.weights == "current" and not defense.clips and isinstance(view, CutView):
+            # A gradient as it is tells all categories up to rounding: another one would only take time.
+            views = views[:1]
         prior = CellPrior.of(first.model, knowledge, space, first.features)
         gathered = _Gathered(space, first.records)
         width = max(1, sum(p.shape[0] for p in first.model.client.parameters() if p.dim() > 1))
@@ -136,7 +149,32 @@ class Posterior:
                     else:
                         total = total + mismatch.log_likelihood(*answer, one.of(some))
                 gathered.add(some, chunk, total, _unflipped(predicted, defense.flip))
-        return self._guess(first, space, gathered)
+        guess = self._guess(first, space, gathered)
+        if self.observed or not space.binned:
+            return guess
+        # Bins are coarser than what is believed beforehand.
+        return replace(guess, cells=_with_numbers(first, knowledge, guess.cells, generator))
+
+    def _sampled(self, view: CutView, knowledge: CutKnowledge, space: Space, generator: torch.Generator) -> CutGuess:
+        """Return what is believed beforehand in a space too large to go through: label chances are from samples.
+
+        The standard error of a label's chance is at most 0.5 / sqrt(1,024), about 1.6 percentage points.
+        """
+        prior, respond = CellPrior.of(view.model, knowledge, space, view.features), responder(view.model)
+        chances = tuple(column.softmax(1) for column in prior.columns)
+        codes = torch.stack(
+            [one.multinomial(_SAMPLES, replacement=True, generator=generator) for one in chances], dim=2
+        )
+        labels = []
+        for r in range(view.records):
+            table = respond.of_cells(space.of_codes(codes[r]).to(view.cut))
+            outputs = respond.outputs(respond.of_cut(view.cut[r : r + 1]).across(), table)[0]
+            predicted = label_chances(view.model.head, outputs).cpu().double().clamp(min=_LEAST)
+            labels.append((predicted[..., None] * _unflipped(predicted, knowledge.defense.flip)).sum(1).mean(0))
+        true = torch.stack(labels)
+        best = torch.stack([_decided(view.model, space, k, one) for k, one in enumerate(chances)], dim=1)
+        cells = _with_numbers(view, knowledge, view.model.unscaled(space.of_codes(best), view.model.private), generator)
+        return CutGuess(cells, true.argmax(1).double(), chances=chances, label_chances=true)
 
     def _guess(self, view: CutView, space: Space, gathered: _Gathered) -> CutGuess:
         chances = tuple(column / column.sum(1, keepdim=True) for column in gathered.columns)
@@ -144,13 +182,38 @@ class Posterior:
         if self.decision == "joint":
             codes = space.codes(gathered.place)
         else:
-            codes = torch.stack([column.argmax(1) for column in chances], dim=1)
+            codes = torch.stack([_decided(view.model, space, k, column) for k, column in enumerate(chances)], dim=1)
         return CutGuess(
             cells=view.model.unscaled(space.of_codes(codes), view.model.private),
             labels=true.argmax(1).double(),
             chances=chances,
             label_chances=true,
         )
+
+
+def _decided(model: SplitModel, space: Space, k: int, chances: Float[Tensor, "record value"]) -> Int[Tensor, " record"]:
+    """Return the value of a column that is most often right: numbers are within the column's tolerance."""
+    column = model.schema.columns[model.private[k]]
+    if isinstance(column, Discrete):
+        return chances.argmax(1)
+    values, within = space.values[k].double(), column.tolerance / (column.high - column.low or 1.0)
+    near = ((values[:, None] - values).abs() <= within).to(chances.dtype)
+    # Among equally good ones the likeliest itself.
+    return (chances @ near + 1e-9 * chances).argmax(1)
+
+
+def _with_numbers(
+    view: CutView, knowledge: CutKnowledge, cells: Float[Tensor, "record private"], generator: torch.Generator
+) -> Float[Tensor, "record private"]:
+    """Return cells whose numbers are the likeliest beforehand."""
+    model, cells = view.model, cells.clone()
+    drawn = prior_samples(NumberPrior.of(model, knowledge, view.features), view.records, generator)
+    for k, i in enumerate(numbers_of(model)):
+        column = model.schema.columns[model.private[i]]
+        assert isinstance(column, Continuous)
+        found = likeliest(drawn[..., k], column.tolerance / (column.high - column.low or 1.0))[0]
+        cells[:, i] = model.unscaled(found[:, None], [model.private[i]])[:, 0]
+    return cells
 
 
 class _Gathered:

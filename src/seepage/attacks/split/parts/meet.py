@@ -133,8 +133,8 @@ class _Halves:
         numbers = [space.names[i] for i in client.own.dense]
         if numbers:
             raise BadInputError(
-                f"search='meet' is for private columns of categories, but {', '.join(numbers)} hold(s) numbers; leave "
-                "them to the server, or use search='descent'."
+                f"the values of {', '.join(numbers)} are few enough to be gone through one by one, for which "
+                "search='meet' is not made; use search='exhaustive'."
             )
         columns: tuple[list[int], list[int]] = ([], [])
         sizes = [1, 1]

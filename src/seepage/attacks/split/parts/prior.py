@@ -60,11 +60,11 @@ class CellPrior:
         codes = torch.stack([_nearest(model, space, k, auxiliary) for k in range(len(model.private))], dim=1)
         counts = [torch.bincount(codes[:, k], minlength=w).double() for k, w in enumerate(space.widths)]
         shares = [(count + 1) / (count.sum() + len(count)) for count in counts]
-        known = _encoded(knowledge.schema, model.public, auxiliary.cells[:, list(model.public)])
-        asked = _encoded(knowledge.schema, model.public, features)
+        known = encoded(knowledge.schema, model.public, auxiliary.cells[:, list(model.public)])
+        asked = encoded(knowledge.schema, model.public, features)
         columns = []
         for k, share in enumerate(shares):
-            columns.append(_classified(known, codes[:, k], asked, share))
+            columns.append(classified(known, codes[:, k], asked, share))
         if space.size > _MOST_JOINT:
             return cls(tuple(columns), None)
         product = torch.ones(1, dtype=torch.float64)
@@ -91,7 +91,13 @@ def _marginal(model: SplitModel, knowledge: CutKnowledge, space: Space, k: int) 
     if isinstance(knowledge.schema.columns[model.private[k]], Discrete):
         # A value that never occurs in the statistics may still occur.
         return (marginal.probabilities + 1e-6) / (1 + 1e-6 * len(marginal.probabilities))
-    return torch.full((len(space.values[k]),), 1 / len(space.values[k]), dtype=torch.float64)
+    if k in space.binned:
+        return torch.full((len(space.values[k]),), 1 / len(space.values[k]), dtype=torch.float64)
+    # Each whole number has an equal part of its bin of the marginal.
+    values = model.unscaled(space.values[k][:, None], [model.private[k]])[:, 0]
+    at = (torch.searchsorted(marginal.values, values.contiguous(), right=True) - 1).clamp(min=0)
+    share = (marginal.probabilities / torch.bincount(at, minlength=len(marginal.values)).clamp(min=1))[at] + 1e-6
+    return share / share.sum()
 
 
 def _nearest(model: SplitModel, space: Space, k: int, auxiliary: Auxiliary) -> Tensor:
@@ -101,9 +107,8 @@ def _nearest(model: SplitModel, space: Space, k: int, auxiliary: Auxiliary) -> T
     return (cells[:, None] - values).abs().argmin(1)
 
 
-def _encoded(
-    schema: Schema, columns: tuple[int, ...], cells: Float[Tensor, "row column"]
-) -> Float[Tensor, "row input"]:
+def encoded(schema: Schema, columns: tuple[int, ...], cells: Float[Tensor, "row column"]) -> Float[Tensor, "row input"]:
+    """Return columns as a classifier takes them: categories one-hot, numbers scaled to [-1, 1]."""
     parts = []
     for k, i in enumerate(columns):
         column = schema.columns[i]
@@ -115,7 +120,7 @@ def _encoded(
     return torch.cat(parts, dim=1)
 
 
-def _classified(
+def classified(
     known: Tensor, codes: Tensor, asked: Tensor, share: Float[Tensor, " value"]
 ) -> Float[Tensor, "record value"]:
     """Return the log of a column's chances given public columns, by multinomial logistic regression."""

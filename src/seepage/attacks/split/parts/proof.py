@@ -13,7 +13,7 @@ from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel, slopes
 
 # Largest deviation of the true configuration, in units of the usual rounding.
-_FAR = 16
+FAR = 16
 # Largest expected number of further configurations that fit by chance at which an exact fit is proven.
 _CHANCE = 1e-3
 # Number of configurations drawn to estimate their density, and number of the nearest that count.
@@ -36,7 +36,7 @@ def proven_alone(
     """
     if distances.shape[1] < 2:
         return torch.ones(len(distances), dtype=torch.bool)
-    return (distances[:, 1] - distances[:, 0] > _FAR * rounding(gradient)).cpu()
+    return (distances[:, 1] - distances[:, 0] > FAR * rounding(gradient)).cpu()
 
 
 def proven_by_fit(
@@ -80,12 +80,12 @@ def proven_by_fit(
         )
         own = respond.outputs(prepared.at(one), respond.of_cells(space.of_codes(codes[r : r + 1]).to(cut)))
         apart = torch.linalg.vector_norm(slopes(model.head, logits) - slopes(model.head, own), dim=-1)[:, 0]
-        expected[r] *= _share(apart, _FAR * float(size[r]), 1, nearest)
+        expected[r] *= _share(apart, FAR * float(size[r]), 1, nearest)
         if sums:
             assert isinstance(client, DeepFMClient)
             assert respond.additive is not None
             # The sum is in the logit's derivatives, which are the gradient over the loss's slope.
-            within = _FAR * float(size[r]) / max(abs(float(gradient[r, respond.additive])), _LEAST)
+            within = FAR * float(size[r]) / max(abs(float(gradient[r, respond.additive])), _LEAST)
             with torch.no_grad():
                 theirs = client.own.embedded(space.of_codes(drawn).to(cut)).sum(1)
                 mine = client.own.embedded(space.of_codes(codes[r : r + 1]).to(cut)).sum(1)

@@ -25,6 +25,7 @@ def refined(
     cells: Float[Tensor, "record private"],
     labels: Int[Tensor, " record"],
     sent: Sent | None = None,
+    enough: Float[Tensor, " record"] | None = None,
 ) -> tuple[Float[Tensor, "record private"], Float[Tensor, " record"]]:
     """Return cells whose continuous columns fit better than the given candidates, and their distances.
 
@@ -34,6 +35,7 @@ def refined(
     Args:
         model, respond, cut, gradient, space, sent: arguments of ``nearest``.
         cells, labels: starting point, scaled.
+        enough: distance of each record at which its search ends; goes on to the end if None.
     """
     cells = cells.clone().to(cut)
     chosen = labels.to(cut.device)
@@ -44,16 +46,19 @@ def refined(
             values = space.values[i]
             # Later sweeps correct for the changes in other columns, which become smaller.
             reach = float(values.diff().max() if len(values) > 1 else 1.0) / 4**sweep
+            some = torch.arange(len(best)) if enough is None else (best > enough).nonzero()[:, 0]
+            if not len(some):
+                return cells, best
             for _ in range(_ROUNDS):
                 steps = torch.linspace(-reach, reach, _POINTS, dtype=cut.dtype, device=cut.device)
-                points = cells[:, None].repeat(1, _POINTS, 1)
+                points = cells[some][:, None].repeat(1, _POINTS, 1)
                 points[..., i] = (points[..., i] + steps).clamp(0, 1)
-                distances = _distance(model, respond, cut, gradient, points, chosen, sent)
+                distances = _distance(model, respond, cut[some], gradient[some], points, chosen[some], sent)
                 least, where = distances.min(1)
-                better = least < best
+                better = least < best[some]
                 moved = points[torch.arange(len(points)), where]
-                cells = torch.where(better[:, None], moved, cells)
-                best = torch.where(better, least, best)
+                cells[some] = torch.where(better[:, None], moved, cells[some])
+                best[some] = torch.where(better, least, best[some])
                 reach *= 2 / (_POINTS - 1) * 1.5
     return cells, best
 

@@ -12,8 +12,11 @@ from torch import Tensor
 
 from seepage.errors import BadInputError, Remedy, check_count
 from seepage.models.split import SplitModel
-from seepage.tabular.schema import Discrete
+from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutKnowledge
+
+# Largest number of combinations in which whole numbers are listed one by one, and in which others are put into bins.
+_MOST_WHOLE, _MOST_BINNED = 2**13, 2**13
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Space:
         names: names of the private columns.
         values: values of each column, in the form that the network's parts take (codes, or numbers scaled to [0, 1]).
         labels: number of classes.
+        binned: positions of the columns of which only one value a bin is listed; of all others each value is.
 
     Example:
         >>> space = Space(("a", "b"), (torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0, 2.0])), labels=2)
@@ -34,24 +38,40 @@ class Space:
     names: tuple[str, ...]
     values: tuple[Float[Tensor, " _value"], ...]
     labels: int
+    binned: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, model: SplitModel, knowledge: CutKnowledge, bins: int = 16) -> Space:
         """Return the space of a network's private columns.
 
+        Whole numbers are listed one by one where all combinations are few. Otherwise numbers are put into bins, into
+        fewer where combinations would be too many.
+
         Args:
             model: model with the private columns.
             knowledge: side information with the marginals of continuous ones.
-            bins: number of bins of a continuous column, with about equally many rows each; the median of each is a
-                candidate.
+            bins: largest number of bins of a continuous column, with about equally many rows each; the median of each
+                is a candidate.
 
         Raises:
             BadInputError: fewer than one bin.
         """
         check_count("bins", bins)
         values = []
+        columns = [knowledge.schema.columns[i] for i in model.private]
+        combined = math.prod(column.width for column in columns if isinstance(column, Discrete))
+        numbers = [column for column in columns if isinstance(column, Continuous)]
+        whole = all(column.integer for column in numbers)
+        whole = whole and combined * math.prod(int(column.high - column.low) + 1 for column in numbers) <= _MOST_WHOLE
+        if numbers and not whole:
+            bins = max(2, min(bins, int((_MOST_BINNED / combined) ** (1 / len(numbers)))))
         for i in model.private:
             column = knowledge.schema.columns[i]
+            if isinstance(column, Continuous) and whole:
+                row = torch.zeros(int(column.high - column.low) + 1, len(knowledge.schema.columns), dtype=torch.float64)
+                row[:, i] = torch.arange(len(row)) + column.low
+                values.append(model.scaled(row, [i])[:, 0].cpu())
+                continue
             if isinstance(column, Discrete):
                 values.append(torch.arange(column.width, dtype=model.dtype))
                 continue
@@ -61,7 +81,8 @@ class Space:
             row = torch.zeros(len(at), len(knowledge.schema.columns), dtype=torch.float64)
             row[:, i] = marginal.values[at]
             values.append(model.scaled(row, [i])[:, 0].unique().cpu())
-        return cls(model.private_names, tuple(values), model.classes)
+        binned = () if whole else tuple(k for k, column in enumerate(columns) if isinstance(column, Continuous))
+        return cls(model.private_names, tuple(values), model.classes, binned)
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -1,0 +1,339 @@
+"""Search for private cells, numbers among them, that replay a message, and the posterior of all that do."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy.spatial import KDTree
+from torch import Tensor
+
+from seepage.attacks.split.parts.nearest import candidate_gradients, nearest, rounding
+from seepage.attacks.split.parts.numbers import NumberPrior, Region, likeliest, prior_samples, region_samples
+from seepage.attacks.split.parts.observed import logits_and_derivatives
+from seepage.attacks.split.parts.proof import FAR
+from seepage.attacks.split.parts.refine import refined
+from seepage.attacks.split.parts.responses import Responder, responder
+from seepage.attacks.split.parts.space import Space
+from seepage.models.deepfm import DeepFMClient
+from seepage.models.split import SplitModel
+from seepage.tabular.schema import Continuous
+from seepage.wire.split import CutKnowledge, CutView
+
+# Rounds in which records without a fit are tried again, with so many combinations of categories or random numbers.
+_ROUNDS, _TRIED = 5, 4
+# Samples of a record that are replayed, and the share of them that has to fit.
+_CHECKED, _FITTING = 16, 0.9
+# Steps that make several messages fit at once.
+_NEWTON = 12
+# Combinations that are tried before any refinement, and records that are searched at once.
+_MOST_TRIED, _TOGETHER = 2**13, 256
+
+
+@dataclass(frozen=True)
+class Replays:
+    """What replays each record's message.
+
+    Attributes:
+        cells: cells that replay it: categories as found, numbers the likeliest of the feasible set; numbers of
+            records without any fit are the prior's likeliest; unscaled.
+        labels: labels that replay it.
+        distances: distance of the found point's gradient from the received one.
+        fits: whether a point that replays the message was found.
+        mass: share of each private column's values, by its marginal, that the feasible set is shown to hold, NaN
+            where nothing fits.
+        low, high: smallest and largest value that is shown to replay the message, unscaled; NaN where nothing fits.
+    """
+
+    cells: Float[Tensor, "record private"]
+    labels: Int[Tensor, " record"]
+    distances: Float[Tensor, " record"]
+    fits: Bool[Tensor, " record"]
+    mass: Float[Tensor, "record private"]
+    low: Float[Tensor, "record private"]
+    high: Float[Tensor, "record private"]
+
+
+def replays(
+    views: Sequence[CutView], knowledge: CutKnowledge, respond: Responder, space: Space, generator: torch.Generator
+) -> Replays:
+    """Return what replays the messages of records with private numbers, to a DeepFM client without a defense.
+
+    A point that replays a message is searched on a grid and refined. The derivatives of the logit then give the sum of
+    the private embeddings, see ``parts.meet``; where nothing fits yet, the categories whose embeddings have about that
+    sum are tried, with the same numbers and with others. All numbers that keep the units' signs and the logits replay
+    the message as well: the posterior is the prior on that set, see ``parts.numbers``.
+
+    Args:
+        views: views of the same records, the newest first. What replays the newest is searched, and then what replays
+            all of them; where that is not found, the answer is from the newest alone.
+        knowledge: side information with marginals and auxiliary rows.
+        respond: responder of the newest client part.
+        space: space with bins of the numbers.
+        generator: generator of samples.
+    """
+    first = views[0]
+    prior = NumberPrior.of(first.model, knowledge, first.features)
+    done = []
+    for start in range(0, first.records, _TOGETHER):
+        some = [view.of(slice(start, start + _TOGETHER)) for view in views]
+        done.append(_replays(some, knowledge, respond, space, prior, start, generator))
+    return Replays(*(torch.cat([getattr(one, name) for one in done]) for name in Replays.__dataclass_fields__))
+
+
+def _replays(
+    views: Sequence[CutView],
+    knowledge: CutKnowledge,
+    respond: Responder,
+    space: Space,
+    prior: NumberPrior,
+    start: int,
+    generator: torch.Generator,
+) -> Replays:
+    view = views[0]
+    model, gradient = view.model, view.own_gradient
+    cells, labels, distances = _search(model, respond, view.cut, gradient, space, generator)
+    prior = prior.rows(torch.arange(start, start + view.records))
+    fits = (distances <= FAR * rounding(gradient)).cpu()
+    numbers = numbers_of(model)
+    drawn = prior_samples(prior, view.records, generator)
+    low, high = torch.full((2, *drawn[:, 0].shape), torch.nan, dtype=torch.float64)
+    together, joint = _joint(views, cells, labels) if len(views) > 1 else (cells, torch.zeros_like(fits))
+    samples = drawn.shape[1]
+    for point, fitting, shown in ((cells, fits & ~joint, views[:1]), (together, fits & joint, views)):
+        found = fitting.nonzero()[:, 0]
+        if not len(found):
+            continue
+        region = Region.joined(
+            [
+                Region.of(one.model, one.cut[found], one.own_gradient[found], point[found], labels[found])
+                for one in shown
+            ]
+        )
+        walked = region_samples(region, prior.rows(found), generator)
+        # Where a unit is at the edge of its two signs, the region is computed on the wrong side.
+        held = torch.stack([_replayed(one, point, labels, found, walked.numbers, generator) for one in shown]).all(0)
+        fits[found[~held]] = False
+        kept = found[held]
+        chosen = torch.randint(walked.numbers.shape[1], (samples,), generator=generator)
+        drawn[kept] = walked.numbers[held][:, chosen]
+        low[kept], high[kept] = walked.low[held], walked.high[held]
+    answered = cells.cpu().double()
+    every_low, every_high = answered.clone(), answered.clone()
+    for k, i in enumerate(numbers):
+        column = model.schema.columns[model.private[i]]
+        assert isinstance(column, Continuous)
+        answered[:, i] = likeliest(drawn[..., k], column.tolerance / (column.high - column.low or 1.0))[0]
+        every_low[:, i], every_high[:, i] = low[:, k], high[:, k]
+    every_low[~fits], every_high[~fits] = torch.nan, torch.nan
+    # Whole numbers within the interval, so that its ends are rounded inwards.
+    ends = [_inwards(model, one, side) for one, side in ((every_low, 1.0), (every_high, -1.0))]
+    mass = torch.stack([_mass(knowledge, i, ends[0][:, k], ends[1][:, k]) for k, i in enumerate(model.private)], 1)
+    return Replays(
+        model.unscaled(answered, model.private), labels.cpu(), distances.double().cpu(), fits, mass, ends[0], ends[1]
+    )
+
+
+def numbers_of(model: SplitModel) -> list[int]:
+    """Return the positions of the numbers among the private columns."""
+    return [k for k, i in enumerate(model.private) if i in model.schema.continuous]
+
+
+def _search(
+    model: SplitModel,
+    respond: Responder,
+    cut: Float[Tensor, "record cut"],
+    gradient: Float[Tensor, "record cut"],
+    space: Space,
+    generator: torch.Generator,
+) -> tuple[Float[Tensor, "record private"], Int[Tensor, " record"], Float[Tensor, " record"]]:
+    """Return cells, scaled, and labels that fit best, and the distance of their gradients."""
+    numbers, within = numbers_of(model), rounding(gradient)
+    # One number alone is determined, the more exactly the better the fit; of several, any point of the set will do.
+    enough = within / 2 if len(numbers) > 1 else torch.zeros_like(within)
+    some = _thinned(space, generator)
+    found = nearest(model, respond, cut, gradient, some, 2)
+    labels = found.labels[:, 0]
+    start = some.of_codes(some.codes(found.places[:, 0]))
+    cells, distances = refined(model, respond, cut, gradient, space, start, labels, enough=enough)
+    categories = [k for k in range(len(model.private)) if k not in numbers]
+    sums = _Sums.of(model, space, categories) if respond.additive is not None and model.head == "sigmoid" else None
+    for _ in range(_ROUNDS):
+        bad = (distances > within).nonzero()[:, 0]
+        if not len(bad):
+            break
+        trial = cells[bad][:, None].repeat(1, 2 * _TRIED, 1)
+        if sums is not None and respond.additive is not None:
+            _, derivatives = logits_and_derivatives(gradient[bad], respond.additive)
+            _, jacobian = respond.responses(respond.of_cut(cut[bad]), respond.of_cells(cells[bad]))
+            trial[..., categories] = sums.near(cells[bad], derivatives - jacobian[:, 0], 2 * _TRIED)
+        # Half of the trials begin with other numbers, in the likeliest categories.
+        for k in numbers:
+            values = space.values[k].to(trial)
+            at = torch.randint(len(values), (len(bad), _TRIED), generator=generator)
+            trial[:, _TRIED:, k] = values[at]
+        trial[:, _TRIED:, categories] = trial[:, :1, categories]
+        rows = bad.repeat_interleave(2 * _TRIED)
+        tried, apart = refined(
+            model,
+            respond,
+            cut[rows],
+            gradient[rows],
+            space,
+            trial.flatten(0, 1),
+            labels[rows],
+            enough=enough[rows],
+        )
+        least, at = apart.view(len(bad), -1).min(1)
+        tried = tried.view(*trial.shape)[torch.arange(len(bad)), at]
+        better = least < distances[bad]
+        cells[bad] = torch.where(better[:, None], tried, cells[bad])
+        distances[bad] = torch.where(better, least, distances[bad])
+    return cells, labels, distances
+
+
+def _thinned(space: Space, generator: torch.Generator) -> Space:
+    """Return a space with some of the values of the widest columns, where all combinations are too many to try."""
+    values = list(space.values)
+    while math.prod(len(one) for one in values) > _MOST_TRIED:
+        k = max(range(len(values)), key=lambda k: len(values[k]))
+        values[k] = values[k][torch.randperm(len(values[k]), generator=generator)[: max(1, len(values[k]) // 2)]]
+    return replace(space, values=tuple(values))
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums of the embeddings of combinations of categories.
+
+    Attributes:
+        client: client part.
+        combinations: codes of the categories of each combination.
+        tree: search tree of their sums.
+    """
+
+    client: DeepFMClient
+    combinations: Float[Tensor, "combination category"]
+    tree: KDTree
+
+    @classmethod
+    def of(cls, model: SplitModel, space: Space, categories: list[int]) -> _Sums | None:
+        client = model.client
+        if not isinstance(client, DeepFMClient) or not client.fields or not categories:
+            return None
+        grids = [torch.arange(space.widths[k]) for k in categories]
+        combinations = torch.cartesian_prod(*grids).view(-1, len(categories))
+        full = torch.zeros(len(combinations), len(model.private))
+        full[:, categories] = combinations.float()
+        with torch.no_grad():
+            sums = client.own.embedded(full.to(model.device)).sum(1)
+        return cls(client, combinations.float(), KDTree(sums.cpu().double().numpy()))
+
+    def near(
+        self, cells: Float[Tensor, "record private"], apart: Float[Tensor, "record cut"], number: int
+    ) -> Float[Tensor, "record near category"]:
+        """Return combinations whose sum differs from that of cells by what their derivatives differ, nearest first."""
+        client = self.client
+        fields = apart[:, : client.fields * client.dim].unflatten(1, (client.fields, client.dim))
+        with torch.no_grad():
+            wanted = client.own.embedded(cells).sum(1) + fields.median(1).values
+        _, at = self.tree.query(wanted.cpu().double().numpy(), k=min(number, self.tree.n))
+        at = np.asarray(at).reshape(len(cells), -1)
+        at = np.pad(at, ((0, 0), (0, number - at.shape[1])), mode="edge")
+        return self.combinations[torch.from_numpy(at)].to(cells)
+
+
+def _joint(
+    views: Sequence[CutView], cells: Float[Tensor, "record private"], labels: Int[Tensor, " record"]
+) -> tuple[Float[Tensor, "record private"], Bool[Tensor, " record"]]:
+    """Return cells with numbers changed such that all messages are replayed, and where they are.
+
+    Each message gives a logit, which is a straight line in the numbers within a region: Gauss-Newton steps, halved
+    where they do not help, since regions change.
+    """
+    numbers, additive = numbers_of(views[0].model), responder(views[0].model).additive
+    none = torch.zeros(len(cells), dtype=torch.bool)
+    if additive is None or views[0].model.head != "sigmoid":
+        return cells, none
+    clients = [copy.deepcopy(view.model.client).double().cpu() for view in views]
+    cuts = [view.cut.double().cpu() for view in views]
+    wanted = torch.stack([logits_and_derivatives(view.own_gradient, additive)[0].double().cpu() for view in views], 1)
+    # A logit far from zero is known less exactly.
+    sure = (wanted.sigmoid() * (-wanted).sigmoid()).clamp(min=1e-9)
+    at = cells.double().cpu()
+
+    def missed(point: Tensor) -> Float[Tensor, "record view"]:
+        return sure * (torch.stack([c(cut, point)[:, 0] for c, cut in zip(clients, cuts, strict=True)], 1) - wanted)
+
+    for _ in range(_NEWTON):
+        point = at.clone().requires_grad_(True)
+        apart = missed(point)
+        slopes = torch.stack(
+            [torch.autograd.grad(one.sum(), point, retain_graph=True)[0][:, numbers] for one in apart.unbind(1)], 1
+        )
+        step = -(torch.linalg.pinv(slopes, rtol=1e-6) @ apart.detach()[..., None])[..., 0]
+        best, least = at, apart.detach().norm(dim=1)
+        with torch.no_grad():
+            for share in 2.0 ** -torch.arange(6):
+                trial = at.clone()
+                trial[:, numbers] = (trial[:, numbers] + share * step).clamp(0, 1)
+                size = missed(trial).norm(dim=1)
+                best = torch.where((size < least)[:, None], trial, best)
+                least = torch.minimum(least, size)
+        at = best
+    found, every = at.to(cells), torch.arange(len(cells))
+    held = [_replayed(view, found, labels, every, at[:, None, numbers], None) for view in views]
+    return found, torch.stack(held).all(0)
+
+
+def _replayed(
+    view: CutView,
+    cells: Tensor,
+    labels: Tensor,
+    found: Tensor,
+    numbers: Float[Tensor, "found sample number"],
+    generator: torch.Generator | None,
+) -> Bool[Tensor, " found"]:
+    """Return where samples replay the message, some of them or all."""
+    some = torch.arange(numbers.shape[1])
+    if generator is not None:
+        some = torch.randint(numbers.shape[1], (_CHECKED,), generator=generator)
+    respond, rows = responder(view.model), found.repeat_interleave(len(some))
+    trial = cells[rows].clone()
+    trial[:, numbers_of(view.model)] = numbers[:, some].flatten(0, 1).to(trial)
+    answer = respond.responses(respond.of_cut(view.cut[rows]), respond.of_cells(trial))
+    gradients = candidate_gradients(view.model, *answer)[torch.arange(len(rows)), labels[rows]]
+    received = view.own_gradient[rows]
+    fits = (gradients - received).norm(dim=1) <= FAR * rounding(received)
+    return fits.view(len(found), -1).double().mean(1).cpu() >= _FITTING
+
+
+def _inwards(model: SplitModel, scaled: Tensor, side: float) -> Float[Tensor, "record private"]:
+    """Return the ends of intervals, unscaled, those of whole numbers rounded towards the inside."""
+    ends = []
+    for k, i in enumerate(model.private):
+        column = model.schema.columns[i]
+        value = scaled[:, k]
+        if isinstance(column, Continuous):
+            value = value * (column.high - column.low or 1.0) + column.low
+            if column.integer:
+                # What is whole up to rounding stays.
+                value = side * torch.ceil(side * value - 1e-6 * (column.high - column.low))
+        ends.append(value)
+    return torch.stack(ends, 1)
+
+
+def _mass(
+    knowledge: CutKnowledge, column: int, low: Float[Tensor, " record"], high: Float[Tensor, " record"]
+) -> Float[Tensor, " record"]:
+    """Return the chance of a value between two ends, by the column's marginal."""
+    marginal = knowledge.statistics.marginals[column]
+    below = torch.cat([torch.zeros(1, dtype=torch.float64), marginal.probabilities.cumsum(0)])
+    first = torch.searchsorted(marginal.values, low.nan_to_num().contiguous())
+    last = torch.searchsorted(marginal.values, high.nan_to_num().contiguous(), right=True)
+    mass = (below[last] - below[first]).clamp(0, 1)
+    return torch.where(low.isnan() | high.isnan(), torch.nan, mass)
