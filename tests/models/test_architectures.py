@@ -78,7 +78,7 @@ def test_batches_are_read_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("rtdl_resnet", "batch normalisation in another network than a plain one"),
+        ("rtdl_resnet", "batch normalisation by statistics that are not granted"),
         ("tabm", "no affine layer"),
     ],
 )
