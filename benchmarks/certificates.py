@@ -5,6 +5,7 @@
     python benchmarks/certificates.py --victims 1000 --sent noise --out certificates_noise.csv
     python benchmarks/certificates.py --victims 1000 --sent normalised --out certificates_normalised.csv
     python benchmarks/certificates.py --victims 10000 --sent forms --out certificates_forms.csv
+    python benchmarks/certificates.py --victims 1000 --sent written --out certificates_written.csv
     python benchmarks/certificates.py --count benchmarks/results/unmix_certificates.csv
 
 Each victim has a network of random depth and widths with a random initialisation, and a batch of a random size from a
@@ -17,9 +18,10 @@ the certificate says that it leaves the same message, though the true one is no 
 With `--sent` the client sends what 1 to 10 epochs over the whole batch changed, or a gradient with noise of a standard
 deviation between 1e-8 and 1e-4, in place of an exact gradient; or each of two or three hidden layers is normalised by
 the batch, whose statistics are granted. `forms` are exact gradients of networks of other forms than a chain of affine
-layers and ReLUs, see `forms.py`, of all kinds. Victims come in blocks of 60, one line a block and kind; a block that
-is in the file is not run again. `--count` adds a file up, with the upper end of the exact 95% interval of the share of
-victims with a false certificate.
+layers and ReLUs, see `forms.py`, of all kinds. `written` are those of networks with products, weight norm or embeddings
+of their own, and of residual networks that are normalised by the batch, whose statistics are granted. Victims come in
+blocks of 60, one line a block and kind; a block that is in the file is not run again. `--count` adds a file up, with
+the upper end of the exact 95% interval of the share of victims with a false certificate.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ import numpy as np
 import pandas as pd
 import torch
 from csv_lines import add_lines, read_lines
-from forms import ACTIVATIONS, FORMS, network
+from forms import ACTIVATIONS, FORMS, WRITTEN, network
 from scipy.optimize import linear_sum_assignment
 from scipy.special import betaincinv
 from torch import Tensor, nn
@@ -104,11 +106,14 @@ class Tally:
     seconds: float = 0.0
 
 
+SENT = ("gradient", "update", "noise", "normalised", "forms", "written")
+
+
 def main() -> None:
     """Add one line a block and kind to a CSV file, or count one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--victims", type=int, default=10_000)
-    parser.add_argument("--sent", choices=("gradient", "update", "noise", "normalised", "forms"), default="gradient")
+    parser.add_argument("--sent", choices=SENT, default="gradient")
     parser.add_argument("--tables", nargs="+", choices=REAL, default=list(REAL), help="real tables to draw from")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--count", type=Path, help="file to add up")
@@ -121,7 +126,7 @@ def main() -> None:
     keep_freed_memory()
     torch.set_num_threads(1)
     done = {int(line["block"]) for line in read_lines(arguments.out)}
-    kinds = KINDS if arguments.sent in ("gradient", "forms") else PLAIN
+    kinds = KINDS if arguments.sent in ("gradient", "forms", "written") else PLAIN
     for block in range(-(-arguments.victims // BLOCK)):
         if block in done:
             continue
@@ -222,6 +227,10 @@ def drawn(victim: int, kind: str, tables: list[str], sent: str) -> Drawn:
         # Units lose their records by the bias of a layer that takes the encoded row.
         form = FORMS[draw(0, len(FORMS) - 3 if kind.endswith("dead units") else len(FORMS) - 1)]
         activation = list(ACTIVATIONS)[draw(0, len(ACTIVATIONS) - 1)]
+    if sent == "written":
+        form = WRITTEN[draw(0, 1 if kind.endswith("dead units") else len(WRITTEN) - 1)]
+        activation = list(ACTIVATIONS)[draw(0, len(ACTIVATIONS) - 1)]
+    by_batch = normalised or form == "batch norm"
     if kind.startswith("trained"):
         depth = draw(1, 2)
         model = trained(data, depth, int(kind.split()[1]), form, activation)
@@ -232,7 +241,7 @@ def drawn(victim: int, kind: str, tables: list[str], sent: str) -> Drawn:
     else:
         widths = widths_of(kind, draw, 1 + normalised)
         model = mlp(data.schema, widths, seed=victim)
-    records = draw(1 + normalised, max(1 + normalised, int(0.9 * min(widths))))
+    records = draw(1 + by_batch, max(1 + by_batch, int(0.9 * min(widths))))
     chosen = torch.randint(len(data.train), (records,), generator=generator)
     cells, labels = data.train.cells[chosen].clone(), data.train.labels[chosen].clone()
     if kind == "copies" and records > 1:
@@ -321,7 +330,7 @@ def attack_one(victim: int, tables: list[str], kind: str, tallies: dict[str, Tal
         known = replace(known, defense=defense.describe())
     else:
         message = gradient(model, rows, told)
-        known = replace(known, batch_statistics=batch_statistics(model, rows) if normalised else None)
+        known = replace(known, batch_statistics=batch_statistics(model, rows) or None)
         if kind == "wrong size":
             sizes = (2 * records, 3 * records, records // 2, records + 1, records - 1)
             known = replace(known, batch_size=max(1, sizes[draw(0, 4)]))

@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.parametrizations import weight_norm
 
 from seepage.datasets.dataset import Dataset
 from seepage.models.embedding import adapted
@@ -24,6 +25,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 # What a network does beside affine layers and activations.
 FORMS = ("chain", "residual", "wide and deep", "biasless", "embeddings")
+# How else people write the same, and blocks that are normalised by the batch.
+WRITTEN = ("weight norm", "batch norm", "products", "argmax")
 
 
 class Chain(nn.Module):
@@ -57,13 +60,16 @@ class WideAndDeep(Chain):
 class Residual(nn.Module):
     """Blocks of layer normalisation and two affine layers, each added to what it takes."""
 
-    def __init__(self, inputs: int, width: int, blocks: int, outputs: int, activation: str) -> None:
+    def __init__(
+        self, inputs: int, width: int, blocks: int, outputs: int, activation: str, by_batch: bool = False
+    ) -> None:
         super().__init__()
+        norm = nn.BatchNorm1d if by_batch else nn.LayerNorm
         self.first, self.last = nn.Linear(inputs, width), nn.Linear(width, outputs)
-        self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(blocks)])
+        self.norms = nn.ModuleList([norm(width) for _ in range(blocks)])
         self.up = nn.ModuleList([nn.Linear(width, 2 * width) for _ in range(blocks)])
         self.down = nn.ModuleList([nn.Linear(2 * width, width) for _ in range(blocks)])
-        self.end, self.activation = nn.LayerNorm(width), ACTIVATIONS[activation]
+        self.end, self.activation = norm(width), ACTIVATIONS[activation]
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the outputs."""
@@ -71,6 +77,39 @@ class Residual(nn.Module):
         for norm, up, down in zip(self.norms, self.up, self.down, strict=True):
             hidden = hidden + down(self.activation(up(norm(hidden))))
         return self.last(self.activation(self.end(hidden)))
+
+
+class Products(nn.Module):
+    """A chain of products with matrices of its own."""
+
+    def __init__(self, inputs: int, widths: Sequence[int], outputs: int, activation: str) -> None:
+        super().__init__()
+        sizes = [inputs, *widths, outputs]
+        self.weights = nn.ParameterList([torch.randn(a, b) / a**0.5 for a, b in pairwise(sizes)])
+        self.biases = nn.ParameterList([torch.randn(b) / b**0.5 for b in sizes[1:]])
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the outputs."""
+        for place, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            rows = (self.activation(rows) if place else rows) @ weight + bias
+        return rows
+
+
+class Argmax(nn.Module):
+    """A chain behind embeddings that are picked by the largest entry of each column's block of the encoded row."""
+
+    def __init__(self, schema: Schema, widths: Sequence[int], outputs: int, activation: str) -> None:
+        super().__init__()
+        self.blocks = [schema.blocks[i] for i in schema.discrete]
+        self.numbers = [schema.blocks[i].start for i in schema.continuous]
+        self.inner = Embeddings(schema, widths, outputs, activation)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the outputs."""
+        codes = [rows[:, block].argmax(1) for block in self.blocks]
+        none = torch.zeros(len(rows), 0, dtype=torch.long)
+        return self.inner(torch.stack(codes, 1) if codes else none, rows[:, self.numbers])
 
 
 class Embeddings(nn.Module):
@@ -139,7 +178,7 @@ def network(data: Dataset, form: str, activation: str, widths: Sequence[int], se
 
     Args:
         data: table that the network is for.
-        form: one of ``FORMS``, or ``transformer``.
+        form: one of ``FORMS`` or ``WRITTEN``, or ``transformer``.
         activation: one of ``ACTIVATIONS``.
         widths: widths of the hidden layers; width and number of blocks of a residual network or a transformer.
         seed: seed of the initialisation.
@@ -152,10 +191,18 @@ def network(data: Dataset, form: str, activation: str, widths: Sequence[int], se
             return Embeddings(schema, widths, outputs, activation)
         if form == "transformer":
             return Transformer(schema, widths[0], len(widths), outputs)
-        if form == "residual":
-            return Residual(schema.width, widths[0], len(widths), outputs, activation)
+        if form in ("residual", "batch norm"):
+            return Residual(schema.width, widths[0], len(widths), outputs, activation, form == "batch norm")
+        if form == "products":
+            return Products(schema.width, widths, outputs, activation)
+        if form == "argmax":
+            return Argmax(schema, widths, outputs, activation)
         if form == "wide and deep":
             return WideAndDeep(schema.width, widths, outputs, activation)
-        return Chain(schema.width, widths, outputs, activation, bias=form != "biasless")
+        chain = Chain(schema.width, widths, outputs, activation, bias=form != "biasless")
+        if form == "weight norm":
+            for layer in chain.layers:
+                weight_norm(layer)
+        return chain
 
     return Model(adapted(seeded(build, seed), schema, data.statistics), head, form)

@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers, parts_of
+from seepage.attacks.horizontal.exact.harvest import _first_of_alike
 from seepage.attacks.horizontal.exact.probes import UnreadableError
 from seepage.attacks.horizontal.exact.record_count import count_records
-from seepage.attacks.horizontal.exact.traced import TracedNetwork, traced
+from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, traced
 from seepage.attacks.horizontal.exact.unmix import unmix
 from seepage.datasets.german import german
 from seepage.defenses.gaussian_noise import GaussianNoise
@@ -204,13 +206,17 @@ class Experts(nn.Module):
         return self.last(sum(shares[:, [i]] * part(rows) for i, part in enumerate(self.parts)))
 
 
-class Argmax(Embeddings):
+class Argmax(nn.Module):
     """Tables of its own, from which it picks by the largest of a column's entries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embeddings = Embeddings()
 
     def forward(self, rows: Tensor) -> Tensor:
         schema = GERMAN.schema
         codes = torch.stack([rows[:, schema.blocks[i]].argmax(1) for i in schema.discrete], 1)
-        return super().forward(codes, rows[:, [schema.blocks[i].start for i in schema.continuous]])
+        return self.embeddings(codes, rows[:, [schema.blocks[i].start for i in schema.continuous]])
 
 
 class FirstState(Layers):
@@ -328,6 +334,17 @@ def test_noise_of_a_known_size_is_read_through_in_any_form() -> None:
     assert certified.any()
 
 
+def test_a_message_that_no_record_explains_is_not_proved_and_ends_no_attack() -> None:
+    cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
+    model = built(NETWORKS["smooth"])
+    # Noise that the attacker does not know of.
+    sent = GaussianNoise(1e-4)(gradient(model, CLIENT.encode(cells)[None], labels[None].float()), [0])
+    known = Knowledge(GERMAN.schema, GERMAN.statistics, BATCH)
+    guess = unmix(restarts=1, iterations=10)(GradientView(model, sent), known, [0])
+    _, certified = right(guess, cells)
+    assert not certified.any()
+
+
 @pytest.mark.parametrize("name", ["own forward", "functional"])
 def test_a_plain_network_is_recognised_in_any_form(name: str) -> None:
     model = built(NETWORKS[name])
@@ -413,6 +430,21 @@ def test_a_search_sees_the_inputs_that_the_network_computes(name: str) -> None:
     for tap, slope in zip(network.taps, slopes, strict=True):
         moved = network.deep(state + 1e-5 * along[:, 1])[network.taps.index(tap)]
         assert torch.allclose(slope[..., 1], (moved - real[tap.at][:, : tap.inputs]) / 1e-5, atol=1e-3)
+
+
+def test_a_search_without_starts_ends_nowhere() -> None:
+    model, encoder = built(NETWORKS["smooth"]), Encoder(GERMAN.schema, GERMAN.statistics)
+    cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
+    sent = gradient(model, CLIENT.encode(cells)[None], labels[None].float())
+    network = TracedNetwork.of(model, encoder.encode(GERMAN.train.cells[:70]), model.parameters)
+    spans = TracedGradient(network, GradientView(model, sent), 0, BATCH).spans()
+    allowed = torch.ones_like(occurring(encoder, spans[0], 1e-6))
+    search = CellsSearch(encoder, network, spans, allowed)
+    codes = cells[:0, list(GERMAN.schema.discrete)].long()
+    ends = search.run(codes, torch.zeros(0, len(GERMAN.schema.continuous)).double(), 3)
+    assert ends.codes.shape == codes.shape
+    assert ends.misfit.shape == (0,)
+    assert _first_of_alike([torch.zeros(0, 3)]).shape == (0,)
 
 
 def test_a_weight_that_is_kept_from_the_last_run_is_read() -> None:

@@ -444,7 +444,7 @@ def test_the_search_of_a_victim_ends_at_a_limit_that_depends_on_no_machine() -> 
         assert said is not None
         return said[0]
 
-    effort = unmix()._effort(ran.view, known)
+    effort = unmix()._effort(ran.view, known, None)
     assert effort < 1e12 / 16
     assert regime(1e12) == "all 16 records proved"
     # What is read within the limit says nothing of it; what is not, does.
@@ -461,4 +461,4 @@ def test_networks_of_the_published_figures_stay_within_the_limit() -> None:
         model = models.create(name, schema=data.schema, seed=0)
         assert isinstance(model, Model)
         view = GradientView(model, {n: p.detach()[None] for n, p in model.parameters.items()})
-        assert 16 * unmix()._effort(view, Knowledge(data.schema, data.statistics, 32)) <= 1e12
+        assert 16 * unmix()._effort(view, Knowledge(data.schema, data.statistics, 32), None) <= 1e12

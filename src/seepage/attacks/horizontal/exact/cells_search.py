@@ -127,6 +127,9 @@ class CellsSearch:
             codes, numbers: starting points; numbers standardised.
             rounds: largest number of changes of a start.
         """
+        if not len(codes):
+            # A network of a user's own need not take a batch without rows.
+            return SearchEnds(codes, numbers, numbers.new_zeros(0))
         held = len(self._made_base) + len(self._away_base) + self._network.held // _LAYERS
         per_start = max(1, len(self._code)) * held
         chunk = max(1, _NUMBERS_AT_ONCE // per_start)

@@ -407,6 +407,8 @@ class Harvester:
 
 def _first_of_alike(entering: Sequence[Float[Tensor, "record _"]]) -> Bool[Tensor, " record"]:
     """Return which records are the first of those that enter every layer alike: a network may ignore a column."""
+    if not len(entering[0]):
+        return torch.zeros(0, dtype=torch.bool, device=entering[0].device)
     every = torch.cat([one / one.norm(dim=1).amax().clamp_min(1e-300) for one in entering], 1)
     alike = torch.cdist(every, every, compute_mode="donot_use_mm_for_euclid_dist") < _ALIKE
     return alike.long().argmax(1) == torch.arange(len(every), device=every.device)
