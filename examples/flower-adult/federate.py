@@ -56,14 +56,19 @@ class Federation:
         out: folder of the logs of all processes.
         policies: policy of each client's own guard; that of the run if None.
         seconds: time after which the link, or a run, is given up.
+        simulated: whether Flower's simulation engine, which needs Ray, runs two clients in place of SuperNodes.
     """
 
-    def __init__(self, out: Path, policies: Sequence[str | None], seconds: float = 300) -> None:
+    def __init__(
+        self, out: Path, policies: Sequence[str | None], seconds: float = 300, simulated: bool = False
+    ) -> None:
         self._out, self._policies, self._seconds = out, policies, seconds
+        self._engine = ["--simulation"] if simulated else []
         self._programs = Path(sys.executable).parent
         self._home = out / "flower"
         # Telemetry off: nothing is sent anywhere.
-        self._environment = {**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_HOME": str(self._home)}
+        off = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+        self._environment = {**os.environ, **off, "FLWR_HOME": str(self._home)}
         self._environment["PATH"] = os.pathsep.join([str(self._programs), os.environ.get("PATH", "")])
         self._environment["OMP_NUM_THREADS"] = "1"
         # Nodes look for work this often; on one machine that costs nothing.
@@ -81,7 +86,9 @@ class Federation:
         with ExitStack() as started:
             self._stack = started
             plain = ["--insecure", "--host", host]
-            self._start("superlink", "flower-superlink", *plain, "--port", str(port), "--" + NO_INSTALLATION)
+            self._start(
+                "superlink", "flower-superlink", *plain, "--port", str(port), "--" + NO_INSTALLATION, *self._engine
+            )
             wait_for(host, port, self._seconds)
             for client, policy in enumerate(self._policies):
                 config = f"partition-id={client}" + ("" if policy is None else f' policy="{policy}"')

@@ -71,3 +71,16 @@ def test_the_server_captures_what_was_sent_and_proves_as_much(
         (RECORDS, RECORDS),
     ]
     assert [update.round for update in found.updates] == [1, 1]
+
+
+def test_flowers_simulation_engine_runs_the_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Flower's simulation engine needs Ray, which is the user's choice")
+    config = {
+        **{"rounds": 1, "clients": 2, "records": RECORDS, "policy": "report"},
+        **{"captured": str(tmp_path / "captured"), "logs": str(tmp_path / "logs")},
+    }
+    with module("federate").Federation(tmp_path, (), seconds=300, simulated=True) as federation:
+        assert federation.run(config) == "finished:completed"
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    found = module("audit").audit(tmp_path / "captured")
+    assert [(update.records, update.proved_records) for update in found.updates] == [(RECORDS, RECORDS)] * 2
