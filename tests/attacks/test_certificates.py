@@ -340,7 +340,7 @@ def test_what_was_not_tried_is_said_with_the_reason() -> None:
     width = GERMAN.schema.width
     narrow = Model(nn.Sequential(nn.Linear(width, 2), nn.GELU(), nn.Linear(2, 2)), "softmax", "narrow")
     for model, reason in (
-        (narrow, "no layer behind which single records could be told apart"),
+        (narrow, "no layer behind which single records could be told apart (the gradient of '0' has 2 dimensions)"),
         (linear(GERMAN.schema, seed=0), "no hidden layer"),
     ):
         guess = attacked(model, GERMAN, cells, labels)

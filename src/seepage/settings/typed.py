@@ -212,6 +212,8 @@ class SplitOptions(TypedDict, total=False):
     """Largest number of attacked records."""
     auxiliary: int
     """Number of training rows that the attacker holds whole; 0 for marginals alone."""
+    exposures: int | None
+    """Number of exchanges in which the server sees each attacked record."""
     stale: int
     """Number of epochs by which the client weights that the server knows are old."""
     final: int
@@ -314,6 +316,8 @@ class VerticalOptions(TypedDict, total=False):
     """Learning rate of Adam."""
     attacked: Literal["held_out", "trained"]
     """Attacked records: held out and predicted for, or trained on, whose labels are known."""
+    exposures: int
+    """Number of times that each held-out record is predicted, and each query answered."""
     test_share: float
     """Share of rows that are not trained on."""
     attacked_records: int | None

@@ -219,8 +219,9 @@ def infer_schema(
     Args:
         source: a DataFrame, or a file.
         target: name of the column to be learnt.
-        overrides, sensitive, drop, tolerance_factor, discrete_at_most, most_categories, most_encoded, missing,
-            keep_dummies: see ``Policy``.
+        overrides, sensitive, drop, tolerance_factor, discrete_at_most, most_categories, most_encoded, missing: see
+            ``Policy``.
+        keep_dummies: see ``Policy``.
         separator: character between the cells of a CSV file.
 
     Raises:
