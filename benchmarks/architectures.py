@@ -17,7 +17,6 @@ these networks need double backpropagation. A line that is in the file is not me
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from csv_lines import add_lines, read_lines
 from torch import nn
 
 from seepage import datasets, registry
@@ -36,7 +36,6 @@ from seepage.models.embedding import adapted
 from seepage.models.model import Model, output_width, seeded, usual_head
 from seepage.protocols.fedsgd import FedSGD
 from seepage.run.memory import keep_freed_memory
-from seepage.run.provenance import commit
 from seepage.seeds import stream
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder
@@ -72,20 +71,10 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
-    done: set[tuple[str, ...]] = set()
-    if arguments.out.exists():
-        with arguments.out.open(encoding="utf-8", newline="") as file:
-            done = {tuple(line[name] for name in Cell._fields) for line in csv.DictReader(file)}
+    done = {tuple(line[name] for name in Cell._fields) for line in read_lines(arguments.out)}
     for cell in cells():
-        if tuple(map(str, cell)) in done or arguments.only not in (None, cell.network):
-            continue
-        line = measured(cell, arguments.victims)
-        begun = arguments.out.exists()
-        with arguments.out.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            if not begun:
-                writer.writeheader()
-            writer.writerow(line | {"commit": str((commit() or {}).get("hash", ""))[:9]})
+        if tuple(map(str, cell)) not in done and arguments.only in (None, cell.network):
+            add_lines(arguments.out, FIELDS, [measured(cell, arguments.victims)])
 
 
 def cells() -> Iterator[Cell]:

@@ -14,7 +14,6 @@ A line that is in the file is not measured again.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from csv_lines import add_lines, read_lines
 from forms import network
 
 from seepage import datasets, registry
@@ -31,7 +31,6 @@ from seepage.learning import mean_loss
 from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.run.memory import keep_freed_memory
-from seepage.run.provenance import commit
 from seepage.seeds import stream
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder
@@ -64,20 +63,10 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
-    done: set[tuple[str, ...]] = set()
-    if arguments.out.exists():
-        with arguments.out.open(encoding="utf-8", newline="") as file:
-            done = {tuple(line[name] for name in Cell._fields) for line in csv.DictReader(file)}
+    done = {tuple(line[name] for name in Cell._fields) for line in read_lines(arguments.out)}
     for cell in cells():
-        if tuple(map(str, cell)) in done or arguments.only not in (None, cell.form):
-            continue
-        line = measured(cell, arguments.victims)
-        begun = arguments.out.exists()
-        with arguments.out.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            if not begun:
-                writer.writeheader()
-            writer.writerow(line | {"commit": str((commit() or {}).get("hash", ""))[:9]})
+        if tuple(map(str, cell)) not in done and arguments.only in (None, cell.form):
+            add_lines(arguments.out, FIELDS, [measured(cell, arguments.victims)])
 
 
 def cells() -> Iterator[Cell]:
