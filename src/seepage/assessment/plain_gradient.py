@@ -14,7 +14,7 @@ def training_gradient(
     model: Model,
     encoded: Float[Tensor, "training record encoded"],
     labels: Float[Tensor, "training record"],
-    parameters: dict[str, Tensor],
+    parameters: dict[str, Tensor] | None,
 ) -> dict[str, Tensor]:
     """Return the gradient of the mean loss of each training's batch at its own parameters.
 
@@ -24,7 +24,7 @@ def training_gradient(
     Args:
         model: model with module and head.
         encoded, labels: rows and labels of each training's batch.
-        parameters: each training's parameters by name, shape (training, *parameter).
+        parameters: each training's parameters by name, shape (training, *parameter); the model's own for all if None.
 
     Returns:
         Gradients by parameter name, shape (training, *parameter).
@@ -38,7 +38,7 @@ def training_gradient(
         torch.Size([7, 2, 3])
     """
     layers = _affine_layers(model.module)
-    if layers is None:
+    if layers is None or parameters is None:
         return gradient(model, encoded, labels, parameters)
     inputs, outputs = [], encoded
     with torch.no_grad():

@@ -23,7 +23,7 @@ from seepage.assessment.intervals import Estimate, interval
 from seepage.assessment.plain_gradient import training_gradient
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
-from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
+from seepage.defenses import AnyDefense, Defense, defended, guarded
 from seepage.defenses.accounting import Guarantee, Private
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import LocalTraining, batch_statistics, local_update, mean_loss
@@ -424,10 +424,7 @@ class _Training:
     ) -> dict[str, Tensor]:
         """Return the client's defended message about a batch in each training."""
         if self.local is None:
-            if isinstance(self.defense, RecordDefense):
-                return self.defense.gradient(self.model, encoded, labels, seeds, theta)
-            sent = training_gradient(self.model, encoded, labels, theta)
-            return sent if self.defense is None else self.defense(sent, seeds)
+            return defended(self.defense, self.model, encoded, labels, seeds, theta, training_gradient)
         order = torch.arange(encoded.shape[1]).expand(len(seeds), self.local.epochs, -1)
         if self.shuffle:
             generators = [torch.Generator().manual_seed(stream(seed, 0, "local order")) for seed in seeds]

@@ -87,6 +87,7 @@ def defended(
     labels: Float[Tensor, "victim record"],
     seeds: Sequence[int],
     parameters: dict[str, Tensor] | None = None,
+    gradient_of: GradientOf = gradient,
 ) -> dict[str, Tensor]:
     """Return the gradients of batches as clients send them under a defense of either kind, or none.
 
@@ -94,13 +95,14 @@ def defended(
         defense: defense of either kind; none if None.
         model, encoded, labels, parameters: arguments of ``learning.gradient``.
         seeds: one seed a victim.
+        gradient_of: function that computes gradients where the defense is not one of records.
 
     Raises:
         BadInputError: not one seed a victim.
     """
     if isinstance(defense, RecordDefense):
         return defense.gradient(model, encoded, labels, seeds, parameters)
-    found = gradient(model, encoded, labels, parameters)
+    found = gradient_of(model, encoded, labels, parameters)
     return found if defense is None else defense(found, seeds)
 
 
