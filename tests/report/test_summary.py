@@ -13,7 +13,7 @@ from rich.console import Console
 from seepage.assessment.row import ResultRow
 from seepage.report.report import Report
 from seepage.report.result import AuditResult
-from seepage.report.summary import headline, summary
+from seepage.report.summary import _of_cells, headline, summary
 from seepage.results.checks import Alarm
 from tests.report.parts import CoinAudit
 from tests.results.test_verdict import row
@@ -135,3 +135,13 @@ def test_the_headline_is_about_the_configuration_in_which_most_leaks() -> None:
     nothing = headline(result([row(mean=None, lift=None, baseline=None, status="failed")]))
     assert (nothing.record, nothing.tier) == (None, "inconclusive")
     assert "Nothing could be measured" in nothing.words
+
+
+def test_cells_that_a_message_determines_are_spoken_of_where_many_values_may_replay_it() -> None:
+    certified = row(metric="certified_cells", column=None, mean=0.25)
+    possible = replace(certified, metric="still_possible", column="age", mean=0.9)
+    assert _of_cells([certified]) == []
+    assert _of_cells([certified, possible]) == [
+        "25.0% of the cells are certified: only one value replays what came back.",
+        "Not determined, as many values replay what came back: age (90.0% of its values).",
+    ]

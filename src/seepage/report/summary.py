@@ -174,7 +174,10 @@ def _of_label(result: AuditResult, size: int | None, defense: str) -> str:
 
 
 def _of_cells(own: Sequence[ResultRow]) -> list[str]:
-    """Return which cells a message determines, and of which it leaves many values."""
+    """Return which private cells what came back determines, and of which it leaves many values."""
+    if not any(row.metric == "still_possible" for row in own):
+        # Certificates of other settings are spoken of by record.
+        return []
     sentences = []
     proved = pick(own, metric="certified_cells", column=None)
     if proved and proved[0].mean:
