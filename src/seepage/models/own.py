@@ -89,21 +89,54 @@ def load_own(
         >>> load_own(linear, schema, options={"in_features": 1, "out_features": 2}).network
         Linear(in_features=1, out_features=2, bias=True)
     """
+    head = head or usual_head(schema)
+    offered: dict[str, object] = {
+        "schema": schema,
+        "inputs": schema.width,
+        "width": schema.width,
+        "outputs": output_width(schema, head),
+        "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
+        "numbers": len(schema.continuous),
+        "seed": seed,
+        "head": head,
+    }
+    network, digest = build_own(reference, offered, seed, options)
+    if isinstance(network, nn.Module | Model):
+        return LoadedNetwork(network, digest)
+    raise BadInputError(
+        f"the model factory {reference!r} returned an object of type {type(network).__name__} where an nn.Module is "
+        "expected; return the network itself, untrained or trained."
+    )
+
+
+def build_own(
+    reference: str, offered: Mapping[str, object], seed: int, options: Mapping[str, object] | None = None
+) -> tuple[object, str | None]:
+    """Call the factory that ``reference`` names, and return what it returns and a digest of its source file.
+
+    Args:
+        reference: ``package.module:factory`` or ``path/to/file.py:factory``, see ``load_own``.
+        offered: arguments by name, of which the factory receives those that it has a parameter for.
+        seed: seed of what PyTorch draws meanwhile.
+        options: further arguments of the factory.
+
+    Raises:
+        BadInputError: as ``load_own``, but for what the factory returns.
+
+    Example:
+        >>> build_own("torch.nn.modules.linear:Linear", {"in_features": 1, "out_features": 2, "more": 3}, seed=0)[0]
+        Linear(in_features=1, out_features=2, bias=True)
+    """
     with _found(reference, seed) as factory:
-        arguments = _arguments(factory, reference, schema, seed, head, dict(options or {}))
+        arguments = _arguments(factory, reference, offered, dict(options or {}))
         try:
-            network = seeded(lambda: factory(**arguments), seed)
+            made = seeded(lambda: factory(**arguments), seed)
         except (Exception, SystemExit) as error:
             raise BadInputError(
                 f"the model factory {reference!r} raised {_said(error)}; it was called with "
                 f"{', '.join(arguments) or 'nothing'}. Mend it so that it returns an nn.Module."
             ) from error
-    if isinstance(network, nn.Module | Model):
-        return LoadedNetwork(network, source_digest(factory))
-    raise BadInputError(
-        f"the model factory {reference!r} returned an object of type {type(network).__name__} where an nn.Module is "
-        "expected; return the network itself, untrained or trained."
-    )
+    return made, source_digest(factory)
 
 
 def check_own(reference: str) -> None:
@@ -268,24 +301,9 @@ def _returned(function: Callable[..., object]) -> type | None:
 
 
 def _arguments(
-    factory: Callable[..., object],
-    reference: str,
-    schema: Schema,
-    seed: int,
-    head: Head | None,
-    options: Mapping[str, object],
+    factory: Callable[..., object], reference: str, offered: Mapping[str, object], options: Mapping[str, object]
 ) -> dict[str, object]:
-    head = head or usual_head(schema)
-    offered: dict[str, object] = {
-        "schema": schema,
-        "inputs": schema.width,
-        "width": schema.width,
-        "outputs": output_width(schema, head),
-        "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
-        "numbers": len(schema.continuous),
-        "seed": seed,
-        "head": head,
-    }
+    offered = dict(offered)
     try:
         parameters = inspect.signature(factory).parameters
     except ValueError:
@@ -294,7 +312,7 @@ def _arguments(
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     if "width" in parameters and parameters["width"].default is not inspect.Parameter.empty:
         # With a default it is the width of a layer.
-        del offered["width"]
+        offered.pop("width", None)
     for option in options:
         if option not in named and not takes_any:
             raise unknown_name(f"option of model {reference!r}:", option, named)
