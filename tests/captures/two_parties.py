@@ -74,8 +74,7 @@ def answer(folder: Path) -> None:
 
 def main(folder: Path, rank: int) -> None:
     """Train with the other party over the loopback interface."""
-    store = dist.FileStore(str(folder / "store"), 2)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'store'}", rank=rank, world_size=2)
     (serve, answer)[rank](folder)
     dist.destroy_process_group()
 

@@ -19,12 +19,14 @@ from seepage.assessment import Figures, measure_columns, measure_features
 from seepage.assessment.columns import shown_figures
 from seepage.assessment.labels import measure_labels
 from seepage.attacks.split import Posterior
+from seepage.attacks.split.exact import not_exact
+from seepage.attacks.split.parts.space import Space
 from seepage.captures.transcripts import RecordedTraining, RoundMessages, read_cells
 from seepage.digests import Json
 from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.files import make_folder, write_whole
 from seepage.models.deepfm import deepfm
-from seepage.models.own import is_own
+from seepage.models.own import find_own, is_own
 from seepage.models.own_parts import own_split
 from seepage.models.split import SplitHead, SplitModel
 from seepage.models.vertical import ActiveModel, Stack, encoder_of
@@ -101,6 +103,7 @@ class TranscriptFindings:
         knowledge: what attacks were granted or assumed.
         notes: what a reader should know of the transcript.
         scored: number of records with a known truth; None without.
+        limits: sentence for each part of the network that no attack solves exactly.
     """
 
     setting: str
@@ -112,6 +115,7 @@ class TranscriptFindings:
     knowledge: Mapping[str, Json]
     notes: tuple[str, ...]
     scored: int | None = None
+    limits: tuple[str, ...] = ()
 
     def headline(self) -> list[str]:
         """Return what was found, and what could not be tried, as sentences."""
@@ -123,6 +127,7 @@ class TranscriptFindings:
         proven = None if best is None else best.shown.get(("certified_cells", None))
         if best is not None and proven:
             said.append(f"{best.attack} certifies {100 * proven:.1f}% of the private cells.")
+        said += self.limits
         if self.not_tried:
             said.append(
                 f"Not tried: {', '.join(self.not_tried)}. What was not tried is not known to be safe; reasons below."
@@ -257,6 +262,7 @@ class TranscriptAttack:
             granted,
             tuple(dict.fromkeys([*self.notes, *runner.notes])),
             None if self._truth is None else len(self._truth[0]),
+            tuple(runner.limits),
         )
 
     def _lacks(self, entry: Entry[Attack], runner: _SplitRun | _VerticalRun) -> str | None:
@@ -310,7 +316,7 @@ class TranscriptAttack:
                 "yourself with --model."
             )
         if is_own(name):
-            made, _ = own_split(name, schema, private, 0, head, about.options)
+            made = own_split(find_own(name), schema, private, 0, head, about.options)
         elif name == "deepfm":
             try:
                 made = deepfm(schema, private, 0, head=head, **about.options)  # pyright: ignore[reportArgumentType]
@@ -364,7 +370,7 @@ class TranscriptAttack:
             counted[0, at] = False
             if bool(counted.any()):
                 found = measure_labels(target, true, guess, counted)
-                figures = {(one.metric, one.column): float(one.values[0]) for one in found}
+                figures: Figures = {(one.metric, one.column): float(one.values[0]) for one in found}
                 scores = score_rows(figures, baselines, named)
         alone = Schema.model_construct(columns=(target,), target=target)
         said = frame_of(alone, guess.labels[0][:, None])[target.name]
@@ -434,6 +440,8 @@ class _SplitRun:
             self.grants.add("labels")
         self._known = _known_cut(training.about.defense)
         self.further: list[Part] = []
+        space = Space.of(self._base, CutKnowledge(attack.schema, attack.statistics))
+        self.limits = [*filter(None, [not_exact(self._base, space)])]
         self.groups = self._grouped()
         self.places = torch.cat([group.places for group in self.groups])
         self.figures, self.named = self._baselines()
@@ -602,6 +610,7 @@ class _VerticalRun:
 
     def __init__(self, attack: TranscriptAttack) -> None:
         self.attack, self.notes = attack, []
+        self.limits: list[str] = []
         training, schema = attack.training, attack.schema
         self.further: list[Part] = []
         self.partition = Partition(schema, (training.public, training.private))

@@ -100,43 +100,64 @@ def load_own(
         "seed": seed,
         "head": head,
     }
-    network, digest = build_own(reference, offered, seed, options)
+    with _found(reference, seed) as factory:
+        made = OwnFactory(reference, factory, source_digest(factory))
+        network = made(offered, seed, options)
     if isinstance(network, nn.Module | Model):
-        return LoadedNetwork(network, digest)
+        return LoadedNetwork(network, made.digest)
     raise BadInputError(
         f"the model factory {reference!r} returned an object of type {type(network).__name__} where an nn.Module is "
         "expected; return the network itself, untrained or trained."
     )
 
 
-def build_own(
-    reference: str, offered: Mapping[str, object], seed: int, options: Mapping[str, object] | None = None
-) -> tuple[object, str | None]:
-    """Call the factory that ``reference`` names, and return what it returns and a digest of its source file.
+@dataclass(frozen=True)
+class OwnFactory:
+    """A factory of a user's, found once, so that worker processes need not find its file again.
 
-    Args:
-        reference: ``package.module:factory`` or ``path/to/file.py:factory``, see ``load_own``.
-        offered: arguments by name, of which the factory receives those that it has a parameter for.
-        seed: seed of what PyTorch draws meanwhile.
-        options: further arguments of the factory.
-
-    Raises:
-        BadInputError: as ``load_own``, but for what the factory returns.
-
-    Example:
-        >>> build_own("torch.nn.modules.linear:Linear", {"in_features": 1, "out_features": 2, "more": 3}, seed=0)[0]
-        Linear(in_features=1, out_features=2, bias=True)
+    Attributes:
+        reference: name by which it was found, for messages.
+        factory: the class or function.
+        digest: digest of its source file; None where there is none.
     """
-    with _found(reference, seed) as factory:
-        arguments = _arguments(factory, reference, offered, dict(options or {}))
+
+    reference: str
+    factory: Callable[..., object]
+    digest: str | None
+
+    def __call__(self, offered: Mapping[str, object], seed: int, options: Mapping[str, object] | None = None) -> object:
+        """Return what the factory makes.
+
+        Args:
+            offered: arguments by name, of which the factory receives those that it has a parameter for.
+            seed: seed of what PyTorch draws meanwhile.
+            options: further arguments of the factory.
+
+        Raises:
+            BadInputError: the factory raises, or asks for an argument that is not known here.
+        """
+        arguments = _arguments(self.factory, self.reference, offered, dict(options or {}))
         try:
-            made = seeded(lambda: factory(**arguments), seed)
+            return seeded(lambda: self.factory(**arguments), seed)
         except (Exception, SystemExit) as error:
             raise BadInputError(
-                f"the model factory {reference!r} raised {_said(error)}; it was called with "
+                f"the model factory {self.reference!r} raised {_said(error)}; it was called with "
                 f"{', '.join(arguments) or 'nothing'}. Mend it so that it returns an nn.Module."
             ) from error
-    return made, source_digest(factory)
+
+
+def find_own(reference: str) -> OwnFactory:
+    """Return the factory that ``reference`` names, see ``load_own``.
+
+    Raises:
+        BadInputError: as ``load_own``, as far as that shows before the factory is called.
+
+    Example:
+        >>> find_own("torch.nn.modules.linear:Linear")({"in_features": 1, "out_features": 2, "more": 3}, seed=0)
+        Linear(in_features=1, out_features=2, bias=True)
+    """
+    with _found(reference, 0) as factory:
+        return OwnFactory(reference, factory, source_digest(factory))
 
 
 def check_own(reference: str) -> None:

@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from torch import nn
 
 from seepage.errors import BadInputError
-from seepage.models.own import build_own
+from seepage.models.own import OwnFactory
 from seepage.models.split import SplitHead, SplitModel, positions
 from seepage.tabular.schema import Discrete, Schema
 
 
 def own_split(
-    reference: str,
+    factory: OwnFactory,
     schema: Schema,
     private: Sequence[str],
     seed: int,
     head: SplitHead | None = None,
     options: Mapping[str, object] | None = None,
-) -> tuple[SplitModel, str | None]:
-    """Return a user's own network of split learning, and a digest of its source file.
+) -> SplitModel:
+    """Return a user's own network of split learning.
 
     The factory, see ``models.own.load_own``, returns a module with two modules in it. ``server`` maps the server's
     cells (record, column) to activations (record, cut); ``client`` maps activations and the client's cells to logits. A
@@ -30,7 +30,7 @@ def own_split(
     ``head``; ``seed``.
 
     Args:
-        reference: ``package.module:factory`` or ``path/to/file.py:factory``.
+        factory: factory of the network.
         schema: schema of the table.
         private: names of the client's columns.
         seed: seed of the initialisation.
@@ -58,7 +58,7 @@ def own_split(
         "head": used,
         "seed": seed,
     }
-    made, digest = build_own(reference, offered, seed, options)
+    made, reference = factory(offered, seed, options), factory.reference
     parts = [getattr(made, name, None) for name in ("server", "client")]
     if not isinstance(made, nn.Module) or not all(isinstance(part, nn.Module) for part in parts):
         raise BadInputError(
@@ -72,4 +72,4 @@ def own_split(
         raise BadInputError(
             f"the client part of {reference!r} has no parameters, so that it learns nothing; give it some layers."
         )
-    return SplitModel(server, client, schema, mine, used, reference), digest
+    return SplitModel(server, client, schema, mine, used, reference)
