@@ -47,6 +47,7 @@ attacks.declare(
         "bottom_loki": "seepage.attacks.vertical.gradients",
         "bottom_cpa": "seepage.attacks.vertical.gradients",
         "bottom_sqr": "seepage.attacks.vertical.gradients",
+        "layer_inversion": "seepage.attacks.vertical.layer_inversion",
         "ridge_sa": "seepage.attacks.vertical.ridge",
         "student_dpa": "seepage.attacks.vertical.student",
         "informed_qa": "seepage.attacks.vertical.uifv",

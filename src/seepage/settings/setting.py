@@ -118,6 +118,7 @@ class About:
         control: sentence that says why a working attack reads nearly all of the positive control.
         threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
         notes: remarks on the rows.
+        limits: sentences on parts of the network that no attack solves exactly, for the headline.
         rows: number of rows of the table.
         rounds: number of rounds in which the same units are attacked.
         target: name of the column that is learnt.
@@ -146,6 +147,7 @@ class About:
     control: str = "The positive control gives the secret away, so a working attack reads nearly all of it."
     threat_model: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
     rows: int = 0
     rounds: int = 1
     target: str | None = None

@@ -141,12 +141,8 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             dataset=dataset.name,
             protocol=spec.protocol,
             model=first.name,
-            lead=" ".join(
-                [
-                    "What the server of split learning learns about the columns and labels that clients keep.",
-                    *filter(None, [not_exact(first, space)]),
-                ]
-            ),
+            lead="What the server of split learning learns about the columns and labels that clients keep.",
+            limits=tuple(filter(None, [not_exact(first, space)])),
             attacker="The server",
             message="what comes back",
             control="Without noise, the gradient that comes back differs with each value of the planted column, so a "

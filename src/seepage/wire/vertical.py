@@ -322,6 +322,8 @@ class FeatureGuess:
         failed: trainings in which the attack itself failed, for example by numbers that are not finite; its success
             there is unknown.
         queries: number of rows that were asked of the target, in each training.
+        replayed: records whose cells follow from their features by exact inversion, so that they replay them; None
+            where the attack inverts nothing.
     """
 
     cells: Float[Tensor, "training record column"]
@@ -329,3 +331,4 @@ class FeatureGuess:
     radii: Float[Tensor, "training column"] | None = None
     failed: Bool[Tensor, " training"] | None = None
     queries: int = 0
+    replayed: Bool[Tensor, "training record"] | None = None

@@ -143,12 +143,15 @@ class GradientInversion(DescentAttack):
             for seed in seeds
         ]
         free = torch.stack(starts).requires_grad_(True)
-        wanted = view.model.top(torch.cat(list(view.features), dim=-1)).detach()
+        # The top model may be unknown where it is not needed.
+        wanted = view.received
+        if self.match == "prediction":
+            wanted = view.model.top(torch.cat(list(view.features), dim=-1)).detach()
 
         def loss(step: int) -> Tensor:
             sent = bottom(self.rows(encoder, free))
             if self.match == "features":
-                return (sent - view.received).square().mean(-1).sum()
+                return (sent - wanted).square().mean(-1).sum()
             # Adam's steps do not depend on the scale of the loss, so that records do not disturb each other.
             return (predicted(view, view.features, sent) - wanted).square().mean(-1).sum()
 
