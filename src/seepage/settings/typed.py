@@ -82,9 +82,9 @@ class HorizontalOptions(TypedDict, total=False):
     """Output of the network."""
     model_seed: int | None
     """Seed of the network's initialisation."""
-    dropout: Literal["refused", "off"]
-    """Networks that drop values in training: refused, or off to audit them as if clients trained without dropout, an
-    upper bound.
+    dropout: Literal["on", "off"]
+    """Networks that drop values in training: on, by masks that clients draw and nobody is sent, or off to audit them
+    as if clients trained without dropout.
     """
     training: Mapping[str, object] | None
     """Rounds of training before the attacked one, and number of rounds in which the same victims are attacked, such as
