@@ -12,6 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.mid import Mid
+from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
 from seepage.errors import BadInputError, check_count, positive
 from seepage.learning import VerticalStep, vertical_step
@@ -63,7 +65,8 @@ class TrainedVertical:
 
     Attributes:
         model: all parts after training.
-        spread: standard deviation of each party's features over the records of training, before any defense.
+        spread: standard deviation of each party's features over the records of training, before any defense; that of
+            the noise on them where it is learned.
         losses: loss of each training and epoch, mean over records, in nats.
         rows: training rows.
         sent: every party's features of these rows, as sent in the last epoch.
@@ -134,6 +137,7 @@ class VerticalLearning:
         learning_rate: learning rate of Adam.
         features: defense of features by passive parties, in training and at inference; None for nothing.
         returned: defense of each record's gradient on its way to a passive party; None for nothing.
+        unlike: term in the loss by which passive parties' features shall not resemble their rows; None for nothing.
         steering: passive party whose own steps break the protocol, and how; None where all follow it.
 
     Raises:
@@ -145,8 +149,9 @@ class VerticalLearning:
     epochs: int = 10
     batch_size: int = 64
     learning_rate: float | int = 1e-3
-    features: FeatureNoise | None = None
+    features: FeatureNoise | Mid | None = None
     returned: ReturnedDefense | None = None
+    unlike: NoPeek | None = None
     steering: Steering | None = None
 
     def __post_init__(self) -> None:
@@ -179,6 +184,8 @@ class VerticalLearning:
         encoded = model.encoded(rows.cells)
         labels = rows.labels.long()
         parameters = [p for part in (*model.bottoms, model.top) for p in part.parameters() if p.requires_grad]
+        learned = self._learned(model, encoded)
+        parameters += learned
         optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
         top = dict(model.top.named_parameters())
         every = torch.arange(len(seeds))[:, None]
@@ -190,12 +197,16 @@ class VerticalLearning:
         for epoch in range(self.epochs):
             shuffled = torch.stack([torch.randperm(rows.records, generator=one) for one in order])
             for batch in shuffled.split(self.batch_size, dim=1):
-                computed = model.features([one[every, batch] for one in encoded])
-                messages = self._defended(computed, _spread(computed), noising)
-                step = vertical_step(model.active, messages, labels[every, batch].to(messages[0].dtype))
-                gradients = self._returned(step, returning)
+                inputs, answers = [one[every, batch] for one in encoded], labels[every, batch]
+                computed = model.features(inputs)
+                spread = [one.exp() for one in learned] or _spread(computed)
+                blurred = self._blurred(computed, spread, noising)
+                messages = tuple(one.detach() for one in blurred)
+                step = vertical_step(model.active, messages, answers.to(messages[0].dtype))
+                gradients = self._returned(step, answers, returning)
                 optimiser.zero_grad()
-                torch.autograd.backward(list(computed), list(gradients))
+                terms = self._terms(inputs, computed, spread)
+                torch.autograd.backward([*blurred, *terms], [*gradients, *(torch.ones_like(one) for one in terms)])
                 for name, gradient in step.parameters.items():
                     top[name].grad = gradient
                 at = [p.detach().clone() for p in steered]
@@ -218,7 +229,7 @@ class VerticalLearning:
                 "give a smaller learning_rate."
             )
         with torch.no_grad():
-            spread = _spread(model.features(encoded))
+            spread = tuple(one.exp() for one in learned) or _spread(model.features(encoded))
         return TrainedVertical(model, spread, losses, rows, tuple(sent), tuple(back))
 
     def send(
@@ -331,7 +342,8 @@ class VerticalLearning:
             for one in (step.returned[party] * used.records, hidden, messages[party], encoded[party])
         )
         if self.returned is not None:
-            defended = self.returned(came.flatten(0, 1), torch.Generator().manual_seed(seed + 1))
+            answers = used.labels.unflatten(1, (batches, batch_size)).flatten(0, 1)
+            defended = self.returned(came.flatten(0, 1), torch.Generator().manual_seed(seed + 1), answers)
             came = defended.unflatten(0, came.shape[:2])
         return BatchView(hidden, hidden.mT @ came / batch_size, came.mean(2), sent, own)
 
@@ -397,10 +409,9 @@ class VerticalLearning:
         used = seen.of(slice(0, batches * batch_size))
         split = [one.unflatten(1, (batches, batch_size)).flatten(0, 1) for one in used.view.features]
         top = {name: p.repeat_interleave(batches, 0) for name, p in _held(view.model.top)}
-        step = vertical_step(
-            view.model, split, used.labels.unflatten(1, (batches, batch_size)).flatten(0, 1).to(split[0].dtype), top
-        )
-        back = self._returned(step, torch.Generator().manual_seed(seed))[view.target]
+        answers = used.labels.unflatten(1, (batches, batch_size)).flatten(0, 1)
+        step = vertical_step(view.model, split, answers.to(split[0].dtype), top)
+        back = self._returned(step, answers, torch.Generator().manual_seed(seed))[view.target]
         bottom = trained.model.bottoms[view.target]
         held = {name: p.repeat_interleave(batches, 0).requires_grad_(True) for name, p in _held(bottom)}
         rows = trained.model.encoders[view.target].encode(used.cells).unflatten(1, (batches, batch_size)).flatten(0, 1)
@@ -413,10 +424,12 @@ class VerticalLearning:
         """Return the knowledge of an attacker who knows the defenses."""
         names: dict[str, dict[str, float | int | str | bool]] = {}
         if self.features is not None:
-            names["feature_noise"] = {"scale": self.features.scale}
+            names["mid" if isinstance(self.features, Mid) else "feature_noise"] = asdict(self.features)
+        if self.unlike is not None:
+            names["nopeek"] = asdict(self.unlike)
         if self.returned is not None:
             names[self.returned.name] = asdict(self.returned)
-        return KnownFeatures(names, 0.0 if self.features is None else float(self.features.scale))
+        return KnownFeatures(names, float(self.features.scale) if isinstance(self.features, FeatureNoise) else 0.0)
 
     def knowledge(self, trained: TrainedVertical, target: int, statistics: Statistics) -> FeatureKnowledge:
         """Return the active party's knowledge of a target before anything is granted."""
@@ -430,21 +443,44 @@ class VerticalLearning:
         # Without noise all messages of a row are the same.
         return 1 if self.features is None else exposures
 
+    def _blurred(
+        self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
+    ) -> tuple[Tensor, ...]:
+        """Return what parties send, with derivatives by what they computed."""
+        if self.features is None:
+            return tuple(computed)
+        noisy = [self.features(one, s, generator) for one, s in zip(computed[1:], spread[1:], strict=True)]
+        return (computed[0], *noisy)
+
     def _defended(
         self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
     ) -> tuple[Tensor, ...]:
-        messages = tuple(one.detach() for one in computed)
-        if self.features is None:
-            return messages
-        noisy = [self.features(one, s, generator) for one, s in zip(messages[1:], spread[1:], strict=True)]
-        return (messages[0], *noisy)
+        return tuple(one.detach() for one in self._blurred(computed, spread, generator))
 
-    def _returned(self, step: VerticalStep, generator: torch.Generator) -> tuple[Tensor, ...]:
+    def _learned(self, model: VerticalModel, encoded: Sequence[Tensor]) -> list[nn.Parameter]:
+        """Return the logarithms of the noise that is learned, for each party; none where it is not."""
+        if not isinstance(self.features, Mid):
+            return []
+        with torch.no_grad():
+            first = model.features([one[:, :1] for one in encoded])
+        return [nn.Parameter(torch.zeros_like(one)) for one in first]
+
+    def _terms(self, inputs: Sequence[Tensor], computed: Sequence[Tensor], spread: Sequence[Tensor]) -> list[Tensor]:
+        """Return what passive parties add to the loss of a batch."""
+        terms = []
+        for rows, features, noise in zip(inputs[1:], computed[1:], spread[1:], strict=True):
+            if self.unlike is not None:
+                terms.append(self.unlike.loss(rows, features))
+            if isinstance(self.features, Mid):
+                terms.append(self.features.information(features, noise))
+        return terms
+
+    def _returned(self, step: VerticalStep, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         own, *theirs = step.returned
         if self.returned is None:
             return step.returned
         behind = own.shape[1]
-        return (own, *(self.returned(one * behind, generator) / behind for one in theirs))
+        return (own, *(self.returned(one * behind, generator, labels) / behind for one in theirs))
 
 
 def leak(seen: FeatureTranscript, records: int) -> tuple[FeatureTranscript, Leaked]:

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from seepage import registry
 from seepage.assessment.labels import measure_labels
+from seepage.errors import BadInputError
 from seepage.settings.part import entry_of
 from seepage.settings.setting import PlannedPart
 from seepage.settings.units import UnitFigures
-from seepage.tabular.schema import Column
+from seepage.tabular.schema import Column, Discrete
 from seepage.wire.labels import BatchView, LabelGuess, ReturnedView
 
 
@@ -29,6 +30,26 @@ def with_label_columns(parts: Sequence[PlannedPart], setting: str, label: str) -
         return any(issubclass(view, ReturnedView | BatchView) for view in entry_of(known, part.part).sees)
 
     return tuple(replace(part, column=label) if guesses_labels(part) else part for part in parts)
+
+
+def check_two_labels(defense: str, mechanism: object, target: Column) -> None:
+    """Refuse a defense for two labels where there are more.
+
+    Args:
+        defense: name of the defense in results.
+        mechanism: mechanism on the gradients that go back; None for none.
+        target: column of the labels.
+
+    Raises:
+        BadInputError: it is one for two labels, and the target has more or is a number.
+    """
+    classes = target.width if isinstance(target, Discrete) else None
+    if getattr(mechanism, "two_labels", False) and classes != 2:
+        has = "is a number" if classes is None else f"has {classes} classes"
+        raise BadInputError(
+            f"{defense!r} hides which of two labels a record has, but the target {target.name!r} {has}; use another "
+            "defense, or a target of two classes."
+        )
 
 
 def label_figures(

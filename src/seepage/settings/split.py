@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -19,6 +20,7 @@ from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
+from seepage.defenses.returned import BatchDefense
 from seepage.defenses.weight_noise import WeightNoise
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
@@ -27,7 +29,7 @@ from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
-from seepage.settings.labels import label_figures, with_label_columns
+from seepage.settings.labels import check_two_labels, label_figures, with_label_columns
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
@@ -63,20 +65,25 @@ class SplitDefense:
 
     Attributes:
         flip: what is done to labels.
-        noise: what is done to gradients at the cut.
+        noise: what is done to each record's gradient at the cut.
         published: what is done to the client weights that the server gets.
+        returned: what is done to the gradients of a batch together.
     """
 
     flip: LabelFlip | None = None
     noise: CutNoise | None = None
     published: WeightNoise | None = None
+    returned: BatchDefense | None = None
 
 
 def defense_of(part: Part) -> SplitDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("split"), part)
-    check_kinds(part, combined, (LabelFlip, CutNoise, WeightNoise))
-    return SplitDefense(of_kind(combined, LabelFlip), of_kind(combined, CutNoise), of_kind(combined, WeightNoise))
+    check_kinds(part, combined, (LabelFlip, CutNoise, WeightNoise, *get_args(BatchDefense)))
+    returned = next((mechanism for mechanism in combined if isinstance(mechanism, BatchDefense)), None)
+    return SplitDefense(
+        of_kind(combined, LabelFlip), of_kind(combined, CutNoise), of_kind(combined, WeightNoise), returned
+    )
 
 
 def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
@@ -89,6 +96,7 @@ def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
         clients=spec.clients,
         flip=defense.flip,
         noise=defense.noise,
+        returned=defense.returned,
     )
 
 
@@ -320,15 +328,17 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         flip = defense_of(part).flip
         if flip is not None:
             flip.epsilon(model.classes)
+        check_two_labels(part.called, defense_of(part).returned, model.schema.target)
     for part in spec.attacks:
         attack = make_part(registry.attacks.of("split"), part)
         if getattr(attack, "search", "exhaustive") == "exhaustive" and hasattr(attack, "most"):
             check_enumerable(space, attack.most)
-        noisy = next((part for part in spec.defenses if defense_of(part).noise is not None), None)
+        blurred = [(part, defense_of(part)) for part in spec.defenses]
+        noisy = next((part for part, one in blurred if one.noise is not None or one.returned is not None), None)
         if getattr(attack, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
-                f"but under {noisy.called!r} clients clip theirs; leave out one of the two."
+                f"but under {noisy.called!r} clients change theirs; leave out one of the two."
             )
     for name, when in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
         epochs = getattr(spec, name)

@@ -28,6 +28,8 @@ from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
 from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.mid import Mid
+from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
@@ -37,7 +39,7 @@ from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
 from seepage.registry import Attack, Entry
 from seepage.seeds import stream
-from seepage.settings.labels import label_figures, with_label_columns
+from seepage.settings.labels import check_two_labels, label_figures, with_label_columns
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -101,24 +103,33 @@ class VerticalDefense:
         features: what passive parties do to features.
         returned: what is done to the gradients that passive parties get.
         bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
+        unlike: term in the loss by which their features shall not resemble their rows.
     """
 
-    features: FeatureNoise | None = None
+    features: FeatureNoise | Mid | None = None
     returned: ReturnedDefense | None = None
     bottleneck: Bottleneck | None = None
+    unlike: NoPeek | None = None
 
 
 def defense_of(part: Part) -> VerticalDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("vertical"), part)
-    check_kinds(part, combined, (FeatureNoise, *get_args(ReturnedDefense), Bottleneck))
+    check_kinds(part, combined, (FeatureNoise, Mid, *get_args(ReturnedDefense), Bottleneck, NoPeek))
     returned = next((mechanism for mechanism in combined if isinstance(mechanism, ReturnedDefense)), None)
-    return VerticalDefense(of_kind(combined, FeatureNoise), returned, of_kind(combined, Bottleneck))
+    return VerticalDefense(
+        of_kind(combined, FeatureNoise) or of_kind(combined, Mid),
+        returned,
+        of_kind(combined, Bottleneck),
+        of_kind(combined, NoPeek),
+    )
 
 
 def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
     """Return the protocol under a defense."""
-    return VerticalLearning(spec.epochs, spec.batch_size, spec.learning_rate, defense.features, defense.returned)
+    return VerticalLearning(
+        spec.epochs, spec.batch_size, spec.learning_rate, defense.features, defense.returned, defense.unlike
+    )
 
 
 def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
@@ -190,6 +201,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         kinds = {"baseline": 0, "about": 1, "attack": 2}
         self.parts = (first, *sorted(others, key=lambda part: kinds[part.kind]))
         self.defenses = {part.called: defense_of(part) for part in spec.defenses}
+        for label, defense in self.defenses.items():
+            check_two_labels(label, defense.returned, data.schema.target)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self.rows = rows_identity(data)
         self._forecast: float | None = None
