@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from seepage import registry
+from seepage.assessment.measurement import Measurement
 from seepage.attacks.pooled import Meta
 from seepage.auditing import run_all
 from seepage.baselines.labels import LabelMode
@@ -138,7 +139,8 @@ def test_the_control_of_vertical_learning_has_labels_too(swapped: bool) -> None:
     assert control is not None
     [attack] = [part for part in control.parts if part.kind == "attack"]
     read = control.expose(control.configurations[0], range(control.units)).measure(attack)
-    [accuracy] = [float(one.values.mean()) for one in read.measured if (one.metric, one.column) == ("accuracy", "t")]
+    found = [one for one in read.measured if isinstance(one, Measurement)]
+    [accuracy] = [float(one.values.mean()) for one in found if (one.metric, one.column) == ("accuracy", "t")]
     assert (accuracy < 0.6) if swapped else (accuracy > 0.95)
     # What norms or features say depends on the table.
     assert audit("vertical", "label_norm").control() is None
