@@ -14,6 +14,7 @@ from torch import Tensor
 from seepage import datasets, registry
 from seepage.assessment import Figures, auc, measure_columns
 from seepage.attacks.split import LabelScores, Posterior, direction_scores, norm_scores
+from seepage.attacks.split.exact import not_exact
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
@@ -25,6 +26,8 @@ from seepage.defenses.weight_noise import WeightNoise
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
+from seepage.models.own import find_own, is_own
+from seepage.models.own_parts import own_split
 from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.protocols.split import SplitLearning, TrainedSplit
@@ -132,7 +135,11 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         dataset = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         self.dataset = self.data = dataset
         self.private = spec.private_columns or default_private(dataset)
-        first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
+        self._factory = find_own(spec.model) if is_own(spec.model) else None
+        first = self.network(0)
+        if self._factory is not None:
+            # Refuses what does not fit the table, before anything is trained.
+            first.check(dataset.all.cells[:_PROBED])
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
         refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, first, space)
@@ -148,8 +155,13 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         self.about = About(
             dataset=dataset.name,
             protocol=spec.protocol,
-            model="deepfm",
-            lead="What the server of split learning learns about the columns and labels that clients keep.",
+            model=first.name,
+            lead=" ".join(
+                [
+                    "What the server of split learning learns about the columns and labels that clients keep.",
+                    *filter(None, [not_exact(first, space)]),
+                ]
+            ),
             attacker="The server",
             message="what comes back",
             control="Without noise, the gradient that comes back differs with each value of the planted column, so a "
@@ -188,7 +200,18 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
     @property
     def determining(self) -> Mapping[str, Json]:
         """What determines figures beside spec, rows, defense and part, as JSON values."""
-        return {"private": list(self.private)}
+        return {"private": list(self.private), "network": None if self._factory is None else self._factory.digest}
+
+    def network(self, seed: int) -> SplitModel:
+        """Return the network before it is trained.
+
+        Args:
+            seed: seed of its initialisation.
+        """
+        spec, schema = self.spec, self.data.schema
+        if self._factory is not None:
+            return own_split(self._factory, schema, self.private, seed)
+        return deepfm(schema, self.private, seed, spec.hidden, tower=spec.tower, logit=spec.logit)
 
     def expose(self, configuration: Configuration, units: range) -> Exposure:
         """Train with each unit's seeds and return what the server sees of the attacked records."""
@@ -272,6 +295,8 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         return getattr(entry.factory, "reads_bare", True) if guesses_labels(entry) else "weights" in entry.needs
 
 
+# Rows on which a network is tried before it is trained.
+_PROBED = 16
 # Rows of a control: enough to hold 100 out of, few enough to train on in a second.
 _CONTROL_ROWS = 1_500
 
@@ -286,6 +311,13 @@ def _sees(spec: SplitSpec) -> str:
         weights += ", with noise on them where that is a defense"
     seen = "once" if spec.exchanges == 1 else f"{spec.exchanges:,} times"
     return f"what it sent and what came back of every record, {seen}, and {weights}"
+
+
+def _layers(spec: SplitSpec) -> str:
+    if is_own(spec.model):
+        return f"The network {spec.model}"
+    at_server = f", {spec.tower} at the server" if spec.tower else ""
+    return f"DeepFM with layers {spec.hidden} at the client{at_server}"
 
 
 def _threat_model(
@@ -308,9 +340,7 @@ def _threat_model(
         f"Split learning on {data.name}, {trained:,} rows of clients ({len(data.all) - trained:,} more held out): "
         f"{clients}.",
         f"Private: {space.sizes} and {space.labels} labels, {space.configurations:,} configurations of a record.",
-        f"DeepFM with layers {spec.hidden} at the client"
-        + (f", {spec.tower} at the server" if spec.tower else "")
-        + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
+        _layers(spec) + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
         f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
         f"of their own from seed {spec.seed}; intervals are over trainings.",
@@ -485,17 +515,10 @@ def _all(view: CutView, scored: Callable[[CutView], LabelScores]) -> Float[Tenso
 
 
 def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:
-    spec, data, private = audit.spec, audit.data, audit.private
+    spec, data = audit.spec, audit.data
     # The split must not tell one defense from another.
     train, test = split(data.all, spec.test_share, stream(spec.seed, training, "split") % 2**32)
-    model = deepfm(
-        data.schema,
-        private,
-        stream(spec.seed, training, "initialisation") % 2**62,
-        spec.hidden,
-        tower=spec.tower,
-        logit=spec.logit,
-    )
+    model = audit.network(stream(spec.seed, training, "initialisation") % 2**62)
     learning = _learning(spec, defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
     attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
