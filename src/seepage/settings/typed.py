@@ -18,7 +18,9 @@ class HorizontalOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -44,6 +46,8 @@ class HorizontalOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -130,7 +134,9 @@ class SplitOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -156,6 +162,8 @@ class SplitOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -234,7 +242,9 @@ class VerticalOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -260,6 +270,8 @@ class VerticalOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -346,7 +358,9 @@ class PooledOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -372,6 +386,8 @@ class PooledOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
