@@ -23,7 +23,7 @@ from seepage.config.wording import as_key, as_option
 from seepage.errors import BadInputError
 from seepage.settings.catalogue import Setting
 from seepage.settings.catalogue import setting as find_setting
-from seepage.settings.option import ATTACK, OUTPUT, RUNNING
+from seepage.settings.option import ATTACK, OUTPUT, RUNNING, fields_of
 
 _TABLES = (".csv", ".csv.gz", ".parquet")
 _DOCUMENTS = (".yaml", ".yml")
@@ -135,7 +135,9 @@ def add(audited: Setting) -> None:
         running.run(specs, out, wording, as_json=as_json, quiet=quiet, kept=kept, cluster=machines)
 
     hidden = () if setting == HORIZONTAL else ("preset",)
-    setting_command = fields_in_options(spec)(_with(command, old.parameters(setting), hidden))
+    # What is searched for has a command of its own.
+    names = [name for name in fields_of(spec) if name != "recommend"]
+    setting_command = fields_in_options(spec, names)(_with(command, old.parameters(setting), hidden))
     setting_command.__doc__ = guide(spec.guide)
     app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else None)(setting_command)
 

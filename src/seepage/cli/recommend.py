@@ -1,0 +1,162 @@
+"""``seepage recommend``: the cheapest change that keeps leakage below a limit, in any setting."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from typer.core import TyperCommand
+from typer.main import get_command_from_info
+
+from seepage.advise.page import PAGE, as_json, show_recommendation, write_recommendation
+from seepage.advise.recommend import recommended
+from seepage.cli.app import app, interruptible
+from seepage.cli.audit import AllowCode, AsJson, Document, Quiet
+from seepage.cli.exits import Exit
+from seepage.cli.options import fields_in_options
+from seepage.cli.text import print_message
+from seepage.config.document import HORIZONTAL, SETTING, read_text_document, setting_of
+from seepage.config.mistakes import DocumentError
+from seepage.config.tree import read_text
+from seepage.config.wording import as_key, as_option
+from seepage.errors import BadInputError
+from seepage.report.terminal import make_console
+from seepage.settings.catalogue import setting as find_setting
+from seepage.settings.catalogue import settings
+from seepage.settings.option import OUTPUT, fields_of
+
+_FLAG = "--setting"
+_EXITS = {"found": Exit.DONE, "none": Exit.GATE_FAILED, "undecided": Exit.UNDECIDED}
+
+SettingName = Annotated[
+    str,
+    typer.Option(_FLAG, metavar="|".join(settings()), help="Setting of the deployment; its options then apply."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        rich_help_panel=OUTPUT,
+        help="Run folder. One that holds the same search is continued. Default: a new one in runs/.",
+    ),
+]
+
+
+class _WithSetting(TyperCommand):
+    """The command with the options of the setting that is named, by an option or in a document."""
+
+    # The classes of click differ between versions of typer.
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        setting = _setting_in(args)
+        if setting == HORIZONTAL:
+            return super().make_context(info_name, args, parent, **extra)
+        return _command(setting).make_context(info_name, args, parent, **extra)
+
+
+def _setting_in(arguments: list[str]) -> str:
+    """Return the setting that arguments name.
+
+    Raises:
+        BadInputError: there is no such setting.
+    """
+    for i, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == _FLAG and (equals or i + 1 < len(arguments)):
+            return find_setting(value if equals else arguments[i + 1]).name
+    for argument in arguments:
+        if argument.endswith((".yaml", ".yml")) and Path(argument).is_file():
+            try:
+                return setting_of(read_text(argument), argument)
+            except DocumentError:
+                # A schema is YAML, too.
+                continue
+    return HORIZONTAL
+
+
+def _of(setting: str) -> Any:
+    """Return the function of the command with the options of a setting."""
+    spec = find_setting(setting).spec
+    names = [name for name in fields_of(spec) if name != "gate"]
+
+    def recommend(
+        document: Document = None,
+        *,
+        setting: SettingName = setting,
+        given: Any,
+        out: Out = None,
+        allow_code: AllowCode = False,
+        as_json: AsJson = False,
+        quiet: Quiet = False,
+    ) -> None:
+        _run(setting, document, given, out, allow_code, as_json, quiet)
+
+    recommend.__doc__ = _HELP
+    return fields_in_options(spec, names)(recommend)
+
+
+def _command(setting: str) -> Any:
+    """Return the command with the options of a setting."""
+    alone = typer.Typer()
+    alone.command("recommend")(_of(setting))
+    return get_command_from_info(alone.registered_commands[0], pretty_exceptions_short=False, rich_markup_mode="rich")
+
+
+def _run(
+    setting: str, document: Path | None, given: Any, out: Path | None, allow_code: bool, json: bool, quiet: bool
+) -> None:
+    text = f"{SETTING}: {setting}\n" if document is None else read_text(document)
+    if document is not None and (named := setting_of(text, str(document))) != setting:
+        raise BadInputError(f"{str(document)!r} is about {named} learning, not {setting} learning; leave out {_FLAG}.")
+    folder = Path() if document is None else document.parent
+    specs = read_text_document(text, "" if document is None else str(document), folder, given, allow_code=allow_code)
+    if len(specs) > 1:
+        raise BadInputError(f"a search starts from one deployment, got {len(specs)}; give one value of each option.")
+    [spec] = specs
+    if spec.recommend is None:
+        raise BadInputError("a recommendation needs a limit of the lift; give --below 0.2, for example.")
+    place = out or Path("runs") / f"recommend-{spec.dataset}-{datetime.now():%Y%m%d-%H%M%S}"
+    wording = as_option if document is None or "data" in given else as_key
+    try:
+        found = interruptible(
+            lambda: recommended(
+                spec,
+                place,
+                say=(lambda line: None) if quiet else print_message,
+                document=None if document is None else text,
+            ),
+            place,
+        )
+    except BadInputError as error:
+        raise BadInputError(error.worded(lambda remedy: wording(remedy, type(spec)))) from error
+    write_recommendation(place, found)
+    if json:
+        print(as_json(found))
+    elif not quiet:
+        console = make_console()
+        show_recommendation(console, found)
+        console.print(Text(f"Page: {place / PAGE}"))
+    print_message(found.line)
+    status = _EXITS[found.outcome]
+    if status is not Exit.DONE:
+        raise typer.Exit(status)
+
+
+_HELP = """Search for the cheapest change of a deployment that keeps leakage below a limit.
+
+What is given is fixed, such as a batch size; defenses and whatever else the setting can change are searched. Each
+candidate is attacked by attacks that know it, and the recommended one is confirmed on fresh repetitions by the gate's
+bound. Exit status: 0 found, 1 no configuration meets it, 4 undecided.
+
+[bold]Examples[/bold]
+
+    seepage recommend --dataset german --batch-size 8 --below 0.2
+
+    seepage recommend --setting split --private-column sex --below 0.2 --time-budget 30m --out advice
+"""
+
+recommend = _of(HORIZONTAL)
+recommend.__doc__ = _HELP
+app.command("recommend", cls=_WithSetting)(recommend)
