@@ -53,7 +53,7 @@ from seepage.text import clean, lasting, points
 # Configurations that are confirmed at most; they share the level of the gate.
 CONFIRMATIONS = 3
 # Halvings of a range of strengths.
-_HALVINGS = 4
+_HALVINGS = 3
 # Repetitions of the search, where repetitions are judged: this many, or this share of the least number that passes.
 _FEWEST, _SHARE = 8, 3
 # Repetitions beyond which a confirmation is no matter of hours.

@@ -121,7 +121,7 @@ class Recommendation:
 
         Example:
             >>> from seepage.settings.horizontal_spec import make_spec
-            >>> lever = Lever("batch_size", 8, 64, True, spec_field="batch_sizes")
+            >>> lever = Lever("batch_size", 8.0, 64.0, True, spec_field="batch_sizes")
             >>> options_of(make_spec(dataset="german"), lever, 32)
             '--batch-size 32'
         """
@@ -215,7 +215,6 @@ class Recommendation:
             "delta": settings.get("delta"),
             "rounds": settings.get("steps"),
             "message_epsilon": None if measured is None else measured.settings.get("accounted"),
-            "measured_epsilon": None if measured is None else measured.mean,
             "measured_low": None if measured is None else measured.low,
             "measured_high": None if measured is None else measured.high,
             "seconds": candidate.seconds,

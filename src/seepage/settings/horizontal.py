@@ -278,13 +278,13 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         return (
             Lever(
                 "dp_sgd",
-                1e-3,
+                1e-2,
                 10.0,
                 mechanism="dp_sgd",
                 options={"clip_norm": 1.0},
                 strengths=(("noise_multiplier",),),
             ),
-            Lever("gaussian_noise", 1e-4, 1.0, mechanism="gaussian_noise", strengths=(("scale",),)),
+            Lever("gaussian_noise", 1e-3, 1.0, mechanism="gaussian_noise", strengths=(("scale",),)),
             Lever("top_k", 0.5, 1e-3, mechanism="top_k", strengths=(("share",),)),
             Lever("sign", 1, 1, mechanism="sign"),
             *([Lever("batch_size", size, most, True, spec_field="batch_sizes")] if most > size else []),

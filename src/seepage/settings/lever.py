@@ -33,7 +33,7 @@ class Lever:
 
     Example:
         >>> from seepage.settings.horizontal_spec import make_spec
-        >>> lever = Lever("dp_sgd", 0.01, 10, mechanism="dp_sgd", options={"clip_norm": 1.0},
+        >>> lever = Lever("dp_sgd", 0.01, 10.0, mechanism="dp_sgd", options={"clip_norm": 1.0},
         ...     strengths=(("noise_multiplier",),))
         >>> changed = lever.applied(make_spec(dataset="german"), 0.1)
         >>> changed.defenses[0].options, changed.defenses[0].called
@@ -82,7 +82,7 @@ class Lever:
         """Return a strength as it is tried: a whole number, or one of few digits.
 
         Example:
-            >>> Lever("a", 1, 9).rounded(0.123456), Lever("a", 1, 9, whole=True).rounded(2.6)
+            >>> Lever("a", 1.0, 9.0).rounded(0.123456), Lever("a", 1.0, 9.0, whole=True).rounded(2.6)
             (0.12, 3)
         """
         return round(strength) if self.whole else float(f"{strength:.{_DIGITS}g}")
