@@ -193,12 +193,12 @@ class _Progress:
     """
 
     lever: Lever
-    unsafe: float
-    safe: list[float]
+    unsafe: float | int
+    safe: list[float | int]
     ended: bool = False
 
     @property
-    def next(self) -> float | None:
+    def next(self) -> float | int | None:
         """Strength to try next; None where there is none."""
         if self.ended:
             return None
@@ -238,7 +238,7 @@ class _Advisor:
                 else f"the setting {asking.setting!r} names nothing that could lower its leakage, so there is nothing "
                 "to search."
             )
-        self.looked: dict[tuple[str, float], Candidate] = {}
+        self.looked: dict[tuple[str, float | int], Candidate] = {}
         self.timed_out = False
 
     def _check_budget(self) -> None:
@@ -328,10 +328,10 @@ class _Advisor:
     def _left(self) -> float | None:
         return None if self.ends is None else max(0.0, self.ends - time.monotonic())
 
-    def _changed(self, lever: Lever | None, strength: float) -> Spec:
+    def _changed(self, lever: Lever | None, strength: float | int) -> Spec:
         return self.spec if lever is None else lever.applied(self.spec, strength)
 
-    def _screened(self, points_of: Sequence[tuple[Lever | None, float]]) -> list[Candidate]:
+    def _screened(self, points_of: Sequence[tuple[Lever | None, float | int]]) -> list[Candidate]:
         """Return candidates, each attacked on the same few repetitions."""
         counts = [self._units] if self.by_units else [self._repeats]
         if self.by_units and self._units > _FEWEST:
@@ -364,7 +364,7 @@ class _Advisor:
         self._late()
         return [found[i] for i in range(len(points_of))]
 
-    def _screening(self, lever: Lever | None, strength: float, count: int) -> Audit | str:
+    def _screening(self, lever: Lever | None, strength: float | int, count: int) -> Audit | str:
         """Return the audit of a configuration on few repetitions; the reason where it cannot be used."""
         try:
             spec = self._changed(lever, strength)
@@ -380,7 +380,7 @@ class _Advisor:
     def _asked(self, spec: Spec, changed: Mapping[str, object]) -> Spec:
         return spec.model_copy(update={"gate": self.gate, "recommend": None, "time_budget": None, **changed})
 
-    def _judged(self, lever: Lever | None, strength: float, report: Report) -> Candidate:
+    def _judged(self, lever: Lever | None, strength: float | int, report: Report) -> Candidate:
         candidate = Candidate(lever, strength, "not reached", "It was not confirmed.", report)
         if report.failed:
             return replace(candidate, status="broken", reason="Jobs failed; see the audit of this configuration.")
@@ -513,7 +513,7 @@ class _Advisor:
         return replace(found, status=status, reason=f"{reason[:1].upper()}{reason[1:]}")
 
 
-def _index(strengths: Sequence[float], candidate: Candidate) -> int:
+def _index(strengths: Sequence[float | int], candidate: Candidate) -> int:
     return strengths.index(candidate.strength) if candidate.strength in strengths else len(strengths)
 
 

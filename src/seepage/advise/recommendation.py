@@ -42,7 +42,7 @@ class Candidate:
     """
 
     lever: Lever | None
-    strength: float
+    strength: float | int
     status: Status
     reason: str
     report: Report | None = None
@@ -221,7 +221,7 @@ class Recommendation:
         }
 
 
-def options_of(spec: Spec, lever: Lever, strength: float) -> str:
+def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
     """Return the options of the command line that make a change."""
     fields = fields_of(type(spec))
     texts = []

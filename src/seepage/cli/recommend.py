@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 from typer.core import TyperCommand
 from typer.main import get_command_from_info
 
-from seepage.advise.page import PAGE, as_json, show_recommendation, write_recommendation
-from seepage.advise.recommend import recommended
-from seepage.cli.app import app, interruptible
+from seepage.cli.app import app, flowing, interruptible
 from seepage.cli.audit import AllowCode, AsJson, Document, Quiet
 from seepage.cli.exits import Exit
 from seepage.cli.options import fields_in_options
@@ -23,7 +23,6 @@ from seepage.config.mistakes import DocumentError
 from seepage.config.tree import read_text
 from seepage.config.wording import as_key, as_option
 from seepage.errors import BadInputError
-from seepage.report.terminal import make_console
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.catalogue import settings
 from seepage.settings.option import OUTPUT, fields_of
@@ -76,40 +75,61 @@ def _setting_in(arguments: list[str]) -> str:
     return HORIZONTAL
 
 
-def _of(setting: str) -> Any:
-    """Return the function of the command with the options of a setting."""
+# The command as it is written, without the options of any setting.
+_written: list[Callable[..., None]] = []
+
+
+def _taking(setting: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the options of a setting."""
     spec = find_setting(setting).spec
-    names = [name for name in fields_of(spec) if name != "gate"]
+    return fields_in_options(spec, [name for name in fields_of(spec) if name != "gate"])
 
-    def recommend(
-        document: Document = None,
-        *,
-        setting: SettingName = setting,
-        given: Any,
-        out: Out = None,
-        allow_code: AllowCode = False,
-        as_json: AsJson = False,
-        quiet: Quiet = False,
-    ) -> None:
-        _run(setting, document, given, out, allow_code, as_json, quiet)
 
-    recommend.__doc__ = _HELP
-    return fields_in_options(spec, names)(recommend)
+def _of_settings(command: Callable[..., None]) -> Callable[..., None]:
+    _written.append(command)
+    return _taking(HORIZONTAL)(command)
 
 
 def _command(setting: str) -> Any:
     """Return the command with the options of a setting."""
+    [written] = _written
+    command = _taking(setting)(written)
+    command.__doc__ = flowing(inspect.getdoc(written) or "")
     alone = typer.Typer()
-    alone.command("recommend")(_of(setting))
-    return get_command_from_info(alone.registered_commands[0], pretty_exceptions_short=False, rich_markup_mode="rich")
+    alone.command("recommend")(command)
+    [info] = alone.registered_commands
+    info.help = command.__doc__
+    return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
 
 
-def _run(
-    setting: str, document: Path | None, given: Any, out: Path | None, allow_code: bool, json: bool, quiet: bool
+@app.command("recommend", cls=_WithSetting)
+@_of_settings
+def recommend(
+    document: Document = None,
+    *,
+    setting: SettingName = HORIZONTAL,
+    given: Any,
+    out: Out = None,
+    allow_code: AllowCode = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
-    text = f"{SETTING}: {setting}\n" if document is None else read_text(document)
-    if document is not None and (named := setting_of(text, str(document))) != setting:
+    """Search for the cheapest change of a deployment that keeps leakage below a limit.
+
+    What is given is fixed, such as a batch size; defenses and whatever else the setting can change are searched. Each
+    candidate is attacked by attacks that know it, and the recommended one is confirmed on fresh repetitions by the
+    gate's bound. Exit status: 0 found, 1 no configuration meets it, 4 undecided.
+
+    [bold]Examples[/bold]
+
+        seepage recommend --dataset german --batch-size 8 --below 0.2
+
+        seepage recommend --setting split --private-column sex --below 0.2 --time-budget 30m --out advice
+    """
+    named = setting if document is None else setting_of(read_text(document), str(document))
+    if document is not None and setting not in (HORIZONTAL, named):
         raise BadInputError(f"{str(document)!r} is about {named} learning, not {setting} learning; leave out {_FLAG}.")
+    text = f"{SETTING}: {named}\n" if document is None else read_text(document)
     folder = Path() if document is None else document.parent
     specs = read_text_document(text, "" if document is None else str(document), folder, given, allow_code=allow_code)
     if len(specs) > 1:
@@ -117,46 +137,25 @@ def _run(
     [spec] = specs
     if spec.recommend is None:
         raise BadInputError("a recommendation needs a limit of the lift; give --below 0.2, for example.")
-    place = out or Path("runs") / f"recommend-{spec.dataset}-{datetime.now():%Y%m%d-%H%M%S}"
+    name = spec.dataset if spec.data is None else spec.data.stem
+    place = out or Path("runs") / f"recommend-{name}-{datetime.now():%Y%m%d-%H%M%S}"
     wording = as_option if document is None or "data" in given else as_key
+    # Only what can be searched is worth the time that this takes to load.
+    search, page = (import_module(f"seepage.advise.{module}") for module in ("recommend", "page"))
+    kept = None if document is None else text
+    say = (lambda line: None) if quiet else print_message
     try:
-        found = interruptible(
-            lambda: recommended(
-                spec,
-                place,
-                say=(lambda line: None) if quiet else print_message,
-                document=None if document is None else text,
-            ),
-            place,
-        )
+        found = interruptible(lambda: search.recommended(spec, place, say=say, document=kept), place)
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(spec)))) from error
-    write_recommendation(place, found)
-    if json:
-        print(as_json(found))
+    page.write_recommendation(place, found)
+    if as_json:
+        print(page.as_json(found))
     elif not quiet:
-        console = make_console()
-        show_recommendation(console, found)
-        console.print(Text(f"Page: {place / PAGE}"))
+        console = import_module("seepage.report.terminal").make_console()
+        page.show_recommendation(console, found)
+        print(f"Page: {place / page.PAGE}")
     print_message(found.line)
     status = _EXITS[found.outcome]
     if status is not Exit.DONE:
         raise typer.Exit(status)
-
-
-_HELP = """Search for the cheapest change of a deployment that keeps leakage below a limit.
-
-What is given is fixed, such as a batch size; defenses and whatever else the setting can change are searched. Each
-candidate is attacked by attacks that know it, and the recommended one is confirmed on fresh repetitions by the gate's
-bound. Exit status: 0 found, 1 no configuration meets it, 4 undecided.
-
-[bold]Examples[/bold]
-
-    seepage recommend --dataset german --batch-size 8 --below 0.2
-
-    seepage recommend --setting split --private-column sex --below 0.2 --time-budget 30m --out advice
-"""
-
-recommend = _of(HORIZONTAL)
-recommend.__doc__ = _HELP
-app.command("recommend", cls=_WithSetting)(recommend)

@@ -289,7 +289,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             Lever("sign", 1, 1, mechanism="sign"),
             *([Lever("batch_size", size, most, True, spec_field="batch_sizes")] if most > size else []),
             *(
-                [Lever("clients", 1, most // size, True, spec_field="protocol_options", key="clients")]
+                [Lever("aggregation", 1, most // size, True, mechanism="aggregation", strengths=(("clients",),))]
                 if most >= 2 * size
                 else []
             ),

@@ -41,8 +41,8 @@ class Lever:
     """
 
     name: str
-    weakest: float
-    strongest: float
+    weakest: float | int
+    strongest: float | int
     whole: bool = False
     mechanism: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -73,12 +73,12 @@ class Lever:
                 return False
         return True
 
-    def between(self, weaker: float, stronger: float) -> float | None:
+    def between(self, weaker: float | int, stronger: float | int) -> float | int | None:
         """Return the strength in the middle of two on a log scale; None where there is none left between them."""
         middle = self.rounded(math.sqrt(weaker * stronger))
         return None if middle in (self.rounded(weaker), self.rounded(stronger)) else middle
 
-    def rounded(self, strength: float) -> float:
+    def rounded(self, strength: float | int) -> float | int:
         """Return a strength as it is tried: a whole number, or one of few digits.
 
         Example:
@@ -87,11 +87,11 @@ class Lever:
         """
         return round(strength) if self.whole else float(f"{strength:.{_DIGITS}g}")
 
-    def words(self, strength: float) -> str:
+    def words(self, strength: float | int) -> str:
         """Return the change as a label of results, such as ``dp_sgd(0.1)``."""
         return f"{self.name}({strength:g})" if self.searched else self.name
 
-    def fields(self, spec: Spec, strength: float) -> dict[str, Any]:
+    def fields(self, spec: Spec, strength: float | int) -> dict[str, Any]:
         """Return the values of fields that change."""
         if self.spec_field is None:
             assert self.mechanism is not None
@@ -104,7 +104,7 @@ class Lever:
             value = {**getattr(spec, self.spec_field), self.key: strength}
         return {self.spec_field: value, **self.beside}
 
-    def applied(self, spec: S, strength: float) -> S:
+    def applied(self, spec: S, strength: float | int) -> S:
         """Return a spec with this change.
 
         Raises:
@@ -113,7 +113,7 @@ class Lever:
         given = {name: getattr(spec, name) for name in spec.model_fields_set}
         return type(spec).of(**{**given, **self.fields(spec, strength)})
 
-    def _options(self, strength: float) -> dict[str, Any]:
+    def _options(self, strength: float | int) -> dict[str, Any]:
         options: dict[str, Any] = {
             name: dict(value) if isinstance(value, Mapping) else value for name, value in self.options.items()
         }

@@ -172,8 +172,10 @@ def _row(
 ) -> ResultRow | None:
     defense = defense_of(part)
     protocol = protocols.create(
-        spec.protocol, batch_size=batch_size, replacement=spec.replacement, **spec.protocol_options
+        spec.protocol, batch_size=batch_size, replacement=spec.replacement, defense=defense, **spec.protocol_options
     )
+    # What is held out to test leaves fewer rows than a victim is drawn from.
+    clients = max(1, min(protocol.clients, int(len(subject.dataset.train) * (1 - recipe.test_share)) // batch_size))
     local = protocol.training if isinstance(protocol, FedAvg) else None
     shuffle = isinstance(protocol, FedAvg) and protocol.shuffle
 
@@ -204,7 +206,7 @@ def _row(
                 fresh,
                 local,
                 shuffle,
-                protocol.clients,
+                clients,
             )
         return utility_row(
             utility,
@@ -221,7 +223,7 @@ def _row(
         "code": own_code(),
         "rows": subject.rows_digest,
         "model": subject.model_digest,
-        "protocol": {"name": spec.protocol, "local": plain(local), "shuffle": shuffle, "clients": protocol.clients},
+        "protocol": {"name": spec.protocol, "local": plain(local), "shuffle": shuffle, "clients": clients},
         "batch_size": batch_size,
         "defense": {"name": part.name, **arguments_of(defense)},
         "defense_source": source_of(registry.defenses.of("horizontal"), part),
