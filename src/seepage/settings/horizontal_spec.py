@@ -295,6 +295,14 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
             raise BadInputError("an audit needs at least one batch size; give 8, for example.")
         return tuple(dict.fromkeys(sizes))
 
+    def reseeded(self, seed: int) -> HorizontalSpec:
+        """Return the same audit with other victims; the network keeps its initialisation."""
+        return (
+            super()
+            .reseeded(seed)
+            .model_copy(update={"model_seed": self.seed if self.model_seed is None else self.model_seed})
+        )
+
     @property
     def attacked_rounds(self) -> int:
         """Number of rounds in which the same victims are attacked."""

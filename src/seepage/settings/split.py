@@ -40,6 +40,7 @@ from seepage.settings.labels import (
     mixed_up,
     with_label_columns,
 )
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
@@ -249,6 +250,19 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         adapts = getattr(make_part(registry.attacks.of("split"), part.part), "aware", True)
         known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(known)}
+
+    def levers(self) -> tuple[Lever, ...]:
+        """Return flipped labels, noise on what comes back, noise on what is published, and fewer epochs."""
+        classes = len(self.data.schema.target.categories) if isinstance(self.data.schema.target, Discrete) else 2
+        # A little below the probability at which labels tell nothing.
+        most = 0.98 * (classes - 1) / classes
+        epochs = self.spec.epochs
+        return (
+            Lever("cut_noise", 0.01, 100.0, mechanism="cut_noise", strengths=(("noise_multiplier",),)),
+            Lever("label_flip", 0.01, most, mechanism="label_flip", strengths=(("probability",),)),
+            Lever("weight_noise", 0.01, 10.0, mechanism="weight_noise", strengths=(("noise_multiplier",),)),
+            *([Lever("epochs", epochs, 1, True, spec_field="epochs")] if epochs > 1 else []),
+        )
 
     def planted(self, swapped: bool) -> SplitAudit | None:
         """Return a control: one planted private column that follows nothing, behind bare gradients.

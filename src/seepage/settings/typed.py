@@ -76,6 +76,8 @@ class HorizontalOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     model_options: Mapping[str, object]
@@ -192,6 +194,8 @@ class SplitOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     private_columns: str | Sequence[str]
@@ -300,6 +304,8 @@ class VerticalOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     passive: str | Sequence[str] | Sequence[str | Sequence[str]]
@@ -416,6 +422,8 @@ class PooledOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     value: str | float | bool | None
