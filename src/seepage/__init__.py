@@ -19,6 +19,7 @@ from seepage.versions import installed
 
 if TYPE_CHECKING:
     from seepage import attacks, guard, models
+    from seepage.advise.recommend import recommend
     from seepage.auditing import audit, audit_document
     from seepage.captures.capturing import capture
     from seepage.captures.certifying import write_certificate
@@ -45,6 +46,7 @@ __all__ = [
     "guard",
     "models",
     "read_table",
+    "recommend",
     "write_certificate",
     "write_weights",
 ]

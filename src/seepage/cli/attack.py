@@ -108,7 +108,7 @@ def attack(
     ] = False,
     head: Annotated[str | None, typer.Option(help="softmax, sigmoid or regression, if not the usual one.")] = None,
     model_seed: Annotated[int, typer.Option(help="Of the network's initialisation, without --weights.")] = 0,
-    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "refused",
+    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "on",
     profile: Annotated[str, typer.Option(help="default: the strongest attacks we know; faithful: as published.")] = (
         "default"
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -20,6 +21,7 @@ from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
+from seepage.defenses.returned import BatchDefense
 from seepage.defenses.weight_noise import WeightNoise
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
@@ -29,8 +31,16 @@ from seepage.models.own_parts import own_split
 from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.protocols.split import SplitLearning, TrainedSplit
+from seepage.registry import Attack, Entry
 from seepage.seeds import stream
-from seepage.settings.labels import label_figures, with_label_columns
+from seepage.settings.labels import (
+    check_two_labels,
+    guesses_labels,
+    label_figures,
+    mixed_up,
+    with_label_columns,
+)
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
@@ -66,20 +76,25 @@ class SplitDefense:
 
     Attributes:
         flip: what is done to labels.
-        noise: what is done to gradients at the cut.
+        noise: what is done to each record's gradient at the cut.
         published: what is done to the client weights that the server gets.
+        returned: what is done to the gradients of a batch together.
     """
 
     flip: LabelFlip | None = None
     noise: CutNoise | None = None
     published: WeightNoise | None = None
+    returned: BatchDefense | None = None
 
 
 def defense_of(part: Part) -> SplitDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("split"), part)
-    check_kinds(part, combined, (LabelFlip, CutNoise, WeightNoise))
-    return SplitDefense(of_kind(combined, LabelFlip), of_kind(combined, CutNoise), of_kind(combined, WeightNoise))
+    check_kinds(part, combined, (LabelFlip, CutNoise, WeightNoise, *get_args(BatchDefense)))
+    returned = next((mechanism for mechanism in combined if isinstance(mechanism, BatchDefense)), None)
+    return SplitDefense(
+        of_kind(combined, LabelFlip), of_kind(combined, CutNoise), of_kind(combined, WeightNoise), returned
+    )
 
 
 def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
@@ -92,6 +107,7 @@ def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
         clients=spec.clients,
         flip=defense.flip,
         noise=defense.noise,
+        returned=defense.returned,
     )
 
 
@@ -231,19 +247,32 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(known)}
 
+    def levers(self) -> tuple[Lever, ...]:
+        """Return flipped labels, noise on what comes back, noise on what is published, and fewer epochs."""
+        classes = len(self.data.schema.target.categories) if isinstance(self.data.schema.target, Discrete) else 2
+        # A little below the probability at which labels tell nothing.
+        most = 0.98 * (classes - 1) / classes
+        epochs = self.spec.epochs
+        return (
+            Lever("cut_noise", 0.01, 100.0, mechanism="cut_noise", strengths=(("noise_multiplier",),)),
+            Lever("label_flip", 0.01, most, mechanism="label_flip", strengths=(("probability",),)),
+            Lever("weight_noise", 0.01, 10.0, mechanism="weight_noise", strengths=(("noise_multiplier",),)),
+            *([Lever("epochs", epochs, 1, True, spec_field="epochs")] if epochs > 1 else []),
+        )
+
     def planted(self, swapped: bool) -> SplitAudit | None:
         """Return a control: one planted private column that follows nothing, behind bare gradients.
 
         The same table, of which the server holds all columns, and the same attacks, but a fair coin beside each row is
         the client's only private column, nothing protects it and the server knows the client's current weights. No
-        baseline can do better than guess the coin. Attacks that learn the client's part, and are not given it, are left
-        out: how well that goes on few epochs says little about them. In the negative control each record comes with the
-        gradient of another.
+        baseline can do better than guess the coin. Attacks on labels guess those of the same trainings. Attacks that
+        learn the client's part, and are not given it, are left out: how well that goes on few epochs says little about
+        them. In the negative control each record comes with the gradient of another.
         """
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if "weights" in entry_of(registry.attacks.of("split"), part).needs
+            if self._in_control(entry_of(registry.attacks.of("split"), part))
             # A search that stops where it finds a fit goes on for minutes on a gradient that nothing fits.
             and not (swapped and part.options.get("search", "exhaustive") != "exhaustive")
         )
@@ -264,11 +293,16 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         }
         control = SplitAudit(with_fields(self.spec, changed), planted, self.own, swapped)
         why = (
-            "they learn the client's part instead of being given it, search until something fits, or guess labels alone"
+            "they learn the client's part instead of being given it, search until something fits, or read labels of "
+            "some tables alone"
         )
         control.about = without_others(control.about, self.spec.attacks, attacks, why)
         control.parts = attacks_and_baselines(control.parts)
         return control
+
+    def _in_control(self, entry: Entry[Attack]) -> bool:
+        """Return whether an attack reads the coin or the labels where nothing protects them."""
+        return getattr(entry.factory, "reads_bare", True) if guesses_labels(entry) else "weights" in entry.needs
 
 
 # Rows on which a network is tried before it is trained.
@@ -346,15 +380,17 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         flip = defense_of(part).flip
         if flip is not None:
             flip.epsilon(model.classes)
+        check_two_labels(part.called, defense_of(part).returned, model.schema.target)
     for part in spec.attacks:
         attack = make_part(registry.attacks.of("split"), part)
         if getattr(attack, "search", "exhaustive") == "exhaustive" and hasattr(attack, "most"):
             check_enumerable(space, attack.most)
-        noisy = next((part for part in spec.defenses if defense_of(part).noise is not None), None)
+        blurred = [(part, defense_of(part)) for part in spec.defenses]
+        noisy = next((part for part, one in blurred if one.noise is not None or one.returned is not None), None)
         if getattr(attack, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
-                f"but under {noisy.called!r} clients clip theirs; leave out one of the two."
+                f"but under {noisy.called!r} clients change theirs; leave out one of the two."
             )
     for name, when in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
         epochs = getattr(spec, name)
@@ -381,6 +417,8 @@ class AttackedTraining:
         rows, test: rows that were trained on, and held out.
         known: what an attacker knows.
         neighbours: what the baselines of nearest neighbours know, all training rows.
+        exchanges: stage of the training and known client part in each exchange of the attacked rows.
+        swapped: whether each attacked row came with the message of another: the negative control.
     """
 
     spec: SplitSpec
@@ -392,6 +430,8 @@ class AttackedTraining:
     test: Table
     known: CutKnowledge
     neighbours: CutKnowledge
+    exchanges: Sequence[tuple[TrainedSplit, SplitModel]]
+    swapped: bool = False
 
     def measure(self, part: PlannedPart) -> UnitFigures:
         """Return what a part gets."""
@@ -436,16 +476,23 @@ class AttackedTraining:
         spec, model, schema = self.spec, self.trained.model, self.rows.schema
         held = self.rows.rows(range(min(spec.known_labels, len(self.rows))))
         seed = stream(spec.seed, 0, "known labels") % 2**62
-        views = [self.seen.view]
+        seen = [self.seen.view]
         if len(held):
-            stage = _stage(spec, self.trained)
-            views = [self.learning.observe(stage, held, seed, self.seen.view.model).view, *views]
+            seen = [self.learning.observe_all(self.exchanges, held, seed).view, *seen]
         own = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in model.public)})
-        view = ReturnedView(
-            torch.cat([view.cut for view in views])[None],
-            torch.cat([view.own_gradient for view in views])[None],
-            encoder_of(own).encode(torch.cat([view.features for view in views])[None]),
+        inputs = encoder_of(own).encode(torch.cat([view.features for view in seen])[None])
+        first, *others = (
+            ReturnedView(
+                torch.cat([view.cut for view in views])[None],
+                torch.cat([view.own_gradient for view in views])[None],
+                inputs,
+            )
+            for views in zip(*(view.exchanges for view in seen), strict=True)
         )
+        view = replace(first, earlier=tuple(others))
+        if self.swapped:
+            # The gradients of attacked rows are those of others already.
+            view = mixed_up(view, len(held), gradients=False)
         true = torch.cat([held.labels, self.seen.labels])[None]
         known = torch.arange(len(held))[None]
         attack = make_part(registry.attacks.of("split"), part.part)
@@ -500,7 +547,9 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedT
         data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
-    return AttackedTraining(spec, defense, learning, trained, seen, train, test, known, neighbours)
+    return AttackedTraining(
+        spec, defense, learning, trained, seen, train, test, known, neighbours, exchanges, audit.swapped
+    )
 
 
 def _exchanges(
@@ -526,11 +575,6 @@ def _exchanges(
             granted = published[known]
         exchanges.append((stages[answering], granted))
     return exchanges
-
-
-def _stage(spec: SplitSpec, trained: TrainedSplit) -> TrainedSplit:
-    """Return the training as it was when the attacked exchange took place."""
-    return replace(trained, model=trained.earlier[-spec.final]) if spec.final else trained
 
 
 def deployment(spec: SplitSpec) -> Deployment:

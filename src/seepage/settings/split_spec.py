@@ -161,4 +161,5 @@ Beside every figure stands the best baseline, which holds all but what came back
         mechanisms = _mechanisms(values.get("defenses", ()))
         off = values.get("stale") or values.get("final") or "weight_noise" in mechanisms
         # What it reads of gradients as they are says nothing where they are clipped.
-        return {**values, "attacks": (*_ATTACKS, _ABOUT)} if off and "cut_noise" not in mechanisms else values
+        blurred = mechanisms & {"cut_noise", "marvell", "max_norm"}
+        return {**values, "attacks": (*_ATTACKS, _ABOUT)} if off and not blurred else values

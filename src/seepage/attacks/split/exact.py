@@ -178,7 +178,7 @@ class Exact:
 
 def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
     """Return whether the set of all numbers that replay a message can be computed."""
-    return isinstance(view.model.client, DeepFMClient) and not knowledge.defense.clips
+    return isinstance(view.model.client, DeepFMClient) and knowledge.defense.bare
 
 
 def not_exact(model: SplitModel, space: Space) -> str | None:
@@ -216,9 +216,10 @@ def replayed_guess(
 
 def _check_meet(aware: bool, knowledge: CutKnowledge) -> None:
     defense = knowledge.defense
-    if aware or defense.clips:
+    if aware or not defense.bare:
+        changed = f"add the noise of {defense.shaped}" if defense.shaped else "clip theirs"
         raise BadInputError(
-            "search='meet' reads sums of embeddings from gradients as they are, but clients clip theirs "
+            f"search='meet' reads sums of embeddings from gradients as they are, but clients {changed} "
             f"(noise multiplier {defense.noise_multiplier:g}); use search='descent'."
         )
 
