@@ -34,8 +34,14 @@ from tests.parts import register
 
 VIEWS = {
     "horizontal": {horizontal.GradientView, horizontal.UpdateView, horizontal.RoundsView},
-    "split": {split.CutView, labels.ReturnedView},
-    "vertical": {vertical.FeatureView, labels.ReturnedView, labels.LogitsView, labels.BatchView},
+    "split": {split.CutView, labels.ReturnedView, vertical.ActivationView},
+    "vertical": {
+        vertical.ActivationView,
+        vertical.FeatureView,
+        labels.ReturnedView,
+        labels.LogitsView,
+        labels.BatchView,
+    },
     "pooled": {pooled.PredictionView, pooled.ModelView, pooled.UpdatedView, pooled.GradientsView},
 }
 SPECS = {

@@ -270,7 +270,7 @@ class VerticalLearning:
 
     def observe(
         self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1
-    ) -> FeatureTranscript:
+    ) -> FeatureTranscript[FeatureView]:
         """Return what the active party sees when the trained model predicts for rows.
 
         Args:
@@ -293,7 +293,7 @@ class VerticalLearning:
         view = FeatureView(model.active, target, rows.cells[..., own], sent, None, earlier)
         return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
 
-    def recall(self, trained: TrainedVertical, target: int) -> FeatureTranscript:
+    def recall(self, trained: TrainedVertical, target: int) -> FeatureTranscript[FeatureView]:
         """Return what the active party saw of the records of training, as they were sent in the last epoch.
 
         Raises:
@@ -462,7 +462,7 @@ class VerticalLearning:
         return FeatureAuxiliary(rows.cells[..., theirs], rows.cells[..., own], rows.labels, others)
 
     def gradients(
-        self, trained: TrainedVertical, seen: FeatureTranscript, batch_size: int, seed: int
+        self, trained: TrainedVertical, seen: FeatureTranscript[FeatureView], batch_size: int, seed: int
     ) -> WeightGradients:
         """Return the gradients of the target's bottom model if the trained network took a step on attacked records.
 
@@ -560,7 +560,7 @@ class VerticalLearning:
         return (own, *(self.returned(one * behind, generator, answers) / behind for one in theirs))
 
 
-def leak(seen: FeatureTranscript, records: int) -> tuple[FeatureTranscript, Leaked]:
+def leak(seen: FeatureTranscript[FeatureView], records: int) -> tuple[FeatureTranscript[FeatureView], Leaked]:
     """Return a transcript without its first records, which leak, and these records.
 
     Args:

@@ -73,7 +73,7 @@ from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
 from seepage.wire.labels import BatchView, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, Grant
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 # What InverNet of the data-passive attack makes of its own shadow's features: no attack.
 SELF_INVERSION = "self_inversion"
@@ -191,8 +191,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self.dataset = self.data = data
         self.partition = partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
         # Refuses, before anything is trained, a target or widths that no network here fits.
-        own = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
-        self._own = {kind: find_own(name) for kind, name in own.items() if is_own(name)}
+        networks = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
+        self._own = {kind: find_own(name) for kind, name in networks.items() if is_own(name)}
         _check_own(spec, data, self._own)
         network = self.network([0], VerticalDefense())
         for defense in map(defense_of, spec.defenses):
@@ -530,7 +530,7 @@ class VerticalExposure(Exposure):
     spec: VerticalSpec
     learning: VerticalLearning
     trained: TrainedVertical
-    seen: FeatureTranscript
+    seen: FeatureTranscript[FeatureView]
     test: Rows
     known: FeatureKnowledge
     auxiliary: Rows
@@ -629,7 +629,7 @@ class VerticalExposure(Exposure):
         return replace(self.learning, steering=steering).train(self.start, self.trained.rows, self.seeds("training"))
 
     @property
-    def first(self) -> FeatureTranscript:
+    def first(self) -> FeatureTranscript[FeatureView]:
         """The records that gradients are granted of."""
         return self.seen.of(slice(0, self.sizes.gradients))
 
@@ -641,7 +641,7 @@ class VerticalExposure(Exposure):
             self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.seeds("attack"))
         return self.shadows[label]
 
-    def figures(self, seen: FeatureTranscript, guess: FeatureGuess, seconds: float) -> list[UnitFigures]:
+    def figures(self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float) -> list[UnitFigures]:
         """Return a guess's figures in each training."""
         image = self.known.image
         if image is None:
