@@ -48,7 +48,7 @@ from seepage.settings.setting import (
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import defense_of, learnt_rows, task_rows
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
-from seepage.settings.units import CONTROL_UNITS
+from seepage.settings.units import CONTROL_UNITS, with_fields
 from seepage.sources import own_code
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess, View
@@ -537,8 +537,22 @@ def prepared_audit(spec: HorizontalSpec, given: Given, subjects: Subjects) -> Ho
         BadInputError: something that the spec names cannot be loaded or used.
     """
     if given.dataset is None and given.model is None:
-        return HorizontalAudit(spec, subjects.of(spec))
-    return HorizontalAudit(spec, prepare(spec, given.dataset, given.model, given.folder))
+        subject = subjects.of(spec)
+    else:
+        subject = prepare(spec, given.dataset, given.model, given.folder)
+    if subject.model.head == "regression" and spec.labels == "restored":
+        return HorizontalAudit(with_fields(spec, {"labels": "true"}), _with_labels_granted(subject))
+    return HorizontalAudit(spec, subject)
+
+
+def _with_labels_granted(subject: Subject) -> Subject:
+    """Return a subject whose notes say that labels are granted, which are numbers that no message restores."""
+    note = (
+        f"the target {subject.dataset.schema.target.name!r} is a number, which is not restored from a gradient: the "
+        "attacker is granted the labels of each batch"
+    )
+    dataset = subject.dataset
+    return replace(subject, dataset=replace(dataset, notes=(*dataset.notes, note)))
 
 
 def deployment(spec: HorizontalSpec) -> Deployment:
