@@ -316,7 +316,16 @@ def _threat_model(
         f"of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
+        *_published_forms(spec.attacks),
     )
+
+
+def _published_forms(attacks: Sequence[Part]) -> tuple[str, ...]:
+    """Return how attacks differ in kind from what they are in their papers."""
+    forms = {
+        part.called: getattr(make_part(registry.attacks.of("split"), part), "published_form", None) for part in attacks
+    }
+    return tuple(f"{label} is {form}." for label, form in forms.items() if form is not None)
 
 
 def default_private(data: Dataset) -> tuple[str, ...]:
