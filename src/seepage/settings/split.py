@@ -182,6 +182,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
                 "certified_cells": Scale(None, 0.0, 1.0),
                 "still_possible": Scale(None, 0.0, 1.0),
             },
+            unaccounted=_BOUND_FOLLOWS if any(_follows(one.noise) for one in self.defenses.values()) else None,
             settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
         )
 
@@ -270,6 +271,17 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
     def _in_control(self, entry: Entry[Attack]) -> bool:
         """Return whether an attack reads the coin or the labels where nothing protects them."""
         return getattr(entry.factory, "reads_bare", True) if guesses_labels(entry) else "weights" in entry.needs
+
+
+_BOUND_FOLLOWS = (
+    "The clipping bound of cut_noise is published, and follows the norms of records' gradients from batch to batch "
+    "without noise. What it tells of them is not in epsilon."
+)
+
+
+def _follows(noise: CutNoise | None) -> bool:
+    """Return whether an epsilon is printed although the bound follows the data."""
+    return noise is not None and noise.rule == "quantile" and noise.noise_multiplier > 0
 
 
 # Rows of a control: enough to hold 100 out of, few enough to train on in a second.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ DATA = table(2, rows=700)
 OTHERS = DATA.train.rows(range(100, 700))
 KNOWN = CutKnowledge(DATA.schema, DATA.statistics, auxiliary=Auxiliary(OTHERS.cells, OTHERS.labels))
 _, SEEN = exchange(DATA, PLAIN, records=100)
-SHORT = {"client_epochs": 20, "epochs": 20}
+SHORT: dict[str, Any] = {"client_epochs": 20, "epochs": 20}
 
 
 def labels_right(guess: CutGuess) -> float:

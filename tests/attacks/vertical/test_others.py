@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -162,7 +162,8 @@ def test_what_an_attack_needs_is_asked_for(name: str) -> None:
 
 
 def test_an_adversary_makes_a_shadow_s_features_look_like_the_target_s() -> None:
-    known, options = HERE.granted(), {"shadow_epochs": 60, "steps": 200, "epochs": 10, "hidden": (32,)}
+    known = HERE.granted()
+    options: dict[str, Any] = {"shadow_epochs": 60, "steps": 200, "epochs": 10, "hidden": (32,)}
 
     def apart(attack: DataPassiveAttack) -> tuple[float, float]:
         fitted = attack.fit_shadow(HERE.seen.view, known, [0, 1])
