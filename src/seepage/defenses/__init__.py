@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 registry.defenses.declare({"none": "seepage.defenses.none"})
 registry.defenses.declare(
     {
+        "aggregation": "seepage.defenses.aggregation",
         "clipping": "seepage.defenses.clipping",
         "dp_sgd": "seepage.defenses.dp_sgd",
         "gaussian_noise": "seepage.defenses.gaussian_noise",

@@ -406,7 +406,8 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
 
     To the fields of ``overview`` come task_metric, task, task_low, task_high, task_n and task_baseline; and epsilon,
     label_epsilon, delta, steps and accountant of what the defense guarantees to single records (epsilon) and labels
-    over that training, None where it guarantees nothing.
+    over that training, None where it guarantees nothing. message_epsilon, measured_low and measured_high are the
+    epsilon of one message in closed form, and the interval of what canaries show of it.
 
     Args:
         rows: results of one audit.
@@ -460,4 +461,12 @@ def _guarantee(task: ResultRow, about: Sequence[ResultRow]) -> Record:
     privacy = task.settings.get("privacy") or {}
     measured = {row.metric: row.mean for row in about if row.metric in ("epsilon", "label_epsilon")}
     known = {name: privacy.get(name) for name in ("epsilon", "delta", "steps", "accountant")}
-    return {"label_epsilon": None, **known, **{name: value for name, value in measured.items() if value is not None}}
+    canaries = next(iter(pick(about, metric="empirical_epsilon")), None)
+    return {
+        "label_epsilon": None,
+        "message_epsilon": None if canaries is None else canaries.settings["accounted"],
+        "measured_low": None if canaries is None else canaries.low,
+        "measured_high": None if canaries is None else canaries.high,
+        **known,
+        **{name: value for name, value in measured.items() if value is not None},
+    }

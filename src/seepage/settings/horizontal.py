@@ -30,6 +30,7 @@ from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.horizontal_spec import BatchStatistics, HorizontalSpec, make_spec
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
 from seepage.settings.setting import (
@@ -58,6 +59,10 @@ _GROUP = {"cpu": 8, "cuda": 64}
 _BASELINE_GROUP = 16
 # Bytes that a search takes for each number of its rows, measured.
 _BYTES = 110
+
+# Ends of what a recommendation searches: records of a message, which attacks read in seconds, and local epochs.
+_MOST_RECORDS, _MOST_EPOCHS = 64, 16
+_FEDAVG: Mapping[str, Any] = {"protocol": "fedavg"}
 
 Attack = Callable[..., RecordsGuess]
 
@@ -263,6 +268,32 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         control = control_of(self)
         return HorizontalAudit(
             control.spec.model_copy(update={"variant": "negative control"}), control.subject, swapped=True
+        )
+
+    def levers(self) -> tuple[Lever, ...]:
+        """Return noise, sparser messages, larger batches, more clients in an aggregate and more local steps."""
+        [size] = self.spec.batch_sizes[:1]
+        # A message about more than a quarter of the rows would leave few to draw other victims from.
+        most = min(max(_MOST_RECORDS, 2 * size), len(self.subject.dataset.train) // 4)
+        return (
+            Lever(
+                "dp_sgd",
+                1e-2,
+                10.0,
+                mechanism="dp_sgd",
+                options={"clip_norm": 1.0},
+                strengths=(("noise_multiplier",),),
+            ),
+            Lever("gaussian_noise", 1e-3, 1.0, mechanism="gaussian_noise", strengths=(("scale",),)),
+            Lever("top_k", 0.5, 1e-3, mechanism="top_k", strengths=(("share",),)),
+            Lever("sign", 1, 1, mechanism="sign"),
+            *([Lever("batch_size", size, most, True, spec_field="batch_sizes")] if most > size else []),
+            *(
+                [Lever("aggregation", 1, most // size, True, mechanism="aggregation", strengths=(("clients",),))]
+                if most >= 2 * size
+                else []
+            ),
+            Lever("epochs", 1, _MOST_EPOCHS, True, spec_field="protocol_options", key="epochs", beside=_FEDAVG),
         )
 
     def probe(self) -> Probe:

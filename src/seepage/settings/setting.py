@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seepage.assessment.utility import Recipe
     from seepage.datasets.dataset import Dataset
     from seepage.models.model import Model
+    from seepage.settings.lever import Lever
     from seepage.settings.part import Part
     from seepage.settings.probe import Probe
     from seepage.settings.spec import Spec
@@ -283,6 +284,10 @@ class Audit(ABC, Generic[S]):
     def negative(self) -> Audit | None:
         """Return the negative control: messages that carry nothing, where attacks must not exceed baselines."""
         return None
+
+    def levers(self) -> Sequence[Lever]:
+        """Return what the deployment can change to leak less; a recommendation searches among it."""
+        return ()
 
     def probe(self) -> Probe | None:
         """Return what the model makes of some rows; None in settings where no gradient is the message."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from seepage import datasets, registry
 from seepage.assessment import Figures, auc, measure_columns
 from seepage.attacks.split import LabelScores, Posterior, direction_scores, norm_scores
+from seepage.attacks.split.exact import not_exact
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
@@ -25,6 +26,8 @@ from seepage.defenses.weight_noise import WeightNoise
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
+from seepage.models.own import find_own, is_own
+from seepage.models.own_parts import own_split
 from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.protocols.split import SplitLearning, TrainedSplit
@@ -37,6 +40,7 @@ from seepage.settings.labels import (
     mixed_up,
     with_label_columns,
 )
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
@@ -132,7 +136,11 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         dataset = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         self.dataset = self.data = dataset
         self.private = spec.private_columns or default_private(dataset)
-        first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
+        self._factory = find_own(spec.model) if is_own(spec.model) else None
+        first = self.network(0)
+        if self._factory is not None:
+            # Refuses what does not fit the table, before anything is trained.
+            first.check(dataset.all.cells[:_PROBED])
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
         refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, first, space)
@@ -148,8 +156,13 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         self.about = About(
             dataset=dataset.name,
             protocol=spec.protocol,
-            model="deepfm",
-            lead="What the server of split learning learns about the columns and labels that clients keep.",
+            model=first.name,
+            lead=" ".join(
+                [
+                    "What the server of split learning learns about the columns and labels that clients keep.",
+                    *filter(None, [not_exact(first, space)]),
+                ]
+            ),
             attacker="The server",
             message="what comes back",
             control="Without noise, the gradient that comes back differs with each value of the planted column, so a "
@@ -189,7 +202,18 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
     @property
     def determining(self) -> Mapping[str, Json]:
         """What determines figures beside spec, rows, defense and part, as JSON values."""
-        return {"private": list(self.private)}
+        return {"private": list(self.private), "network": None if self._factory is None else self._factory.digest}
+
+    def network(self, seed: int) -> SplitModel:
+        """Return the network before it is trained.
+
+        Args:
+            seed: seed of its initialisation.
+        """
+        spec, schema = self.spec, self.data.schema
+        if self._factory is not None:
+            return own_split(self._factory, schema, self.private, seed)
+        return deepfm(schema, self.private, seed, spec.hidden, tower=spec.tower, logit=spec.logit)
 
     def expose(self, configuration: Configuration, units: range) -> Exposure:
         """Train with each unit's seeds and return what the server sees of the attacked records."""
@@ -227,6 +251,19 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         adapts = getattr(make_part(registry.attacks.of("split"), part.part), "aware", True)
         known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(known)}
+
+    def levers(self) -> tuple[Lever, ...]:
+        """Return flipped labels, noise on what comes back, noise on what is published, and fewer epochs."""
+        classes = len(self.data.schema.target.categories) if isinstance(self.data.schema.target, Discrete) else 2
+        # A little below the probability at which labels tell nothing.
+        most = 0.98 * (classes - 1) / classes
+        epochs = self.spec.epochs
+        return (
+            Lever("cut_noise", 0.01, 100.0, mechanism="cut_noise", strengths=(("noise_multiplier",),)),
+            Lever("label_flip", 0.01, most, mechanism="label_flip", strengths=(("probability",),)),
+            Lever("weight_noise", 0.01, 10.0, mechanism="weight_noise", strengths=(("noise_multiplier",),)),
+            *([Lever("epochs", epochs, 1, True, spec_field="epochs")] if epochs > 1 else []),
+        )
 
     def planted(self, swapped: bool) -> SplitAudit | None:
         """Return a control: one planted private column that follows nothing, behind bare gradients.
@@ -284,6 +321,8 @@ def _follows(noise: CutNoise | None) -> bool:
     return noise is not None and noise.rule == "quantile" and noise.noise_multiplier > 0
 
 
+# Rows on which a network is tried before it is trained.
+_PROBED = 16
 # Rows of a control: enough to hold 100 out of, few enough to train on in a second.
 _CONTROL_ROWS = 1_500
 
@@ -298,6 +337,13 @@ def _sees(spec: SplitSpec) -> str:
         weights += ", with noise on them where that is a defense"
     seen = "once" if spec.exchanges == 1 else f"{spec.exchanges:,} times"
     return f"what it sent and what came back of every record, {seen}, and {weights}"
+
+
+def _layers(spec: SplitSpec) -> str:
+    if is_own(spec.model):
+        return f"The network {spec.model}"
+    at_server = f", {spec.tower} at the server" if spec.tower else ""
+    return f"DeepFM with layers {spec.hidden} at the client{at_server}"
 
 
 def _threat_model(
@@ -320,9 +366,7 @@ def _threat_model(
         f"Split learning on {data.name}, {trained:,} rows of clients ({len(data.all) - trained:,} more held out): "
         f"{clients}.",
         f"Private: {space.sizes} and {space.labels} labels, {space.configurations:,} configurations of a record.",
-        f"DeepFM with layers {spec.hidden} at the client"
-        + (f", {spec.tower} at the server" if spec.tower else "")
-        + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
+        _layers(spec) + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
         f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
         f"of their own from seed {spec.seed}; intervals are over trainings.",
@@ -506,17 +550,10 @@ def _all(view: CutView, scored: Callable[[CutView], LabelScores]) -> Float[Tenso
 
 
 def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:
-    spec, data, private = audit.spec, audit.data, audit.private
+    spec, data = audit.spec, audit.data
     # The split must not tell one defense from another.
     train, test = split(data.all, spec.test_share, stream(spec.seed, training, "split") % 2**32)
-    model = deepfm(
-        data.schema,
-        private,
-        stream(spec.seed, training, "initialisation") % 2**62,
-        spec.hidden,
-        tower=spec.tower,
-        logit=spec.logit,
-    )
+    model = audit.network(stream(spec.seed, training, "initialisation") % 2**62)
     learning = _learning(spec, defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
     attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))

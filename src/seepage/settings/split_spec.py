@@ -75,6 +75,18 @@ Beside every figure stands the best baseline, which holds all but what came back
         SplitProtocol,
         Option("Clients: one that holds all rows (split), or many of rows_each rows each (federated_split).", PARTIES),
     ] = "split"
+    model: Annotated[
+        str,
+        Option(
+            "Network. Of your own, with the modules server and client in it: package.module:factory or "
+            "path/to/file.py:factory.",
+            PARTIES,
+            "NAME",
+            parts="models",
+            own=True,
+            code=True,
+        ),
+    ] = "deepfm"
     hidden: Annotated[
         tuple[Annotated[int, Field(ge=1)], ...],
         Option("Number of units of a hidden layer of DeepFM at the client.", PARTIES, "UNITS"),
@@ -126,6 +138,14 @@ Beside every figure stands the best baseline, which holds all but what came back
     repetitions: Annotated[
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5
+
+    @model_validator(mode="after")
+    def _layers_of_deepfm(self) -> SplitSpec:
+        if ":" in self.model:
+            for name in ("hidden", "tower", "logit"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} is of deepfm, but the model is {self.model!r}; leave {name} out")
+        return self
 
     @property
     def exchanges(self) -> int:

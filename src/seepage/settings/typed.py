@@ -18,7 +18,9 @@ class HorizontalOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -44,6 +46,8 @@ class HorizontalOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -72,6 +76,8 @@ class HorizontalOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     model_options: Mapping[str, object]
@@ -82,9 +88,9 @@ class HorizontalOptions(TypedDict, total=False):
     """Output of the network."""
     model_seed: int | None
     """Seed of the network's initialisation."""
-    dropout: Literal["refused", "off"]
-    """Networks that drop values in training: refused, or off to audit them as if clients trained without dropout, an
-    upper bound.
+    dropout: Literal["on", "off"]
+    """Networks that drop values in training: on, by masks that clients draw and nobody is sent, or off to audit them
+    as if clients trained without dropout.
     """
     training: Mapping[str, object] | None
     """Rounds of training before the attacked one, and number of rounds in which the same victims are attacked, such as
@@ -130,7 +136,9 @@ class SplitOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -156,6 +164,8 @@ class SplitOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -184,6 +194,8 @@ class SplitOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     private_columns: str | Sequence[str]
@@ -234,7 +246,9 @@ class VerticalOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -260,6 +274,8 @@ class VerticalOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -288,6 +304,8 @@ class VerticalOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     passive: str | Sequence[str] | Sequence[str | Sequence[str]]
@@ -346,7 +364,9 @@ class PooledOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -372,6 +392,8 @@ class PooledOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -400,6 +422,8 @@ class PooledOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     value: str | float | bool | None

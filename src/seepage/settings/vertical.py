@@ -46,6 +46,7 @@ from seepage.settings.labels import (
     mixed_up,
     with_label_columns,
 )
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -306,6 +307,17 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             **{need: amounts[need] for need in needs},
             "defense": plain(_learning(spec, self.defenses[configuration.defense]).known().describe()),
         }
+
+    def levers(self) -> tuple[Lever, ...]:
+        """Return noise on features, fewer features, and noise on what is sent in both directions."""
+        both = (("feature_noise", "scale"), ("returned_noise", "scale"))
+        width = self.spec.features
+        narrower = [Lever("bottleneck", width, 1, True, mechanism="bottleneck", strengths=(("width",),))]
+        return (
+            Lever("feature_noise", 0.01, 100.0, mechanism="feature_noise", strengths=(("scale",),)),
+            *(narrower if width > 1 and self.data.image is None else []),
+            Lever("noise_both_ways", 0.01, 100.0, mechanism="feature_noise+returned_noise", strengths=both),
+        )
 
     def planted(self, swapped: bool) -> VerticalAudit | None:
         """Return a control: planted columns behind linear bottom models as wide as their inputs.
