@@ -28,7 +28,9 @@ attacks.declare(
     {
         "exact": "seepage.attacks.split.exact",
         "fsha": "seepage.attacks.split.fsha",
+        "pcat": "seepage.attacks.split.pseudo",
         "posterior": "seepage.attacks.split.posterior",
+        "sdar": "seepage.attacks.split.pseudo",
         "unsplit": "seepage.attacks.split.unsplit",
         "label_heads": "seepage.attacks.labels.heads",
         "label_norm": "seepage.attacks.labels.scores",
@@ -49,6 +51,7 @@ attacks.declare(
         "bottom_sqr": "seepage.attacks.vertical.gradients",
         "layer_inversion": "seepage.attacks.vertical.layer_inversion",
         "ridge_sa": "seepage.attacks.vertical.ridge",
+        "sdar": "seepage.attacks.vertical.sdar",
         "student_dpa": "seepage.attacks.vertical.student",
         "informed_qa": "seepage.attacks.vertical.uifv",
         "uifv_qa": "seepage.attacks.vertical.uifv",

@@ -136,6 +136,7 @@ class About:
         utility: metrics that say how well the task is learnt, in order of preference.
         settings: options of the audit for results.
         without_dropout: layers of the network whose dropout was switched off for the audit.
+        unaccounted: sentences on what a printed epsilon leaves out; None where there are none.
     """
 
     dataset: str
@@ -162,6 +163,7 @@ class About:
     utility: tuple[str, ...] = ("auc", "task_accuracy")
     settings: Mapping[str, Json] = field(default_factory=dict)
     without_dropout: tuple[str, ...] = ()
+    unaccounted: str | None = None
 
     def scale(self, metric: str) -> Scale:
         """Return the reading of a metric, a rate where nothing else is said."""

@@ -191,6 +191,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
                 "certified_cells": Scale(None, 0.0, 1.0),
                 "still_possible": Scale(None, 0.0, 1.0),
             },
+            unaccounted=_BOUND_FOLLOWS if any(_follows(one.noise) for one in self.defenses.values()) else None,
             settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
         )
 
@@ -305,6 +306,17 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         return getattr(entry.factory, "reads_bare", True) if guesses_labels(entry) else "weights" in entry.needs
 
 
+_BOUND_FOLLOWS = (
+    "The clipping bound of cut_noise is published, and follows the norms of records' gradients from batch to batch "
+    "without noise. What it tells of them is not in epsilon."
+)
+
+
+def _follows(noise: CutNoise | None) -> bool:
+    """Return whether an epsilon is printed although the bound follows the data."""
+    return noise is not None and noise.rule == "quantile" and noise.noise_multiplier > 0
+
+
 # Rows on which a network is tried before it is trained.
 _PROBED = 16
 # Rows of a control: enough to hold 100 out of, few enough to train on in a second.
@@ -356,7 +368,16 @@ def _threat_model(
         f"of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
+        *_published_forms(spec.attacks),
     )
+
+
+def _published_forms(attacks: Sequence[Part]) -> tuple[str, ...]:
+    """Return how attacks differ in kind from what they are in their papers."""
+    forms = {
+        part.called: getattr(make_part(registry.attacks.of("split"), part), "published_form", None) for part in attacks
+    }
+    return tuple(f"{label} is {form}." for label, form in forms.items() if form is not None)
 
 
 def default_private(data: Dataset) -> tuple[str, ...]:

@@ -318,6 +318,10 @@ class VerticalOptions(TypedDict, total=False):
     """Seed of a random order of columns before they are shared."""
     victim: int
     """Number of the passive party that is attacked, from 1."""
+    bottom_model: str
+    """Bottom model of every party. Of your own: package.module:factory or path/to/file.py:factory."""
+    top_model: str
+    """Top model. Of your own: package.module:factory or path/to/file.py:factory."""
     bottom: int | Sequence[int]
     """Number of units of a hidden layer of bottom models."""
     features: int
