@@ -55,7 +55,7 @@ CONFIRMATIONS = 3
 # Halvings of a range of strengths.
 _HALVINGS = 3
 # Repetitions of the search, where repetitions are judged: this many, or this share of the least number that passes.
-_FEWEST, _SHARE = 8, 3
+_FEWEST, _SHARE = 4, 6
 # Repetitions beyond which a confirmation is no matter of hours.
 _MOST_UNITS = 2_000
 # Budget of a confirmation, in the least numbers of repetitions that pass.
@@ -379,7 +379,11 @@ class _Advisor:
             few: dict[str, Any] = {spec.repeats: count, "control": False}
             if spec.member is not None and getattr(spec, spec.members) is None:
                 few[spec.members] = type(spec).quick.get(spec.members)
-            return self.prepare(self._asked(spec.reseeded(stream(spec.seed, 0, "search") % 2**31), few))
+            audit = self.prepare(self._asked(spec.reseeded(stream(spec.seed, 0, "search") % 2**31), few))
+            if self.by_units:
+                # The victims of a search are its own, so that their last digits may differ from those of an audit.
+                audit.together = _FEWEST
+            return audit
         except BadInputError as error:
             if lever is None:
                 raise
