@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from seepage.auditing import audit, audit_document
     from seepage.captures.capturing import capture
     from seepage.captures.certifying import write_certificate
+    from seepage.captures.transcribing import TranscriptWriter, write_weights
     from seepage.datasets.own import read_table
     from seepage.report.report import Report
     from seepage.tabular.encoder import Encoder
@@ -36,6 +37,7 @@ __all__ = [
     "GradientView",
     "Knowledge",
     "Report",
+    "TranscriptWriter",
     "UpdateView",
     "attacks",
     "audit",
@@ -46,5 +48,6 @@ __all__ = [
     "read_table",
     "recommend",
     "write_certificate",
+    "write_weights",
 ]
 __version__ = installed("seepage")

@@ -40,12 +40,10 @@ from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
 from seepage.settings.typed import HorizontalOptions, PooledOptions, SplitOptions, VerticalOptions
-from seepage.tabular.infer import Policy
+from seepage.tabular.policy import SUFFIXES, Policy
 from seepage.tabular.schema import Schema
 
 DOCUMENT = "audit.yaml"
-# Ends of the names of tables.
-TABLES = (".csv", ".csv.gz", ".tsv", ".parquet", ".xls", ".xlsx")
 
 
 def prepare_all(
@@ -372,7 +370,7 @@ def spec_of(
         raise BadInputError(
             "a schema was given, but no DataFrame that it could describe; pass the DataFrame as source."
         )
-    elif isinstance(source, Path) or (source.endswith(TABLES) and Path(source).exists()):
+    elif isinstance(source, Path) or (source.lower().endswith(SUFFIXES) and Path(source).exists()):
         options = {"data": Path(source), **options}
     else:
         options = {"dataset": source, **options}

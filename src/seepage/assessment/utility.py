@@ -452,6 +452,7 @@ class _Training:
     ) -> dict[str, Tensor]:
         """Return each client's defended message about its batch."""
         if self.local is None:
+            encoded = self._dropped(encoded, seeds)
             return defended(self.defense, self.model, encoded, labels, seeds, theta, training_gradient)
         order = torch.arange(encoded.shape[1]).expand(len(seeds), self.local.epochs, -1)
         if self.shuffle:
@@ -460,9 +461,18 @@ class _Training:
             order = torch.stack(drawn)
         order = order.to(encoded.device)
         training = torch.arange(len(seeds), device=encoded.device)[:, None, None]
-        rows, targets = encoded[training, order], labels[training, order]
+        rows, targets = self._dropped(encoded[training, order], seeds), labels[training, order]
         sent = local_update(self.model, rows, targets, self.local, guarded(self.defense, seeds), theta)
         return self.defense(sent, seeds) if isinstance(self.defense, Defense) else sent
+
+    def _dropped(
+        self, encoded: Float[Tensor, "training *batch encoded"], seeds: Sequence[int]
+    ) -> Float[Tensor, "training *batch entering"]:
+        """Return rows with each training's masks of dropout behind them, where the network drops values."""
+        if self.model.drops is None:
+            return encoded
+        generators = [torch.Generator().manual_seed(stream(seed, 0, "dropout masks")) for seed in seeds]
+        return torch.stack([self.model.drawn(x, generator) for x, generator in zip(encoded, generators, strict=True)])
 
     def _batches(self, streams: Sequence[int]) -> Iterator[Int[Tensor, "training step record"]]:
         """Yield positions of batches, some steps at a time: every row once an epoch, in each stream's own order."""

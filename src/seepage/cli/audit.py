@@ -24,8 +24,8 @@ from seepage.errors import BadInputError
 from seepage.settings.catalogue import Setting
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import ATTACK, OUTPUT, RUNNING, fields_of
+from seepage.tabular.policy import SUFFIXES
 
-_TABLES = (".csv", ".csv.gz", ".parquet")
 _DOCUMENTS = (".yaml", ".yml")
 
 Document = Annotated[
@@ -170,7 +170,7 @@ def _document(setting: str, document: Path | None, preset: str | None, given: Ma
     """Return text and name of what an audit starts from."""
     if document is not None and preset is not None:
         raise BadInputError(f"either a document or a preset: give {str(document)!r} or --preset {preset}, not both.")
-    if document is not None and document.name.endswith(_TABLES):
+    if document is not None and document.name.lower().endswith(SUFFIXES):
         raise BadInputError(
             f"{str(document)!r} is a table and no audit document; give it with --data {document} --target COLUMN."
         )

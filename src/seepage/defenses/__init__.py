@@ -29,6 +29,8 @@ registry.defenses.declare(
     {
         "cut_noise": "seepage.defenses.cut_noise",
         "label_flip": "seepage.defenses.label_flip",
+        "marvell": "seepage.defenses.marvell",
+        "max_norm": "seepage.defenses.returned",
         "weight_noise": "seepage.defenses.weight_noise",
     },
     "split",
@@ -37,7 +39,10 @@ registry.defenses.declare(
     {
         "bottleneck": "seepage.defenses.bottleneck",
         "feature_noise": "seepage.defenses.feature_noise",
+        "mid": "seepage.defenses.mid",
+        "nopeek": "seepage.defenses.nopeek",
         "returned_noise": "seepage.defenses.returned",
+        "marvell": "seepage.defenses.marvell",
         "max_norm": "seepage.defenses.returned",
         "pa_imfl": "seepage.defenses.returned",
         "vfldefender": "seepage.defenses.returned",

@@ -45,7 +45,7 @@ class CutNoise:
         [1.0, 1.0]
     """
 
-    acts_on: ClassVar[ActsOn] = "gradients at the cut"
+    acts_on: ClassVar[ActsOn] = "gradients that go back"
 
     noise_multiplier: float | int
     rule: Rule = "quantile"

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from seepage.errors import BadInputError
 from seepage.models.model import seeded
 from seepage.models.split import SplitHead, label_chances, record_losses
+from seepage.registry import models
 from seepage.tabular.encoder import Encoder, to_bounds
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Discrete, Schema
@@ -205,6 +206,7 @@ def losses_of(
     return record_losses(head, outputs.flatten(0, 1), labels.flatten()).view(labels.shape)
 
 
+@models.register("vertical_mlp", "vertical")
 def vertical_mlp(
     partition: Partition,
     seeds: Sequence[int],

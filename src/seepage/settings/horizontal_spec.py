@@ -28,8 +28,8 @@ def _all_metrics() -> tuple[Part, ...]:
 
 
 def _switch_text(value: object) -> object:
-    # YAML reads the word as a truth value.
-    return "off" if value is False else value
+    # YAML reads both words as truth values.
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
 def _label_text(value: object) -> object:
@@ -155,11 +155,11 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         Dropout,
         BeforeValidator(_switch_text),
         Option(
-            "Networks that drop values in training: refused, or off to audit them as if clients trained without "
-            "dropout, an upper bound.",
+            "Networks that drop values in training: on, by masks that clients draw and nobody is sent, or off to audit "
+            "them as if clients trained without dropout.",
             PARTIES,
         ),
-    ] = "refused"
+    ] = "on"
     training: Annotated[
         Training | None,
         Option(

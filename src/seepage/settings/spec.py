@@ -31,13 +31,13 @@ from seepage.registry import Registry
 from seepage.settings.old import renewed
 from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Count, Option, SpecField, fields_of
 from seepage.settings.part import NONE, Part, Parts, combine, entry_of, make_part, several
-from seepage.tabular.policy import Missing, Policy
+from seepage.tabular.policy import SUFFIXES, Missing, Policy
 
 S = TypeVar("S", bound="Spec")
 
 # Steering of how the schema of a table of one's own is inferred.
 STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded", "keep_dummies")
-OF_OWN_TABLES = ("target", "schema_file", "missing", "separator", *STEERING)
+OF_OWN_TABLES = ("target", "schema_file", "missing", "separator", "day_first", *STEERING)
 _TABLE = ("dataset", "dataset_options", "data", *OF_OWN_TABLES)
 # In place of what pydantic says.
 _WORDS = {
@@ -364,7 +364,7 @@ class Spec(Plain):
     ] = None
     data: Annotated[
         File | None,
-        Option("A table of your own (.csv, .csv.gz, .parquet) instead of a dataset.", TABLE, "FILE", replaces=_TABLE),
+        Option(f"A table of your own ({', '.join(SUFFIXES)}) instead of a dataset.", TABLE, "FILE", replaces=_TABLE),
     ] = None
     schema_file: Annotated[
         File | None,
@@ -424,6 +424,14 @@ class Spec(Plain):
         Field(min_length=1, max_length=1),
         Option("Character between the cells of your CSV file.", TABLE, "CHARACTER"),
     ] = ","
+    day_first: Annotated[
+        bool | None,
+        Option(
+            "Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020.",
+            TABLE,
+            default="what the column's dates tell",
+        ),
+    ] = None
     attacks: Attacks = ()
     baselines: Baselines = ()
     defenses: Defenses = (Part(name=NONE),)
@@ -645,7 +653,9 @@ class Spec(Plain):
     @property
     def policy(self) -> Policy:
         """How the schema of a table of one's own is inferred."""
-        return Policy(missing=self.missing, **{name: getattr(self, name) for name in self.steering})
+        return Policy(
+            missing=self.missing, day_first=self.day_first, **{name: getattr(self, name) for name in self.steering}
+        )
 
     def plain(self) -> dict[str, Any]:
         """Return the spec as JSON values; ``of`` makes an equal one of them."""

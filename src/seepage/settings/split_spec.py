@@ -75,6 +75,18 @@ Beside every figure stands the best baseline, which holds all but what came back
         SplitProtocol,
         Option("Clients: one that holds all rows (split), or many of rows_each rows each (federated_split).", PARTIES),
     ] = "split"
+    model: Annotated[
+        str,
+        Option(
+            "Network. Of your own, with the modules server and client in it: package.module:factory or "
+            "path/to/file.py:factory.",
+            PARTIES,
+            "NAME",
+            parts="models",
+            own=True,
+            code=True,
+        ),
+    ] = "deepfm"
     hidden: Annotated[
         tuple[Annotated[int, Field(ge=1)], ...],
         Option("Number of units of a hidden layer of DeepFM at the client.", PARTIES, "UNITS"),
@@ -127,6 +139,14 @@ Beside every figure stands the best baseline, which holds all but what came back
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5
 
+    @model_validator(mode="after")
+    def _layers_of_deepfm(self) -> SplitSpec:
+        if ":" in self.model:
+            for name in ("hidden", "tower", "logit"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} is of deepfm, but the model is {self.model!r}; leave {name} out")
+        return self
+
     @property
     def exchanges(self) -> int:
         """Number of exchanges in which the server sees each attacked record."""
@@ -141,4 +161,5 @@ Beside every figure stands the best baseline, which holds all but what came back
         mechanisms = _mechanisms(values.get("defenses", ()))
         off = values.get("stale") or values.get("final") or "weight_noise" in mechanisms
         # What it reads of gradients as they are says nothing where they are clipped.
-        return {**values, "attacks": (*_ATTACKS, _ABOUT)} if off and "cut_noise" not in mechanisms else values
+        blurred = mechanisms & {"cut_noise", "marvell", "max_norm"}
+        return {**values, "attacks": (*_ATTACKS, _ABOUT)} if off and not blurred else values

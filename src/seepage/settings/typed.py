@@ -18,7 +18,9 @@ class HorizontalOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -44,6 +46,8 @@ class HorizontalOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -84,9 +88,9 @@ class HorizontalOptions(TypedDict, total=False):
     """Output of the network."""
     model_seed: int | None
     """Seed of the network's initialisation."""
-    dropout: Literal["refused", "off"]
-    """Networks that drop values in training: refused, or off to audit them as if clients trained without dropout, an
-    upper bound.
+    dropout: Literal["on", "off"]
+    """Networks that drop values in training: on, by masks that clients draw and nobody is sent, or off to audit them
+    as if clients trained without dropout.
     """
     training: Mapping[str, object] | None
     """Rounds of training before the attacked one, and number of rounds in which the same victims are attacked, such as
@@ -132,7 +136,9 @@ class SplitOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -158,6 +164,8 @@ class SplitOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -238,7 +246,9 @@ class VerticalOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -264,6 +274,8 @@ class VerticalOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -352,7 +364,9 @@ class PooledOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -378,6 +392,8 @@ class PooledOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]

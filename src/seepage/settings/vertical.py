@@ -28,6 +28,8 @@ from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
 from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.mid import Mid
+from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
@@ -37,7 +39,13 @@ from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
 from seepage.registry import Attack, Entry
 from seepage.seeds import stream
-from seepage.settings.labels import label_figures, with_label_columns
+from seepage.settings.labels import (
+    check_two_labels,
+    guesses_labels,
+    label_figures,
+    mixed_up,
+    with_label_columns,
+)
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
@@ -102,24 +110,33 @@ class VerticalDefense:
         features: what passive parties do to features.
         returned: what is done to the gradients that passive parties get.
         bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
+        unlike: term in the loss by which their features shall not resemble their rows.
     """
 
-    features: FeatureNoise | None = None
+    features: FeatureNoise | Mid | None = None
     returned: ReturnedDefense | None = None
     bottleneck: Bottleneck | None = None
+    unlike: NoPeek | None = None
 
 
 def defense_of(part: Part) -> VerticalDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("vertical"), part)
-    check_kinds(part, combined, (FeatureNoise, *get_args(ReturnedDefense), Bottleneck))
+    check_kinds(part, combined, (FeatureNoise, Mid, *get_args(ReturnedDefense), Bottleneck, NoPeek))
     returned = next((mechanism for mechanism in combined if isinstance(mechanism, ReturnedDefense)), None)
-    return VerticalDefense(of_kind(combined, FeatureNoise), returned, of_kind(combined, Bottleneck))
+    return VerticalDefense(
+        of_kind(combined, FeatureNoise) or of_kind(combined, Mid),
+        returned,
+        of_kind(combined, Bottleneck),
+        of_kind(combined, NoPeek),
+    )
 
 
 def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
     """Return the protocol under a defense."""
-    return VerticalLearning(spec.epochs, spec.batch_size, spec.learning_rate, defense.features, defense.returned)
+    return VerticalLearning(
+        spec.epochs, spec.batch_size, spec.learning_rate, defense.features, defense.returned, defense.unlike
+    )
 
 
 def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
@@ -181,8 +198,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         ]
         label = data.schema.target.name
         parts = with_label_columns(planned([_TRAINING, *itself], spec.baselines, spec.attacks), "vertical", label)
-        guesses_labels = any(part.column is not None for part in parts if part.kind == "attack")
-        if guesses_labels:
+        on_labels = any(part.column is not None for part in parts if part.kind == "attack")
+        if on_labels:
             named = {part.label for part in parts}
             further = [Part(name=name) for name in _LABEL_BASELINES if name not in named]
             parts = (*parts, *(PlannedPart(part, "baseline", label) for part in further))
@@ -191,6 +208,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         kinds = {"baseline": 0, "about": 1, "attack": 2}
         self.parts = (first, *sorted(others, key=lambda part: kinds[part.kind]))
         self.defenses = {part.called: defense_of(part) for part in spec.defenses}
+        for name, defense in self.defenses.items():
+            check_two_labels(name, defense.returned, data.schema.target)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self.rows = rows_identity(data)
         self._forecast: float | None = None
@@ -211,8 +230,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             rounds=spec.exposures,
             rows=len(data.all),
             target=label,
-            label=label if guesses_labels else None,
-            label_attacker="A passive party" if guesses_labels else None,
+            label=label if on_labels else None,
+            label_attacker="A passive party" if on_labels else None,
             columns=tuple(held) if tables else (),
             sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
             scales={
@@ -305,14 +324,17 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
 
         The same table, which the active party holds whole, and fair coins beside each row, which are all that the
         passive party holds. Bottom models have no hidden layer, and as many features as the coins have inputs, so that
-        the features hold the coins; nothing protects them. Attacks that are not made for such networks, or are granted
-        what crosses no wire, are left out. None where rows are images, whose halves are the parties' anyway. In the
-        negative control each record comes with the features of another.
+        the features hold the coins; nothing protects them. Attacks on labels guess those of the same trainings. Attacks
+        that are not made for such networks, or are granted what crosses no wire, are left out. None where rows are
+        images, whose halves are the parties' anyway. In the negative control each record comes with the message of
+        another.
         """
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if {"queries", "leaked"} & set(entry_of(registry.attacks.of("vertical"), part).needs)
+            if self._in_control(entry_of(registry.attacks.of("vertical"), part))
+            # Batches cannot be mixed up record by record.
+            and not (swapped and BatchView in entry_of(registry.attacks.of("vertical"), part).sees)
         )
         if not attacks or self.data.image is not None:
             return None
@@ -331,10 +353,20 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             "baselines": (Part(name="constant"),),
         }
         control = VerticalAudit(with_fields(self.spec, changed), planted, self.own, swapped)
-        why = "they have no pair of features and cells to learn from, or guess labels alone"
+        why = (
+            "they have no pair of features and cells to learn from, read labels of some tables alone, or the logits "
+            "that parties send hold too little of a row"
+        )
         control.about = without_others(control.about, self.spec.attacks, attacks, why)
         control.parts = attacks_and_baselines(control.parts)
         return control
+
+    def _in_control(self, entry: Entry[Attack]) -> bool:
+        """Return whether an attack reads what is planted, or the labels, where nothing protects them."""
+        if guesses_labels(entry):
+            return getattr(entry.factory, "reads_bare", True)
+        # Logits are too few for the planted columns.
+        return not self.spec.unsplit and bool({"queries", "leaked"} & set(entry.needs))
 
 
 # Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
@@ -430,13 +462,13 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
 
 def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ...]:
     """Return who guesses labels, where attacks do."""
-    guessing = [entry for entry in entries if any(issubclass(view, ReturnedView | BatchView) for view in entry.sees)]
+    guessing = [entry for entry in entries if guesses_labels(entry)]
     if not guessing:
         return ()
     active = [entry.name for entry in guessing if "steering" in entry.needs]
     return (
         f"Attacks on labels are those of the passive party, which knows {sizes.labels:,} labels of training. It "
-        "guesses others from what it sent and what came back in the last epoch; their verdict stands apart.",
+        "guesses others from what it sent and what came back, once an epoch; their verdict stands apart.",
         *(
             [f"{', '.join(active)} is an active attack: the party scales its own steps up, against the protocol."]
             if active
@@ -468,6 +500,7 @@ class VerticalExposure(Exposure):
         marginal: marginal of the label.
         shadowing: attacks that train a shadow, by their labels.
         shadows: their shadows by the same labels, trained once for two readings.
+        swapped: whether attacks on labels, too, get the message of another record: the negative control.
     """
 
     about: About
@@ -483,6 +516,7 @@ class VerticalExposure(Exposure):
     marginal: Marginal
     shadowing: Mapping[str, ShadowAttack] = field(default_factory=dict)
     shadows: dict[str, ShadowInversion] = field(default_factory=dict)
+    swapped: bool = False
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each training."""
@@ -550,13 +584,15 @@ class VerticalExposure(Exposure):
         entry, attack = entry_of(registered, part.part), make_part(registered, part.part)
         victim, known = self.spec.victim, self.sizes.labels
         trained = self.steered(attack) if "steering" in entry.needs else self.trained
+        [seed] = self.seeds("returned")[:1]
         view: ReturnedView | BatchView
         if BatchView in entry.sees:
-            [seed] = self.seeds("returned")[:1]
             size = min(self.spec.gradient_batch, trained.rows.records)
-            view = self.learning.passive_batches(trained, victim, size, seed)
+            view = self.learning.passive_batches(trained, victim, size, seed, self.spec.epochs)
         else:
-            view = self.learning.passive(trained, victim).of(slice(0, known + self.sizes.attacked))
+            records = min(known + self.sizes.attacked, trained.rows.records)
+            view = self.learning.passive(trained, victim, records, self.spec.epochs, seed)
+            view = mixed_up(view, known) if self.swapped else view
         true = trained.rows.labels[:, : view.records]
         target, marginal = trained.model.schema.target, self.marginal
         first = torch.arange(known).expand(len(true), known)
@@ -659,7 +695,19 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
         seen = replace(seen, view=replace(seen.view, features=tuple(features)))
     marginal, shadowing = data.statistics.target, audit.shadowing
     return VerticalExposure(
-        audit.about, spec, learning, trained, seen, test, known, auxiliary, sizes, model, marginal, shadowing
+        audit.about,
+        spec,
+        learning,
+        trained,
+        seen,
+        test,
+        known,
+        auxiliary,
+        sizes,
+        model,
+        marginal,
+        shadowing,
+        swapped=audit.swapped,
     )
 
 
