@@ -213,6 +213,7 @@ class Audit(ABC, Generic[S]):
         inferred: origin of the schema; None where it was not inferred.
         shared: whether parts of a configuration and unit share an exposure that is expensive to make. The runner then
             measures all of them in one job.
+        together: largest number of units that are measured together, where fewer are wanted than ``group`` returns.
     """
 
     setting: str
@@ -224,6 +225,7 @@ class Audit(ABC, Generic[S]):
     own: bool = False
     inferred: Inferred | None = None
     shared: bool = True
+    together: int | None = None
 
     @property
     def origin(self) -> Mapping[str, Json]:
