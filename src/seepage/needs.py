@@ -22,6 +22,10 @@ ActsOn = Literal[
     "queries",
     "columns",
     "training",
+    "sums of derivatives",
+    "tree files",
+    "splits",
+    "bins",
 ]
 
 # What a sentence calls each.
