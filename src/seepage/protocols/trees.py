@@ -162,7 +162,8 @@ def histograms(forest: Forest, cuts: Cuts, rows: Rows, labels: Labels, depth: in
 def _sums(binned: np.ndarray, gradients: Float[np.ndarray, "row 2"], bins: int) -> Float[np.ndarray, "bin 2"]:
     flat = binned.ravel()
     repeated = np.repeat(gradients, binned.shape[1], axis=0)
-    return np.stack([np.bincount(flat, repeated[:, s], minlength=bins) for s in range(2)], axis=-1)
+    # Counts of no rows at all come as whole numbers.
+    return np.stack([np.bincount(flat, repeated[:, s], minlength=bins) for s in range(2)], axis=-1).astype(np.float64)
 
 
 def grow_together(
@@ -280,8 +281,9 @@ def _best_split(
     below = running - np.repeat(before, np.diff(cuts.start), axis=0)
     above = total - below
 
-    def score(part: np.ndarray) -> np.ndarray:
-        return np.square(part[..., 0]) / (np.maximum(part[..., 1], 0) + recipe.regularisation)
+    def score(part: Float[np.ndarray, "*some 2"]) -> Shaped[np.ndarray, "*some"]:
+        squared = np.square(part[..., 0])
+        return np.asarray(squared / (np.maximum(part[..., 1], 0) + recipe.regularisation))
 
     gain = score(below) + score(above) - score(total)
     least = np.minimum(below[:, 1], above[:, 1])
@@ -325,7 +327,8 @@ def _by_files(
     parts: Sequence[Rows], labels: Sequence[Labels], recipe: Boosting, turns: Any
 ) -> tuple[xgboost.Booster, list[FileMessage]]:
     check_installed()
-    binned = [matrix(rows, own, recipe) for rows, own in zip(parts, labels, strict=True)]
+    # In bins, rows would pass through other clients' trees by the bins' ends.
+    held = [xgboost.DMatrix(rows, label=own, nthread=1) for rows, own in zip(parts, labels, strict=True)]
     # Clients agree on it before training; otherwise each would estimate its own.
     score = recipe.base_score
     if score is None:
@@ -340,7 +343,7 @@ def _by_files(
         sent = []
         for client in turns(number):
             start = None if content is None else xgboost.Booster(parameters, model_file=_bytes(content))
-            boosted = xgboost.train(parameters, binned[client], 1, xgb_model=start)
+            boosted = xgboost.train(parameters, held[client], 1, xgb_model=start)
             sent.append((client, json.loads(bytes(boosted[number_of_rounds(boosted) - 1 :].save_raw("json")))))
         started = total
         for client, new in sent:

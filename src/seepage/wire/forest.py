@@ -252,6 +252,8 @@ def _tree(content: Mapping[str, Any], output: int, origin: str) -> Tree:
         raise BadInputError(f"{origin} has leaves with several values (multi_output_tree); train one output a tree.")
     left, right = (np.array(content[name], dtype=np.int64) for name in ("left_children", "right_children"))
     nodes = len(left)
+    if left.shape != right.shape:
+        raise BadInputError(f"{origin} has a tree whose fields differ in length or are not finite; save it again.")
     inner = np.flatnonzero(left >= 0)
     # Children come after their parent, and each once.
     children = np.concatenate([left[inner], right[inner]])
@@ -263,15 +265,9 @@ def _tree(content: Mapping[str, Any], output: int, origin: str) -> Tree:
         attribute: np.array(content[name], dtype=np.float64) if content.get(name) else None
         for attribute, name in (("hessian", "sum_hessian"), ("weight", "base_weights"), ("gain", "loss_changes"))
     }
-    tree = Tree(
-        left,
-        right,
-        np.array(content["split_indices"], dtype=np.int64),
-        np.array(content["split_conditions"], dtype=np.float32),
-        output,
-        **optional,
-    )
-    arrays = [tree.right, tree.column, tree.condition, *(array for array in optional.values() if array is not None)]
-    if any(len(array) != nodes for array in arrays) or not np.isfinite(tree.condition).all():
+    column = np.array(content["split_indices"], dtype=np.int64)
+    condition = np.array(content["split_conditions"], dtype=np.float32)
+    arrays = [right, column, condition, *(array for array in optional.values() if array is not None)]
+    if any(array.shape != (nodes,) for array in arrays) or not np.isfinite(condition).all():
         raise BadInputError(f"{origin} has a tree whose fields differ in length or are not finite; save it again.")
-    return tree
+    return Tree(left, right, column, condition, output, **optional)

@@ -106,8 +106,11 @@ def whole_counts(counts: Float[np.ndarray, " value"], records: int) -> Int[np.nd
         [2, 1, 0]
     """
     clipped = np.maximum(counts, 0.0)
-    if len(counts) == 0 or clipped.sum() <= 0:
-        return np.zeros(len(counts), dtype=np.int64)
+    if len(counts) == 0:
+        return np.zeros(0, dtype=np.int64)
+    if clipped.sum() <= 0:
+        # Where no sum counts any record, every value is as good as another.
+        clipped = np.ones(len(counts))
     whole = np.rint(clipped)
     if np.abs(clipped - whole).max() > 0.01 or whole.sum() != records:
         scaled = clipped * records / clipped.sum()

@@ -186,6 +186,8 @@ class _Equations:
             # As much weight on few records as the noise of all equations has.
             ridge = self.noise**2 * len(part) * np.eye(len(some))
             return np.linalg.solve(part.T @ part + ridge, part.T), np.zeros(len(some), dtype=bool)
+        if not len(some):
+            return part.T, np.zeros(0, dtype=bool)
         squares, vectors = np.linalg.eigh(part.T @ part)
         kept = squares > max(float(squares[-1]), 1e-300) * _LEAST_SINGULAR**2
         basis = vectors[:, kept]
