@@ -133,7 +133,8 @@ def test_two_workers_over_the_network_grow_the_trees_of_the_simulated_federation
     assert texts[0] == texts[1]
     # With fewer values than bins the merged sketch has every value, as that of all rows at once.
     cuts = cuts_of(matrix(np.concatenate(federation.parts), np.concatenate(federation.labels), federation.recipe))
-    np.testing.assert_array_equal(np.load(tmp_path / "values0.npy"), cuts.values)
+    start, values = np.load(tmp_path / "start0.npy").astype(int), np.load(tmp_path / "values0.npy")
+    np.testing.assert_array_equal(np.delete(values, start[:-1]), cuts.values)
     theirs, ours = read_forest(texts[0]), federation.sums().forest
     for one, other in zip(theirs.trees, ours.trees, strict=True):
         np.testing.assert_array_equal(one.column, other.column)

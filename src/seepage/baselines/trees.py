@@ -36,7 +36,7 @@ class OwnMarginals:
     def _rows(self, message: HistogramMessage, knowledge: TreesKnowledge, seed: int) -> np.ndarray:
         generator, sent = np.random.default_rng([seed, 1]), Sent(message)
         columns = []
-        for values in values_of(sent, knowledge.schema, knowledge.statistics):
+        for values in values_of(sent, knowledge):
             counts = whole_counts(sent.counts[values.bins], knowledge.batch_size)
             cells = np.repeat(values.cells, counts)
             missing = np.full(knowledge.batch_size - len(cells), np.nan)

@@ -121,7 +121,10 @@ def matrix(rows: Rows, labels: Labels, recipe: Boosting) -> xgboost.QuantileDMat
 def cuts_of(binned: xgboost.QuantileDMatrix) -> Cuts:
     """Return the bins of rows, as xgboost made them."""
     start, values = binned.get_quantile_cut()
-    return Cuts(np.asarray(start, dtype=np.int64), np.asarray(values, dtype=np.float32))
+    starts = np.asarray(start, dtype=np.int64)
+    # Before the ends of each column's bins stands a number below all its values.
+    ends = np.delete(np.asarray(values, dtype=np.float32), starts[:-1])
+    return Cuts(starts - np.arange(len(starts)), ends)
 
 
 def forest_of(booster: xgboost.Booster) -> Forest:

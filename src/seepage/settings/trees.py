@@ -101,7 +101,8 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         spec: what to do.
         dataset: rows of the caller; those that the spec names if None.
         own: whether the rows are the user's own.
-        swapped: whether the attacker receives the message of another federation's client: the negative control.
+        swapped: whether the attacker receives the message of another client than the one that is scored: the negative
+            control.
 
     Raises:
         BadInputError: a setting cannot be used with these rows, or xgboost is not installed.
@@ -300,6 +301,7 @@ def _knowledge(audit: TreesAudit, defense: TreesDefense, configuration: Configur
         configuration.batch_size * spec.summed,
         regularisation=spec.regularisation,
         learning_rate=spec.learning_rate,
+        max_bin=None if defense.cuts is not None else spec.max_bin if defense.max_bin is None else defense.max_bin,
         noise=0.0 if defense.noise is None else defense.noise.deviation * spec.summed**0.5,
     )
 
@@ -321,13 +323,8 @@ def _recipe(audit: TreesAudit, defense: TreesDefense) -> Boosting:
 
 
 def _exposed(audit: TreesAudit, configuration: Configuration, units: range) -> TreesExposure:
-    federations = []
-    for unit in units:
-        one = _federation(audit, configuration, stream(audit.spec.seed, unit, "clients") % 2**62)
-        if audit.swapped:
-            other = _federation(audit, configuration, stream(audit.spec.seed, unit, "negative control") % 2**62)
-            one = replace(one, message=other.message)
-        federations.append(one)
+    seeds = [stream(audit.spec.seed, unit, "clients") % 2**62 for unit in units]
+    federations = [_federation(audit, configuration, seed) for seed in seeds]
     return TreesExposure(audit, configuration, units, federations)
 
 
@@ -350,6 +347,8 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
     parts = [rows_of(places) for places in held]
     recipe = _recipe(audit, defense)
     victims = range(spec.summed)
+    # In the negative control the message is that of clients whose records are not scored.
+    senders = range(spec.summed, 2 * spec.summed) if audit.swapped else victims
     message: HistogramMessage | FileMessage
     if spec.protocol != "histogram":
         _, messages = (bagging if spec.protocol == "bagging" else cyclic)(parts, labels, recipe)
@@ -359,13 +358,13 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
     elif defense.noise is not None:
         noise, generator = defense.noise, np.random.default_rng([seed, 1])
         forest, message = grow_together(
-            parts, labels, _with_score(recipe, labels), lambda sums: noise(sums, generator), victims
+            parts, labels, _with_score(recipe, labels), lambda sums: noise(sums, generator), senders
         )
         secret = TreesSecret((), (), (), {})
     else:
         booster, cuts = train_together(parts, labels, recipe)
         forest = forest_of(booster)
-        rows, own = np.concatenate([parts[k] for k in victims]), np.concatenate([labels[k] for k in victims])
+        rows, own = np.concatenate([parts[k] for k in senders]), np.concatenate([labels[k] for k in senders])
         message = histograms(forest, cuts, rows, own, spec.depth)
         secret = TreesSecret((), (), (), {})
     figures = _utility(audit, forest, rows_of(tested), _numbers(data, table.at(torch.from_numpy(tested))[1]))

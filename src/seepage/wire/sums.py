@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from seepage.tabular.schema import Discrete, Schema
-from seepage.tabular.statistics import Marginal, Statistics
+from seepage.tabular.schema import Discrete
+from seepage.tabular.statistics import Marginal
 from seepage.wire.forest import Tree
-from seepage.wire.trees import HistogramMessage
+from seepage.wire.trees import HistogramMessage, TreesKnowledge
 
 
 class Sent:
@@ -57,10 +57,10 @@ class Values:
     exact: Bool[np.ndarray, " value"]
 
 
-def values_of(sent: Sent, schema: Schema, statistics: Statistics) -> list[Values]:
+def values_of(sent: Sent, knowledge: TreesKnowledge) -> list[Values]:
     """Return the values of each column that a message tells apart."""
-    found = []
-    for column, block, marginal in zip(schema.columns, schema.blocks, statistics.marginals, strict=True):
+    schema, found = knowledge.schema, []
+    for column, block, marginal in zip(schema.columns, schema.blocks, knowledge.statistics.marginals, strict=True):
         if isinstance(column, Discrete):
             bins, codes = [], []
             for code, encoded in enumerate(range(block.start, block.stop)):
@@ -73,8 +73,13 @@ def values_of(sent: Sent, schema: Schema, statistics: Statistics) -> list[Values
             continue
         here = sent.cuts.of(block.start)
         bins, cells, exact = np.arange(here.start, here.stop), [], []
+        single = knowledge.max_bin is not None and len(bins) < knowledge.max_bin
         for number in bins:
             low, high = sent.cuts.interval(int(number))
+            if single and number > here.start:
+                cells.append(min(max(low, column.low), column.high))
+                exact.append(True)
+                continue
             cell, reach = _number(marginal, max(low, column.low), min(high, column.high), column.integer, high)
             cells.append(cell)
             exact.append(reach <= column.tolerance)

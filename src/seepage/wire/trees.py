@@ -140,20 +140,20 @@ class TreesKnowledge(Knowledge):
     Attributes:
         regularisation: L2 penalty on leaf weights (lambda).
         learning_rate: factor of each tree's weights (eta).
-        rows_known: whether the number of the client's rows is sent, as bagging servers ask for.
+        max_bin: largest number of bins of a column: with fewer, each bin but the first is the one value of its lower
+            end; None where numbers were rounded before, so that a bin holds a range of them.
         noise: standard deviation of normal noise on each sum, as the attacker knows it.
     """
 
     regularisation: float = 1.0
     learning_rate: float = 0.3
-    rows_known: bool = True
+    max_bin: int | None = None
     noise: float = 0.0
 
     def describe(self) -> dict[str, object]:
         """Return what is granted, as plain values for a result or report."""
         described = super().describe()
         del described["labels"]
-        described["batch_size"] = self.batch_size if self.rows_known else None
         return {**described, "lambda": self.regularisation, "eta": self.learning_rate, "noise": self.noise}
 
 

@@ -61,7 +61,7 @@ class Anchor:
 
     def _read(self, message: HistogramMessage, knowledge: TreesKnowledge, seed: int) -> tuple[Solved, np.ndarray]:
         sent = Sent(message)
-        values = values_of(sent, knowledge.schema, knowledge.statistics)
+        values = values_of(sent, knowledge)
         column = finest(sent)
         here = sent.cuts.of(column)
         counts = whole_counts(sent.counts[here], knowledge.batch_size)
