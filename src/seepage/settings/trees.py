@@ -201,15 +201,13 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         where tree files are sent, which hold no records that an attack must find, or where the table is too small.
         """
         spec = self.spec
-        attacks = tuple(part for part in spec.attacks if part.name == "anchor")
-        if spec.protocol != "histogram" or not attacks or len(self.data.all) < _CONTROL_CLIENTS * _CONTROL_ROWS:
+        if spec.protocol != "histogram" or len(self.data.all) < _CONTROL_CLIENTS * _CONTROL_ROWS:
             return None
         changed = {
-            **{"rows": (_CONTROL_ROWS,), "clients": _CONTROL_CLIENTS, "summed": 1, "trees": 30, "depth": 6},
+            **{"rows": (_CONTROL_ROWS,), "clients": _CONTROL_CLIENTS, "summed": 1, "trees": 12, "depth": 6},
             **{"learning_rate": 0.3, "regularisation": 1.0, "min_child_weight": 1.0, "max_bin": 256},
             "base_score": None,
             **control_fields(swapped),
-            "attacks": attacks,
             "baselines": tuple(Part(name=name) for name in ("mode", "likeliest", "random", "own_marginals")),
         }
         rows = numbered(self.data, _CONTROL_CLIENTS * _CONTROL_ROWS, spec.seed)
@@ -219,7 +217,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
 
 
 # Fewer rows than bins, so that each row is alone in its bin; enough trees grow on them for every row to be told apart.
-_CONTROL_ROWS, _CONTROL_CLIENTS = 40, 5
+_CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
 
 
 @dataclass(frozen=True)

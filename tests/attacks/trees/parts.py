@@ -101,7 +101,9 @@ class Federation:
 
     def knows(self, clients: int = 1, noise: float = 0.0) -> TreesKnowledge:
         """Return what an attacker knows of some clients."""
-        return TreesKnowledge(self.table.schema, Statistics.of(self.table), self.count * clients, max_bin=self.recipe.max_bin, noise=noise)
+        return TreesKnowledge(
+            self.table.schema, Statistics.of(self.table), self.count * clients, max_bin=self.recipe.max_bin, noise=noise
+        )
 
 
 def score(federation: Federation, guess: TreesGuess, client: int = 0, clients: int = 1) -> tuple[float, int, int]:

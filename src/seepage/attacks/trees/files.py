@@ -20,11 +20,11 @@ from seepage.wire.trees import FileMessage, TreeFilesView, TreesGuess, TreesKnow
 class Hessians:
     """Recovers ``sum_hessian`` where it is hidden, from ``base_weights`` and ``loss_changes``.
 
-    With w the weight of a node before the learning rate, its first derivatives sum up to G = -w (H + lambda), and those
-    of two children to those of their parent: one linear equation in the children's H. The gain of a split is a sum of
-    G^2 / (H + lambda) = w^2 (H + lambda): another one. So one division a split gives both children's sums from the
-    parent's. That of the first root is known: its derivatives are those of the base score, times the number of rows.
-    Roots of later trees follow from their own splits: children's sums add up to their parent's, a third equation.
+    With w the weight of a node before the learning rate, its first derivatives sum up to G = -w (H + lambda). Those of
+    two children add up to their parent's, and so do their second derivatives: two linear equations give both children's
+    sums from the parent's. That of the first root is known: its derivatives are those of the base score, times the
+    number of rows. So weights alone undo the mask there. Roots of later trees follow from the gains of all splits,
+    which are sums of w^2 (H + lambda).
     """
 
     def __call__(self, view: TreeFilesView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
@@ -108,22 +108,35 @@ def weights_of(tree: Tree, learning_rate: float) -> Float[np.ndarray, " node"] |
 
 
 def root_of(tree: Tree, regularisation: float, learning_rate: float) -> float:
-    """Return the root's sum of second derivatives from its own split; NaN where the tree has none.
+    """Return the root's sum of second derivatives from the gains of all splits; NaN where these do not tell it.
 
-    Children's sums add up to their parent's, the third equation beside those of first derivatives and gain.
+    All sums follow from the root's by linear equations, so that each gain is linear in it: one unknown for all splits.
     """
     weight = weights_of(tree, learning_rate)
-    if weight is None or tree.gain is None or tree.left[0] < 0:
+    inner = np.flatnonzero(tree.left >= 0)
+    if weight is None or tree.gain is None or not len(inner):
         return float("nan")
-    a, b, w = weight[tree.left[0]], weight[tree.right[0]], weight[0]
-    rows = np.array([[a, b, -w], [a * a, b * b, -w * w], [1.0, 1.0, -1.0]])
-    if abs(np.linalg.det(rows)) < 1e-12:
+    at_zero, at_one = (recovered(tree, root, regularisation, learning_rate) for root in (0.0, 1.0))
+    square = np.square(weight)
+    left, right = tree.left[inner], tree.right[inner]
+
+    def gains(sums: Float[np.ndarray, " node"]) -> Float[np.ndarray, " split"]:
+        with_penalty = square * (sums + regularisation)
+        found: Float[np.ndarray, " split"] = with_penalty[left] + with_penalty[right] - with_penalty[inner]
+        return found
+
+    slope = gains(at_one) - gains(at_zero)
+    rest = tree.gain[inner] - gains(at_zero)
+    known = np.isfinite(slope) & np.isfinite(rest)
+    if not slope[known].any():
         return float("nan")
-    return float(np.linalg.solve(rows, np.array([0.0, tree.gain[0], regularisation]))[2]) - regularisation
+    return float(slope[known] @ rest[known] / (slope[known] @ slope[known]))
 
 
 def recovered(tree: Tree, root: float, regularisation: float, learning_rate: float) -> Float[np.ndarray, " node"]:
-    """Return the sum of second derivatives of every node, from weights and gains.
+    """Return the sum of second derivatives of every node, from weights and the root's sum.
+
+    First derivatives of two children add up to their parent's, and so do second derivatives: two equations.
 
     Args:
         tree: tree without ``sum_hessian``.
@@ -133,11 +146,10 @@ def recovered(tree: Tree, root: float, regularisation: float, learning_rate: flo
 
     Example:
         >>> arrays = (np.array([1, -1, -1]), np.array([2, -1, -1]), np.zeros(3, int))
-        >>> weights = np.array([-0.5, 0.3 * -4 / 3, 0.3 * 1 / 2])  # G = 3, 4, -1; H = 5, 2, 1 and lambda = 1
-        >>> gain = 4**2 / 3 + 1 / 2 - 3**2 / 6
-        >>> tree = Tree(*arrays, weights.astype(np.float32), weight=weights, gain=np.array([gain, 0, 0]))
+        >>> weights = np.array([-0.5, 0.3 * -4 / 3, 0.3 * 1 / 4])  # G = 3, 4, -1; H = 5, 2, 3 and lambda = 1
+        >>> tree = Tree(*arrays, weights.astype(np.float32), weight=weights)
         >>> recovered(tree, 5.0, 1.0, 0.3).round(3).tolist()
-        [5.0, 2.0, 1.0]
+        [5.0, 2.0, 3.0]
     """
     found = np.full(tree.nodes, np.nan)
     weight = weights_of(tree, learning_rate)
@@ -145,17 +157,14 @@ def recovered(tree: Tree, root: float, regularisation: float, learning_rate: flo
     if weight is None:
         return found
     for node in np.flatnonzero(tree.left >= 0):
-        children = [int(tree.left[node]), int(tree.right[node])]
-        a, b = weight[children]
-        above, w = found[node] + regularisation, weight[node]
-        # Two unknowns: sums with the penalty. First derivatives add up, and so does the gain.
-        if tree.gain is None:
-            # Children's second derivatives add up to their parent's.
-            rows, right = np.array([[a, b], [1.0, 1.0]]), np.array([w * above, above + regularisation])
-        else:
-            rows, right = np.array([[a, b], [a * a, b * b]]), np.array([w * above, tree.gain[node] + w * w * above])
-        if abs(np.linalg.det(rows)) > 1e-12:
-            found[children] = np.linalg.solve(rows, right) - regularisation
+        left, right = int(tree.left[node]), int(tree.right[node])
+        a, b, w = weight[left], weight[right], weight[node]
+        above = found[node] + regularisation
+        if abs(a - b) > 1e-9:
+            # Sums with the penalty: a L + b R = w P and L + R = P + lambda.
+            with_penalty = (w * above - b * (above + regularisation)) / (a - b)
+            found[left] = with_penalty - regularisation
+            found[right] = found[node] - found[left]
     return found
 
 
