@@ -82,6 +82,17 @@ attacks.declare(
     "pooled",
 )
 
+attacks.declare(
+    {
+        "anchor": "seepage.attacks.trees.anchor",
+        "hessians": "seepage.attacks.trees.files",
+        "leaf_counts": "seepage.attacks.trees.files",
+        "thresholds": "seepage.attacks.trees.files",
+        "timberstrike": "seepage.attacks.trees.timberstrike",
+    },
+    "trees",
+)
+
 
 def create(name: str, **options: object) -> Attack:
     """Return an attack, ready to be called with a view, knowledge and seeds.

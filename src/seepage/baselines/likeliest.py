@@ -13,6 +13,7 @@ from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 
 
 @baselines.register("likeliest", "horizontal")
+@baselines.register("likeliest", "trees")
 @dataclass(frozen=True)
 class Likeliest:
     """The most frequent category, or the number within whose tolerance most values lie, in each column.

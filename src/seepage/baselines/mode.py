@@ -12,6 +12,7 @@ from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
 
 
 @baselines.register("mode", "horizontal")
+@baselines.register("mode", "trees")
 @dataclass(frozen=True)
 class Mode:
     """The most frequent category of each discrete column and the median of each continuous one.

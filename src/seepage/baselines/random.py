@@ -18,6 +18,7 @@ _STREAM = zlib.crc32(b"seepage.baselines.random")
 
 
 @baselines.register("random", "horizontal")
+@baselines.register("random", "trees")
 @dataclass(frozen=True)
 class Random:
     """Rows whose cells are drawn independently from each column's marginal.
