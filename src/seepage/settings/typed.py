@@ -494,7 +494,9 @@ class TreesOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -520,6 +522,8 @@ class TreesOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -548,6 +552,8 @@ class TreesOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     protocol: Literal["histogram", "bagging", "cyclic"]
