@@ -7,8 +7,8 @@ The base cell is a chain of two hidden layers of 100 units with ReLUs, untrained
 float32. Form, activation, batch size and steps of training are changed one at a time; then some of them are crossed.
 Networks are those of `forms.py`, written as their users write them; training is plain SGD at rate 0.1 on 128 records a
 step. `read` is the share of cells, `whole` of records, `proved` of records with a certified cell; `false` counts
-certified cells that are wrong. TabLeak stands beside some cells. Where values are dropped, `masks` says what it does about
-the masks that it does not know. Seconds are of processor time a victim, in one thread.
+certified cells that are wrong. TabLeak stands beside some cells. Where values are dropped, `masks` says what it does
+about the masks that it does not know. Seconds are of processor time a victim, in one thread.
 A line that is in the file is not measured again.
 """
 
