@@ -179,8 +179,9 @@ def test_towers_of_ones_own_are_inverted_where_they_lose_nothing(file: Path) -> 
     assert "can be inverted layer by layer" in audit.about.limits[0]
 
 
-def test_a_layer_that_loses_something_is_named_in_the_headline_and_descent_goes_on(file: Path) -> None:
-    spec = vertical_spec(bottom_model=f"{file}:Narrow", features=6)
+def test_a_layer_that_loses_something_is_named_in_the_headline_and_a_network_learns_instead(file: Path) -> None:
+    attack = {"name": "layer_inversion", "rows": 512, "epochs": 1, "steps": 200}
+    spec = vertical_spec(bottom_model=f"{file}:Narrow", features=6, attacks=[attack])
     audit = VerticalAudit(spec, table(rows=300))
     assert "because of layer 2 (GELU): two inputs have the same output" in audit.about.limits[0]
     by = {(row.attack, row.metric, row.column): row for row in measured(audit)}

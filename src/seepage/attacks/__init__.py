@@ -36,6 +36,9 @@ attacks.declare(
         "label_norm": "seepage.attacks.labels.scores",
         "label_direction": "seepage.attacks.labels.scores",
         "label_completion": "seepage.attacks.labels.completion",
+        "layer_inversion": "seepage.attacks.vertical.layer_inversion",
+        "ginver": "seepage.attacks.vertical.white_box",
+        "ridge_sa": "seepage.attacks.vertical.ridge",
     },
     "split",
 )

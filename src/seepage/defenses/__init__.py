@@ -28,6 +28,7 @@ registry.defenses.declare(
 registry.defenses.declare(
     {
         "cut_noise": "seepage.defenses.cut_noise",
+        "feature_noise": "seepage.defenses.feature_noise",
         "label_flip": "seepage.defenses.label_flip",
         "marvell": "seepage.defenses.marvell",
         "max_norm": "seepage.defenses.returned",

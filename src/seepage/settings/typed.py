@@ -202,10 +202,16 @@ class SplitOptions(TypedDict, total=False):
     """Column that the client holds."""
     protocol: Literal["split", "federated_split"]
     """Clients: one that holds all rows (split), or many of rows_each rows each (federated_split)."""
+    topology: Literal["columns", "vanilla", "u_shaped"]
+    """Who holds what: columns, the server some columns and the client the others and the label; vanilla, the client
+    all columns and the server the labels; u_shaped, the client all columns, labels and last layer.
+    """
     hidden: int | Sequence[int]
     """Number of units of a hidden layer of DeepFM at the client."""
     tower: int | Sequence[int]
     """Number of units of a hidden layer of DeepFM at the server."""
+    cut: int
+    """Number of activations at the cut of a client that holds all columns."""
     logit: bool
     """Whether DeepFM ends in one logit for two classes."""
     epochs: int
@@ -226,6 +232,8 @@ class SplitOptions(TypedDict, total=False):
     """Number of training rows that the attacker holds whole; 0 for marginals alone."""
     exposures: int | None
     """Number of exchanges in which the server sees each attacked record."""
+    leaked: int
+    """Number of attacked records that the server knows where the client holds all columns; they do not count."""
     stale: int
     """Number of epochs by which the client weights that the server knows are old."""
     final: int

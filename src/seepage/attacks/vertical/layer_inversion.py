@@ -1,4 +1,4 @@
-"""Inversion of a known bottom model layer by layer, with descent where a layer loses something."""
+"""Inversion of a known bottom model layer by layer, with a learnt inverse where a layer loses something."""
 
 from __future__ import annotations
 
@@ -6,50 +6,60 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
-from seepage.attacks.vertical.white_box import GradientInversion
 from seepage.errors import check_count
-from seepage.models.inverse import cells_of
+from seepage.models.inverse import Inverter, cells_of
 from seepage.models.layer_inverse import inverted, layers_of, obstacle
 from seepage.models.vertical import encoder_of
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
+from seepage.tabular.statistics import Marginal
+from seepage.wire.vertical import ActivationView, FeatureGuess, FeatureKnowledge
 
 # Distance between features up to which they count as the same, relative to their size.
 _SAME = 1e-3
 
 
+@attacks.register("layer_inversion", "split", needs=("bottom",))
 @attacks.register("layer_inversion", "vertical", needs=("bottom",))
 @dataclass(frozen=True)
 class LayerInversion:
-    """Undoes the bottom model layer by layer; where a layer loses something, cells are found by descent.
+    """Undoes the bottom model layer by layer; where a layer loses something, a network learns the way back.
 
     Our own. Linear layers are solved, activations that lose nothing are undone, and a ReLU leaves the equations of its
     positive units. Columns of categories add up to 1, which are further equations. Records that do not replay their
-    features, and networks with a layer that cannot be undone, go to descent on the features (``gia`` with
-    ``match: features`` and ``valid``), the field's general attack on a known network.
+    features, and networks with a layer that cannot be undone, go to the field's general attack: a network that maps
+    features back to cells (He et al. 2019; UIFV's InverNet). It learns from rows that follow the columns' marginals
+    and from what the known bottom model makes of them, with the noise of a known defense.
 
     Attributes:
-        steps: number of Adam steps of the descent.
+        rows: number of rows that the network learns from.
+        epochs: number of passes over them.
+        steps: least number of steps.
+
+    Raises:
+        BadInputError: a count is below 1.
 
     Example:
         >>> from seepage.datasets.planted import telling
         >>> encoder = encoder_of(telling(rows=20).schema)
-        >>> from torch import nn
         >>> why_not_exact(nn.Sequential(nn.Linear(11, 20), nn.GELU()), encoder)
         'layer 2 (GELU): two inputs have the same output'
     """
 
-    steps: int = 500
+    rows: int = 4_096
+    epochs: int = 20
+    steps: int = 1_000
 
     def __post_init__(self) -> None:
-        check_count("steps", self.steps)
+        for name in ("rows", "epochs", "steps"):
+            check_count(name, getattr(self, name))
 
-    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess.
+    def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess; ``seeds`` are those of each training's rows and network.
 
         Raises:
             BadInputError: the bottom model was not granted.
@@ -68,10 +78,38 @@ class LayerInversion:
         exact &= apart <= _SAME * view.received.norm(dim=-1).clamp(min=_SAME)
         if bool(exact.all()):
             return FeatureGuess(cells, replayed=exact)
-        descent = GradientInversion(valid=True, match="features", steps=self.steps)
-        found = descent(view, knowledge, seeds)
-        failed = found.failed if found.failed is None else found.failed & ~exact.all(1)
-        return FeatureGuess(torch.where(exact[..., None], cells, found.cells), failed=failed, replayed=exact)
+        learnt = self._learnt(view, knowledge, bottom, encoder, seeds)
+        failed = learnt.isnan().flatten(1).any(1) & ~exact.all(1)
+        return FeatureGuess(torch.where(exact[..., None], cells, learnt), failed=failed, replayed=exact)
+
+    def _learnt(
+        self,
+        view: ActivationView,
+        knowledge: FeatureKnowledge,
+        bottom: nn.Module,
+        encoder: Encoder,
+        seeds: Sequence[int],
+    ) -> Float[Tensor, "training record column"]:
+        """Return the cells that a network finds which learnt the way back from rows of the marginals."""
+        draws = [torch.Generator().manual_seed(seed) for seed in seeds]
+        rows = torch.stack([_drawn(knowledge.marginals, self.rows, one) for one in draws])
+        encoded = encoder.encode(rows)
+        with torch.no_grad():
+            sent = bottom(encoded)
+        if knowledge.defense.noise:
+            spread = sent.std(1, keepdim=True)
+            noise = torch.stack([torch.randn(sent.shape[1:], generator=one) for one in draws])
+            sent = sent + knowledge.defense.noise * spread * noise
+        inverter = Inverter(loss="fields", epochs=self.epochs, steps=self.steps)
+        return inverter.fit(sent, encoded, encoder, seeds).cells(view.received)
+
+
+def _drawn(marginals: Sequence[Marginal], rows: int, generator: torch.Generator) -> Float[Tensor, "row column"]:
+    """Return rows whose cells follow the columns' marginals independently."""
+    columns = [
+        one.values[one.probabilities.multinomial(rows, replacement=True, generator=generator)] for one in marginals
+    ]
+    return torch.stack(columns, dim=1).double()
 
 
 def why_not_exact(bottom: nn.Module, encoder: Encoder) -> str | None:
@@ -84,20 +122,15 @@ def why_not_exact(bottom: nn.Module, encoder: Encoder) -> str | None:
     return obstacle(layers_of(bottom), encoder)
 
 
-def inversion_in_words(bottom: nn.Module, schema: Schema) -> str:
+def inversion_in_words(bottom: nn.Module, schema: Schema, part: str = "attacked party's bottom model") -> str:
     """Return a sentence on whether a bottom model can be undone layer by layer.
 
     Args:
         bottom: bottom model.
         schema: columns of the party.
+        part: words for the bottom model.
     """
     why = why_not_exact(bottom, encoder_of(schema))
     if why is None:
-        return (
-            "The bottom model of the attacked party can be inverted layer by layer, as far as its ReLUs leave enough "
-            "positive units."
-        )
-    return (
-        f"The bottom model of the attacked party cannot be inverted exactly, because of {why}; attacks that know it "
-        "fall back to descent."
-    )
+        return f"The {part} can be inverted layer by layer, for each record of which ReLUs leave enough units positive."
+    return f"The {part} cannot be inverted exactly, because of {why}; attacks that know the weights learn the way back."

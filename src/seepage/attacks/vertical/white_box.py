@@ -17,7 +17,7 @@ from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
+from seepage.wire.vertical import ActivationView, FeatureGuess, FeatureKnowledge, FeatureView
 
 # Values that a white-box attack matches.
 Match = Literal["prediction", "features"]
@@ -72,6 +72,7 @@ class DescentAttack:
             schedule.step()
 
 
+@attacks.register("ginver", "split", needs=("bottom",))
 @attacks.register("ginver", "vertical", needs=("bottom",))
 @dataclass(frozen=True)
 class Ginver(DescentAttack):
@@ -85,7 +86,7 @@ class Ginver(DescentAttack):
 
     hidden: tuple[int, ...] = (100, 300)
 
-    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+    def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; it learns from the attacked records' own features.
 
         Raises:
