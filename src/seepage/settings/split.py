@@ -29,6 +29,7 @@ from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.seeds import stream
 from seepage.settings.labels import label_figures, with_label_columns
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitSpec
@@ -47,7 +48,7 @@ from seepage.settings.units import (
 )
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
-from seepage.wire.labels import LabelKnowledge, ReturnedView
+from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 
@@ -425,7 +426,7 @@ class AttackedTraining:
         attack = make_part(registry.attacks.of("split"), part.part)
         begun = time.perf_counter()
         knowledge = LabelKnowledge(schema.target, self.known.statistics.target, known, true[:, : len(held)])
-        guess = attack(view, knowledge, [stream(spec.seed, 0, "starts")])
+        guess = check_guess(part.part, attack(view, knowledge, [stream(spec.seed, 0, "starts")]), LabelGuess)
         [found] = label_figures(schema.target, true, guess, len(held), time.perf_counter() - begun)
         return found
 
@@ -440,7 +441,7 @@ class AttackedTraining:
         else:
             attack, known = make_part(registry.baselines.of("split"), part.part), self.neighbours
         begun = time.perf_counter()
-        guess = attack(self.seen.view, known, seeds)
+        guess = check_guess(part.part, attack(self.seen.view, known, seeds), CutGuess)
         seconds = time.perf_counter() - begun
         figures, each = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
         return UnitFigures(figures, seconds / self.seen.view.records, each=each)

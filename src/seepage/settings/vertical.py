@@ -39,6 +39,7 @@ from seepage.registry import Attack, Entry
 from seepage.seeds import stream
 from seepage.settings.labels import label_figures, with_label_columns
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
@@ -59,7 +60,7 @@ from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
-from seepage.wire.labels import BatchView, LabelKnowledge, LogitsView, ReturnedView
+from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, Grant
 
@@ -529,7 +530,8 @@ class VerticalExposure(Exposure):
             known = self.granted(needs)
             if "gradients" in needs:
                 seen = self.first
-            guess = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
+            returned = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
+            guess = check_guess(part.part, returned, FeatureGuess)
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     def labels(self, part: PlannedPart) -> list[UnitFigures]:
@@ -549,7 +551,8 @@ class VerticalExposure(Exposure):
         target, marginal = trained.model.schema.target, self.marginal
         first = torch.arange(known).expand(len(true), known)
         begun = time.perf_counter()
-        guess = attack(view, LabelKnowledge(target, marginal, first, true[:, :known]), self.seeds("attack"))
+        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :known]), self.seeds("attack"))
+        guess = check_guess(part.part, returned, LabelGuess)
         return label_figures(target, true, guess, known, time.perf_counter() - begun)
 
     def steered(self, attack: Attack) -> TrainedVertical:
