@@ -33,6 +33,7 @@ from seepage.settings.horizontal_spec import BatchStatistics, HorizontalSpec, ma
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import (
     About,
     Audit,
@@ -414,6 +415,7 @@ class HorizontalExposure(Exposure):
         )
         seconds = (time.perf_counter() - begun) / len(seeds)
         secret = self.transcript.secret
+        guess = check_guess(part.part, guess, RecordsGuess, {"victim": len(seeds), "column": len(schema.columns)})
         matched = match_records(schema, statistics, secret, guess)
         if guess.certified is not None and self.known.defense.name == "none" and not audit.swapped:
             matched = replace(matched, visible=visible(self.transcript.view, secret, subject.encoder))

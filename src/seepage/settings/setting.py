@@ -56,7 +56,7 @@ class PlannedPart:
     @property
     def label(self) -> str:
         """The name in results."""
-        return self.part.label or self.part.name
+        return self.part.called
 
 
 @dataclass(frozen=True)

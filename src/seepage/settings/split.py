@@ -43,6 +43,7 @@ from seepage.settings.labels import (
 )
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Given, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitSpec
@@ -64,7 +65,7 @@ from seepage.settings.whole_client import WholeClientAudit, check_baselines
 from seepage.settings.whole_client import deployment as of_whole_client
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
-from seepage.wire.labels import LabelKnowledge, ReturnedView
+from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 
@@ -543,7 +544,7 @@ class AttackedTraining:
         attack = make_part(registered, part.part)
         begun = time.perf_counter()
         knowledge = LabelKnowledge(schema.target, self.known.statistics.target, known, true[:, : len(held)])
-        guess = attack(view, knowledge, [stream(spec.seed, 0, "starts")])
+        guess = check_guess(part.part, attack(view, knowledge, [stream(spec.seed, 0, "starts")]), LabelGuess)
         [found] = label_figures(schema.target, true, guess, len(held), time.perf_counter() - begun)
         return found
 
@@ -558,7 +559,7 @@ class AttackedTraining:
         else:
             attack, known = make_part(registry.baselines.of("split"), part.part), self.neighbours
         begun = time.perf_counter()
-        guess = attack(self.seen.view, known, seeds)
+        guess = check_guess(part.part, attack(self.seen.view, known, seeds), CutGuess)
         seconds = time.perf_counter() - begun
         figures, each = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
         return UnitFigures(figures, seconds / self.seen.view.records, each=each)
