@@ -122,6 +122,10 @@ class HorizontalOptions(TypedDict, total=False):
     """Number of random starts of attacks that use several."""
     iterations: int | None
     """Number of descent steps of an attack."""
+    non_members: int
+    """Number of records that are not behind a message and are told from its members by a likelihood-ratio test, 1,000
+    for a false-positive rate of 0.1%; 0 for no test.
+    """
     metrics: PartLike | Sequence[PartLike]
     """Figure that is measured."""
     victims: int
