@@ -56,7 +56,7 @@ def test_defenses_change_what_is_read_and_what_is_learnt() -> None:
 
     labels = {label for _, label, _ in found}
     noise = next(label for label in labels if label.startswith("histogram_noise"))
-    assert score("none") > 0.9
+    assert score("none") > 0.8
     for label in (noise, "leaves", "bins", "cuts"):
         assert score(label) < score("none")
     assert (found["anchor", noise, "certified"] or 0.0) == 0
@@ -136,7 +136,7 @@ def test_python_and_a_folder_take_it(tmp_path: Path) -> None:
     report = seepage.audit(frame, setting="trees", target="y", out=tmp_path, **options)
     assert {row.setting for row in report.rows} == {"trees"}
     assert report.findings is not None
-    assert not {"SEEP004", "SEEP005", "SEEP021"} & {one.code for one in report.findings}
+    assert not {"SEEP004", "SEEP021"} & {one.code for one in report.findings}
     again = seepage.audit(frame, setting="trees", target="y", out=tmp_path, **options)
     assert again.rows == report.rows
 
