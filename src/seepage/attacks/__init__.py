@@ -28,7 +28,9 @@ attacks.declare(
     {
         "exact": "seepage.attacks.split.exact",
         "fsha": "seepage.attacks.split.fsha",
+        "pcat": "seepage.attacks.split.pseudo",
         "posterior": "seepage.attacks.split.posterior",
+        "sdar": "seepage.attacks.split.pseudo",
         "unsplit": "seepage.attacks.split.unsplit",
         "label_heads": "seepage.attacks.labels.heads",
         "label_norm": "seepage.attacks.labels.scores",
@@ -52,6 +54,7 @@ attacks.declare(
         "bottom_sqr": "seepage.attacks.vertical.gradients",
         "layer_inversion": "seepage.attacks.vertical.layer_inversion",
         "ridge_sa": "seepage.attacks.vertical.ridge",
+        "sdar": "seepage.attacks.vertical.sdar",
         "student_dpa": "seepage.attacks.vertical.student",
         "informed_qa": "seepage.attacks.vertical.uifv",
         "uifv_qa": "seepage.attacks.vertical.uifv",
@@ -80,6 +83,17 @@ attacks.declare(
         "white_box": "seepage.attacks.pooled.white_box",
     },
     "pooled",
+)
+
+attacks.declare(
+    {
+        "anchor": "seepage.attacks.trees.anchor",
+        "hessians": "seepage.attacks.trees.files",
+        "leaf_counts": "seepage.attacks.trees.files",
+        "thresholds": "seepage.attacks.trees.files",
+        "timberstrike": "seepage.attacks.trees.timberstrike",
+    },
+    "trees",
 )
 
 

@@ -45,6 +45,15 @@ baselines.declare(
     },
     "vertical",
 )
+baselines.declare(
+    {
+        "likeliest": "seepage.baselines.likeliest",
+        "mode": "seepage.baselines.mode",
+        "random": "seepage.baselines.random",
+        "own_marginals": "seepage.baselines.trees",
+    },
+    "trees",
+)
 baselines.declare({"chance": "seepage.baselines.pooled", "constant_share": "seepage.baselines.pooled"}, "pooled")
 
 

@@ -61,6 +61,17 @@ registry.defenses.declare(
     "pooled",
 )
 
+registry.defenses.declare(
+    {
+        "strip_fields": "seepage.defenses.trees",
+        "min_child_weight": "seepage.defenses.trees",
+        "max_bin": "seepage.defenses.trees",
+        "shared_cuts": "seepage.defenses.trees",
+        "histogram_noise": "seepage.defenses.trees",
+    },
+    "trees",
+)
+
 
 def create(name: str, **options: object) -> AnyDefense:
     """Return a defense of horizontal learning.

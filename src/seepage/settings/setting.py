@@ -56,7 +56,7 @@ class PlannedPart:
     @property
     def label(self) -> str:
         """The name in results."""
-        return self.part.label or self.part.name
+        return self.part.called
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,7 @@ class About:
         utility: metrics that say how well the task is learnt, in order of preference.
         settings: options of the audit for results.
         without_dropout: layers of the network whose dropout was switched off for the audit.
+        unaccounted: sentences on what a printed epsilon leaves out; None where there are none.
     """
 
     dataset: str
@@ -162,6 +163,7 @@ class About:
     utility: tuple[str, ...] = ("auc", "task_accuracy")
     settings: Mapping[str, Json] = field(default_factory=dict)
     without_dropout: tuple[str, ...] = ()
+    unaccounted: str | None = None
 
     def scale(self, metric: str) -> Scale:
         """Return the reading of a metric, a rate where nothing else is said."""
@@ -211,6 +213,7 @@ class Audit(ABC, Generic[S]):
         inferred: origin of the schema; None where it was not inferred.
         shared: whether parts of a configuration and unit share an exposure that is expensive to make. The runner then
             measures all of them in one job.
+        together: largest number of units that are measured together, where fewer are wanted than ``group`` returns.
     """
 
     setting: str
@@ -222,6 +225,7 @@ class Audit(ABC, Generic[S]):
     own: bool = False
     inferred: Inferred | None = None
     shared: bool = True
+    together: int | None = None
 
     @property
     def origin(self) -> Mapping[str, Json]:

@@ -42,6 +42,7 @@ from seepage.settings.labels import (
 )
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Given, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitSpec
@@ -63,7 +64,7 @@ from seepage.settings.whole_client import WholeClientAudit, check_baselines
 from seepage.settings.whole_client import deployment as of_whole_client
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
-from seepage.wire.labels import LabelKnowledge, ReturnedView
+from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 
@@ -195,6 +196,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
                 "certified_cells": Scale(None, 0.0, 1.0),
                 "still_possible": Scale(None, 0.0, 1.0),
             },
+            unaccounted=_BOUND_FOLLOWS if any(_follows(one.noise) for one in self.defenses.values()) else None,
             settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
         )
 
@@ -309,6 +311,17 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         return getattr(entry.factory, "reads_bare", True) if guesses_labels(entry) else "weights" in entry.needs
 
 
+_BOUND_FOLLOWS = (
+    "The clipping bound of cut_noise is published, and follows the norms of records' gradients from batch to batch "
+    "without noise. What it tells of them is not in epsilon."
+)
+
+
+def _follows(noise: CutNoise | None) -> bool:
+    """Return whether an epsilon is printed although the bound follows the data."""
+    return noise is not None and noise.rule == "quantile" and noise.noise_multiplier > 0
+
+
 # Rows on which a network is tried before it is trained.
 _PROBED = 16
 # Rows of a control: enough to hold 100 out of, few enough to train on in a second.
@@ -360,7 +373,16 @@ def _threat_model(
         f"of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
+        *_published_forms(spec.attacks),
     )
+
+
+def _published_forms(attacks: Sequence[Part]) -> tuple[str, ...]:
+    """Return how attacks differ in kind from what they are in their papers."""
+    forms = {
+        part.called: getattr(make_part(registry.attacks.of("split"), part), "published_form", None) for part in attacks
+    }
+    return tuple(f"{label} is {form}." for label, form in forms.items() if form is not None)
 
 
 def default_private(data: Dataset) -> tuple[str, ...]:
@@ -503,7 +525,7 @@ class AttackedTraining:
         attack = make_part(registered, part.part)
         begun = time.perf_counter()
         knowledge = LabelKnowledge(schema.target, self.known.statistics.target, known, true[:, : len(held)])
-        guess = attack(view, knowledge, [stream(spec.seed, 0, "starts")])
+        guess = check_guess(part.part, attack(view, knowledge, [stream(spec.seed, 0, "starts")]), LabelGuess)
         [found] = label_figures(schema.target, true, guess, len(held), time.perf_counter() - begun)
         return found
 
@@ -518,7 +540,7 @@ class AttackedTraining:
         else:
             attack, known = make_part(registry.baselines.of("split"), part.part), self.neighbours
         begun = time.perf_counter()
-        guess = attack(self.seen.view, known, seeds)
+        guess = check_guess(part.part, attack(self.seen.view, known, seeds), CutGuess)
         seconds = time.perf_counter() - begun
         figures, each = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
         return UnitFigures(figures, seconds / self.seen.view.records, each=each)

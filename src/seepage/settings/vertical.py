@@ -51,6 +51,7 @@ from seepage.settings.labels import (
 )
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
@@ -71,7 +72,7 @@ from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
-from seepage.wire.labels import BatchView, LabelKnowledge, LogitsView, ReturnedView
+from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
@@ -598,7 +599,8 @@ class VerticalExposure(Exposure):
             known = self.granted(needs)
             if "gradients" in needs:
                 seen = self.first
-            guess = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
+            returned = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
+            guess = check_guess(part.part, returned, FeatureGuess)
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     def labels(self, part: PlannedPart) -> list[UnitFigures]:
@@ -620,7 +622,8 @@ class VerticalExposure(Exposure):
         target, marginal = trained.model.schema.target, self.marginal
         first = torch.arange(known).expand(len(true), known)
         begun = time.perf_counter()
-        guess = attack(view, LabelKnowledge(target, marginal, first, true[:, :known]), self.seeds("attack"))
+        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :known]), self.seeds("attack"))
+        guess = check_guess(part.part, returned, LabelGuess)
         return label_figures(target, true, guess, known, time.perf_counter() - begun)
 
     def steered(self, attack: Attack) -> TrainedVertical:

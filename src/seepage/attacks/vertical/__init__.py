@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from seepage.attacks.vertical.labels import completion_scores, gradient_scores, left_out, raw_scores
     from seepage.attacks.vertical.layer_inversion import LayerInversion, inversion_in_words, why_not_exact
     from seepage.attacks.vertical.ridge import RidgeStealth
+    from seepage.attacks.vertical.sdar import AdversarialShadowAttack
     from seepage.attacks.vertical.student import StudentAttack
     from seepage.attacks.vertical.uifv import (
         DataPassiveAttack,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 lazy_package(__name__)
 
 __all__ = [
+    "AdversarialShadowAttack",
     "DataPassiveAttack",
     "EqualitySolving",
     "Generator",
