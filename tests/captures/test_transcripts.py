@@ -272,7 +272,7 @@ def test_gradients_of_zero_and_one_class_are_said(folder: Path, tmp_path: Path) 
         ("truth", with_ids().assign(id=range(60)), "have no record in common"),
         ("truth", with_ids().drop(columns="noise_0"), "lacks the column(s) 'noise_0'"),
         ("truth", with_ids().assign(id="p1"), "have the id 'p1' twice"),
-        ("truth", with_ids().assign(cause="?"), "none of its"),
+        ("truth", with_ids().assign(cause="unseen"), "none of its"),
         ("known", with_ids(OWN), "have neither the label 'label' nor all private columns"),
     ],
 )
