@@ -13,7 +13,6 @@ ActsOn = Literal[
     "update",
     "gradients of single records",
     "labels",
-    "gradients at the cut",
     "published weights",
     "features",
     "number of features",
@@ -22,6 +21,10 @@ ActsOn = Literal[
     "queries",
     "columns",
     "training",
+    "sums of derivatives",
+    "tree files",
+    "splits",
+    "bins",
 ]
 
 # What a sentence calls each.

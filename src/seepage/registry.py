@@ -26,7 +26,7 @@ T_co = TypeVar("T_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., object])
 
 # The settings of seepage itself; a plug-in may add another.
-SETTINGS = ("horizontal", "split", "vertical", "pooled")
+SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 
 
 def takes(made: Callable[..., object], argument: str) -> bool:

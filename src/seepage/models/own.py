@@ -87,21 +87,75 @@ def load_own(
         >>> load_own(linear, schema, options={"in_features": 1, "out_features": 2}).network
         Linear(in_features=1, out_features=2, bias=True)
     """
+    head = head or usual_head(schema)
+    offered: dict[str, object] = {
+        "schema": schema,
+        "inputs": schema.width,
+        "width": schema.width,
+        "outputs": output_width(schema, head),
+        "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
+        "numbers": len(schema.continuous),
+        "seed": seed,
+        "head": head,
+    }
     with _found(reference, seed) as factory:
-        arguments = _arguments(factory, reference, schema, seed, head, dict(options or {}))
-        try:
-            network = seeded(lambda: factory(**arguments), seed)
-        except (Exception, SystemExit) as error:
-            raise BadInputError(
-                f"the model factory {reference!r} raised {said_by(error)}; it was called with "
-                f"{', '.join(arguments) or 'nothing'}. Mend it so that it returns an nn.Module."
-            ) from error
+        made = OwnFactory(reference, factory, source_digest(factory))
+        network = made(offered, seed, options)
     if isinstance(network, nn.Module | Model):
-        return LoadedNetwork(network, source_digest(factory))
+        return LoadedNetwork(network, made.digest)
     raise BadInputError(
         f"the model factory {reference!r} returned an object of type {type(network).__name__} where an nn.Module is "
         "expected; return the network itself, untrained or trained."
     )
+
+
+@dataclass(frozen=True)
+class OwnFactory:
+    """A factory of a user's, found once, so that worker processes need not find its file again.
+
+    Attributes:
+        reference: name by which it was found, for messages.
+        factory: the class or function.
+        digest: digest of its source file; None where there is none.
+    """
+
+    reference: str
+    factory: Callable[..., object]
+    digest: str | None
+
+    def __call__(self, offered: Mapping[str, object], seed: int, options: Mapping[str, object] | None = None) -> object:
+        """Return what the factory makes.
+
+        Args:
+            offered: arguments by name, of which the factory receives those that it has a parameter for.
+            seed: seed of what PyTorch draws meanwhile.
+            options: further arguments of the factory.
+
+        Raises:
+            BadInputError: the factory raises, or asks for an argument that is not known here.
+        """
+        arguments = _arguments(self.factory, self.reference, offered, dict(options or {}))
+        try:
+            return seeded(lambda: self.factory(**arguments), seed)
+        except (Exception, SystemExit) as error:
+            raise BadInputError(
+                f"the model factory {self.reference!r} raised {said_by(error)}; it was called with "
+                f"{', '.join(arguments) or 'nothing'}. Mend it so that it returns an nn.Module."
+            ) from error
+
+
+def find_own(reference: str) -> OwnFactory:
+    """Return the factory that ``reference`` names, see ``load_own``.
+
+    Raises:
+        BadInputError: as ``load_own``, as far as that shows before the factory is called.
+
+    Example:
+        >>> find_own("torch.nn.modules.linear:Linear")({"in_features": 1, "out_features": 2, "more": 3}, seed=0)
+        Linear(in_features=1, out_features=2, bias=True)
+    """
+    with _found(reference, 0) as factory:
+        return OwnFactory(reference, factory, source_digest(factory))
 
 
 def check_own(reference: str) -> None:
@@ -190,24 +244,9 @@ def _returned(function: Callable[..., object]) -> type | None:
 
 
 def _arguments(
-    factory: Callable[..., object],
-    reference: str,
-    schema: Schema,
-    seed: int,
-    head: Head | None,
-    options: Mapping[str, object],
+    factory: Callable[..., object], reference: str, offered: Mapping[str, object], options: Mapping[str, object]
 ) -> dict[str, object]:
-    head = head or usual_head(schema)
-    offered: dict[str, object] = {
-        "schema": schema,
-        "inputs": schema.width,
-        "width": schema.width,
-        "outputs": output_width(schema, head),
-        "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
-        "numbers": len(schema.continuous),
-        "seed": seed,
-        "head": head,
-    }
+    offered = dict(offered)
     try:
         parameters = inspect.signature(factory).parameters
     except ValueError:
@@ -216,7 +255,7 @@ def _arguments(
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     if "width" in parameters and parameters["width"].default is not inspect.Parameter.empty:
         # With a default it is the width of a layer.
-        del offered["width"]
+        offered.pop("width", None)
     for option in options:
         if option not in named and not takes_any:
             raise unknown_name(f"option of model {reference!r}:", option, named)

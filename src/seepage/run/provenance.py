@@ -139,7 +139,18 @@ _OF_THE_TABLE = {
     *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
 }
 _FREE = {
-    *("workers", "threads", "device", "keep_records", "control", "gate", "variant", "time_budget", "allow_large"),
+    *(
+        "workers",
+        "threads",
+        "device",
+        "keep_records",
+        "control",
+        "gate",
+        "recommend",
+        "variant",
+        "time_budget",
+        "allow_large",
+    ),
     *_UNITS,
     *_OF_THE_TABLE,
 }

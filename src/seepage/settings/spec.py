@@ -138,6 +138,11 @@ def _limit(value: object) -> object:
     return {"above": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+def _wish(value: object) -> object:
+    """Return a limit that is given by its number alone as fields of a wish."""
+    return {"below": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 class ContradictionError(BadInputError):
     """Fields that do not go together; ``field`` is the one to change."""
 
@@ -192,6 +197,7 @@ class Gate(Plain):
         above: mean lift over the best baseline that is shown not to be reached, in (0, 1).
         column: column whose lift counts; all cells, whole records, label and sensitive columns if None.
         deployed: labels of the defenses that are deployed; all of them if empty, or no defense where there is none.
+        whole_records: whether the share of whole records alone counts.
         worst: share of the repetitions, in (0, 1), that must be shown not to be above a lift, in [0, 1); None for no
             such limit.
         over_trainings: whether new trainings or attack seeds are judged, and not the members of those that were run.
@@ -230,6 +236,10 @@ class Gate(Plain):
             default="every defense, or none where there is none",
         ),
     ] = ()
+    whole_records: Annotated[
+        bool,
+        Option("Whether the share of whole records alone is limited.", GATE, name="fail_whole_records"),
+    ] = False
     worst: Annotated[
         tuple[float, float] | None,
         BeforeValidator(_worst),
@@ -251,6 +261,62 @@ class Gate(Plain):
             name="over_trainings",
         ),
     ] = False
+
+
+class Wish(Plain):
+    """What a recommended configuration has to meet.
+
+    Attributes:
+        below: mean lift over the best baseline that it is shown to stay below, in (0, 1).
+        column: column whose lift counts; see ``Gate``.
+        whole_records: whether whole records alone count.
+        max_cost: largest loss in the metric of the task, in its own unit; None for any.
+    """
+
+    below: Annotated[
+        float,
+        BeforeValidator(_lift),
+        Field(gt=0, lt=1),
+        Option(
+            "Lift over the best baseline (0.2: 20 points) that the recommended configuration is shown to stay below.",
+            GATE,
+            "LIFT",
+            name="below",
+        ),
+    ]
+    column: Annotated[
+        str | None,
+        Option(
+            "Column whose lift is limited.",
+            GATE,
+            "COLUMN",
+            name="column",
+            default="all cells, whole records, label and sensitive columns",
+        ),
+    ] = None
+    whole_records: Annotated[
+        bool, Option("Whether the share of whole records alone is limited.", GATE, name="whole_records")
+    ] = False
+    max_cost: Annotated[
+        float | None,
+        Field(gt=0, lt=float("inf")),
+        Option(
+            "Largest loss in the metric of the task, in its own unit (0.02: 2 points of accuracy).",
+            GATE,
+            "COST",
+            name="max_cost",
+            default="any",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_figure(self) -> Wish:
+        if self.column is not None and self.whole_records:
+            raise BadInputError(
+                f"either a column or whole records are limited, got column={self.column!r} and whole_records; "
+                "leave out one."
+            )
+        return self
 
 
 class Spec(Plain):
@@ -415,6 +481,16 @@ class Spec(Plain):
         BeforeValidator(_limit),
         Option("Limit that the audit has to stay below.", GATE, whole="above", example="{above: 0.2}"),
     ] = None
+    recommend: Annotated[
+        Wish | None,
+        BeforeValidator(_wish),
+        Option(
+            "What a recommended configuration has to meet; `seepage recommend` searches for it.",
+            GATE,
+            whole="below",
+            example="{below: 0.2}",
+        ),
+    ] = None
     variant: Annotated[
         str | None,
         Option("Name that tells this audit from others beside it in results.", OUTPUT, "TEXT", default="none"),
@@ -569,6 +645,10 @@ class Spec(Plain):
     def usual(self) -> int:
         """Number of independent repetitions where nobody names one."""
         return type(self).model_fields[self.repeats].default
+
+    def reseeded(self: S, seed: int) -> S:
+        """Return the same audit with other random numbers: other repetitions of the same deployment."""
+        return self.model_copy(update={"seed": seed})
 
     @property
     def policy(self) -> Policy:

@@ -418,7 +418,7 @@ def test_dropout_that_was_switched_off_is_named() -> None:
     [alarm] = found("SEEP025", given)
     assert alarm.severity == "warning"
     assert f"Dropout at '{len(module) - 1}'" in alarm.message
-    assert "upper bound" in alarm.message
+    assert "not always lower" in alarm.message
     [sentence] = [line for line in given.audit.threat_model() if "dropout" in line]
     assert sentence.startswith("Clients train without dropout, by choice (dropout: off): the network drops values (")
     assert not found("SEEP025", of_module(two_layers(nn.ReLU()), dropout="off"))
