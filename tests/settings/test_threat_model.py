@@ -102,7 +102,7 @@ def test_the_default_attacks_of_every_setting_apply(setting: str) -> None:
         # Only running it tells how a network of one's own was made.
         (make_spec(model="networks:build"), set()),
         (SplitSpec(private_columns=("sex",)), set()),
-        (SplitSpec(private_columns=("sex",), auxiliary=0), {"fsha"}),
+        (SplitSpec(private_columns=("sex",), auxiliary=0), {"fsha", "pcat", "sdar"}),
         (SplitSpec(private_columns=("sex",), known_labels=0), {"label_heads", "label_direction", "label_completion"}),
         (VerticalSpec(), {"label_direct"}),
         (VerticalSpec(unsplit=True), set()),
