@@ -55,7 +55,7 @@ CONFIRMATIONS = 3
 # Halvings of a range of strengths.
 _HALVINGS = 3
 # Repetitions of the search, where repetitions are judged: this many, or this share of the least number that passes.
-_FEWEST, _SHARE = 8, 3
+_FEWEST, _SHARE = 4, 6
 # Repetitions beyond which a confirmation is no matter of hours.
 _MOST_UNITS = 2_000
 # Budget of a confirmation, in the least numbers of repetitions that pass.
@@ -188,12 +188,14 @@ class _Progress:
     Attributes:
         lever: the change.
         unsafe: strongest strength that did not look safe; the weakest of the range before any did.
+        strongest: strongest strength that the table admits, as far as it was tried.
         safe: strengths that look safe, the weakest first.
         ended: whether there is nothing left to search.
     """
 
     lever: Lever
     unsafe: float | int
+    strongest: float | int
     safe: list[float | int]
     ended: bool = False
 
@@ -203,7 +205,7 @@ class _Progress:
         if self.ended:
             return None
         if not self.safe:
-            return self.lever.rounded(self.lever.strongest)
+            return self.lever.rounded(self.strongest)
         return self.lever.between(self.unsafe, self.safe[0]) if self.lever.searched else None
 
 
@@ -261,9 +263,12 @@ class _Advisor:
         self.say(f"searching {len(self.levers)} change(s) for {wished}: {', '.join(one.name for one in self.levers)}")
         [given] = self._screened([(None, 0.0)])
         if not given.standings and not self.timed_out:
-            assert given.report is not None
-            assert given.report.decision is not None
-            raise BadInputError(f"nothing can be searched: {given.report.decision.line.removeprefix('gate ')}")
+            what = f"column {clean(self.wish.column, 60)}" if self.wish.column else "cells or records"
+            what = "whole records" if self.wish.whole_records else what
+            raise BadInputError(
+                f"no attack of this audit is scored on {what} beside a baseline, so there is nothing to limit; limit "
+                "another figure, or name an attack that guesses it."
+            )
         given = replace(given, status="as given" if self._safe(given) is not True else given.status)
         self._check_cost(given := self._with_task(given))
         searched = self._search()
@@ -284,7 +289,7 @@ class _Advisor:
     # The search
 
     def _search(self) -> list[_Progress]:
-        ways = [_Progress(lever, lever.weakest, []) for lever in self.levers]
+        ways = [_Progress(lever, lever.weakest, lever.strongest, []) for lever in self.levers]
         for step in range(1 + _HALVINGS):
             trying = [(way, strength) for way in ways if (strength := way.next) is not None]
             if not trying or self._late():
@@ -299,6 +304,9 @@ class _Advisor:
                     way.safe.insert(0, strength)
                 elif way.safe:
                     way.unsafe = strength
+                elif candidate.status == "broken" and (weaker := way.lever.between(way.unsafe, strength)) is not None:
+                    # The table may be too small for so much.
+                    way.strongest = weaker
                 else:
                     way.ended = True
             if step == 0:
@@ -371,7 +379,11 @@ class _Advisor:
             few: dict[str, Any] = {spec.repeats: count, "control": False}
             if spec.member is not None and getattr(spec, spec.members) is None:
                 few[spec.members] = type(spec).quick.get(spec.members)
-            return self.prepare(self._asked(spec.reseeded(stream(spec.seed, 0, "search") % 2**31), few))
+            audit = self.prepare(self._asked(spec.reseeded(stream(spec.seed, 0, "search") % 2**31), few))
+            if self.by_units:
+                # The victims of a search are its own, so that their last digits may differ from those of an audit.
+                audit.together = _FEWEST
+            return audit
         except BadInputError as error:
             if lever is None:
                 raise

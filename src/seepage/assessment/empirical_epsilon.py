@@ -12,6 +12,7 @@ Differential Privacy" (2022).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -147,10 +148,12 @@ def error_bound(
                 f"20 finite scores are expected at least, with the canary and without; got shape {scores.shape}."
             )
     read = _as_gaussian if bound == "Gaussian" else _as_any
+    # Epsilon rises with mu, which takes no search.
+    telling = _mu if bound == "Gaussian" else functools.partial(_as_any, delta=delta)
     # A threshold that lies in the middle of either half's errors.
     first, second = (with_canary[::2], without[::2]), (with_canary[1::2], without[1::2])
     places = np.quantile(np.concatenate(first), np.linspace(0.01, 0.99, 99))
-    threshold = max(places, key=lambda place: read(*_rates(*first, place, "low"), delta))
+    threshold = max(places, key=lambda place: telling(*_rates(*first, place, "low")))
     estimate, low, high = (read(*_rates(*second, threshold, end), delta) for end in ("middle", "low", "high"))
     return EmpiricalEpsilon(
         estimate if math.isfinite(estimate) else None,
@@ -178,8 +181,12 @@ def _rates(
     return rates[0], rates[1]
 
 
+def _mu(positives: float, negatives: float) -> float:
+    return float(norm.isf(positives) - norm.ppf(negatives))
+
+
 def _as_gaussian(positives: float, negatives: float, delta: float) -> float:
-    mu = float(norm.isf(positives) - norm.ppf(negatives))
+    mu = _mu(positives, negatives)
     if not mu > 0:
         return 0.0
     return gaussian_epsilon(mu, delta) if math.isfinite(mu) else math.inf

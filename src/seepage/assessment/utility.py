@@ -45,6 +45,10 @@ _LEAST_STEPS = 200
 Optimiser = Literal["sgd", "adam"]
 
 
+class TooFewRowsError(BadInputError):
+    """There are too few rows to train on a batch and to hold some out."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Recipe of the training: one step a message, plain gradient descent by default.
@@ -350,7 +354,7 @@ def held_out(
         held = max(1, round(recipe.test_share * count))
         rows, test_rows = order[held:], order[:held]
     if len(rows) < batch_size:
-        raise BadInputError(
+        raise TooFewRowsError(
             f"task accuracy is measured by training on batches of {batch_size} records, but only {len(rows)} of "
             f"{count} rows are left to train on when some are held out to test; give more rows or a smaller batch."
         )

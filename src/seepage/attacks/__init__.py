@@ -36,6 +36,9 @@ attacks.declare(
         "label_norm": "seepage.attacks.labels.scores",
         "label_direction": "seepage.attacks.labels.scores",
         "label_completion": "seepage.attacks.labels.completion",
+        "layer_inversion": "seepage.attacks.vertical.layer_inversion",
+        "ginver": "seepage.attacks.vertical.white_box",
+        "ridge_sa": "seepage.attacks.vertical.ridge",
     },
     "split",
 )
@@ -49,6 +52,7 @@ attacks.declare(
         "bottom_loki": "seepage.attacks.vertical.gradients",
         "bottom_cpa": "seepage.attacks.vertical.gradients",
         "bottom_sqr": "seepage.attacks.vertical.gradients",
+        "layer_inversion": "seepage.attacks.vertical.layer_inversion",
         "ridge_sa": "seepage.attacks.vertical.ridge",
         "sdar": "seepage.attacks.vertical.sdar",
         "student_dpa": "seepage.attacks.vertical.student",
@@ -79,6 +83,17 @@ attacks.declare(
         "white_box": "seepage.attacks.pooled.white_box",
     },
     "pooled",
+)
+
+attacks.declare(
+    {
+        "anchor": "seepage.attacks.trees.anchor",
+        "hessians": "seepage.attacks.trees.files",
+        "leaf_counts": "seepage.attacks.trees.files",
+        "thresholds": "seepage.attacks.trees.files",
+        "timberstrike": "seepage.attacks.trees.timberstrike",
+    },
+    "trees",
 )
 
 

@@ -56,7 +56,7 @@ class PlannedPart:
     @property
     def label(self) -> str:
         """The name in results."""
-        return self.part.label or self.part.name
+        return self.part.called
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ class About:
         control: sentence that says why a working attack reads nearly all of the positive control.
         threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
         notes: remarks on the rows.
+        limits: sentences on parts of the network that no attack solves exactly, for the headline.
         rows: number of rows of the table.
         rounds: number of rounds in which the same units are attacked.
         target: name of the column that is learnt.
@@ -148,6 +149,7 @@ class About:
     control: str = "The positive control gives the secret away, so a working attack reads nearly all of it."
     threat_model: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
     rows: int = 0
     rounds: int = 1
     target: str | None = None
@@ -211,6 +213,7 @@ class Audit(ABC, Generic[S]):
         inferred: origin of the schema; None where it was not inferred.
         shared: whether parts of a configuration and unit share an exposure that is expensive to make. The runner then
             measures all of them in one job.
+        together: largest number of units that are measured together, where fewer are wanted than ``group`` returns.
     """
 
     setting: str
@@ -222,6 +225,7 @@ class Audit(ABC, Generic[S]):
     own: bool = False
     inferred: Inferred | None = None
     shared: bool = True
+    together: int | None = None
 
     @property
     def origin(self) -> Mapping[str, Json]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from seepage import protocols, registry
 from seepage.assessment.empirical_epsilon import message_epsilon
 from seepage.assessment.row import ResultRow
-from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
+from seepage.assessment.utility import Recipe, TooFewRowsError, measure_utility, privacy_row, utility_row
 from seepage.defenses import AnyDefense, RecordDefense
 from seepage.defenses.accounting import Private, gaussian_epsilon
 from seepage.devices import find_device
@@ -233,8 +233,9 @@ def _row(
     # Another label for the same defense is no other training.
     try:
         held = kept(made_from, train if missing else None)
-    except NotFiniteError as error:
-        # Attacks on such messages fail alike, are recorded and stop no other.
+    except (NotFiniteError, TooFewRowsError) as error:
+        # Attacks on messages that are not finite fail alike, are recorded and stop no other. Where there are too few
+        # rows to train on, the attacks are done and stay.
         say(f"no training at batch size {batch_size}, {part.called}: {error}")
         return None
     return None if held is None else replace(ResultRow.from_dict(held), defense=part.called, variant=spec.variant)
