@@ -48,8 +48,10 @@ VERTICAL = (
     "pa_imfl",
     "vfldefender",
 )
-# Which side each defense of vertical learning is to protect, and so who attacks it.
+# Defenses of vertical learning that are to protect labels; the others are to protect cells.
 OF_LABELS = ("max_norm", "marvell", "pa_imfl", "vfldefender")
+# Defenses that are our reading of an abstract.
+READ = ("pa_imfl", "vfldefender")
 FIELDS = (
     "setting",
     "defense",
@@ -59,8 +61,8 @@ FIELDS = (
     "records",
     "messages",
     "accuracy",
-    "low",
-    "high",
+    "accuracy_low",
+    "accuracy_high",
     "baseline",
     "baseline_name",
     "lift",
@@ -83,10 +85,11 @@ def main() -> None:
     arguments = parser.parse_args()
     for setting, defenses in (("split", SPLIT), ("vertical", VERTICAL)):
         for defense in defenses:
+            label = f"{defense} (our reading)" if defense in READ else defense
             done = {(line["setting"], line["defense"]) for line in read_lines(arguments.out)}
-            if (setting, defense) not in done:
+            if (setting, label) not in done:
                 spec = spec_of(setting, defense, arguments.records, arguments.trainings)
-                add_lines(arguments.out, FIELDS, measured(spec, defense, arguments.records))
+                add_lines(arguments.out, FIELDS, measured(spec, label, arguments.records))
 
 
 def spec_of(setting: str, defense: str, records: int, trainings: int) -> Spec:
@@ -140,8 +143,10 @@ def measured(spec: Spec, defense: str, records: int) -> Iterator[dict[str, objec
                 "n": row.n,
                 "records": records,
                 "messages": spec.epochs if row.column == label else audit.about.rounds,
-                **{name: _number(row, name) for name in ("low", "high", "baseline", "lift", "lift_low", "lift_high")},
                 "accuracy": _number(row, "mean"),
+                "accuracy_low": _number(row, "low"),
+                "accuracy_high": _number(row, "high"),
+                **{name: _number(row, name) for name in ("baseline", "lift", "lift_low", "lift_high")},
                 "baseline_name": row.baseline_name,
                 "auc": _number(cost, "mean"),
                 "auc_low": _number(cost, "low"),

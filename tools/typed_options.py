@@ -10,6 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from seepage.registry import SETTINGS
 from seepage.settings.catalogue import settings
 from seepage.settings.option import SpecField, fields_of
 
@@ -33,7 +34,7 @@ _WIDTH = 120
 
 def render() -> str:
     """Return the text of the module."""
-    return _HEAD + "".join(_options(name) for name in ("horizontal", "split", "vertical", "pooled"))
+    return _HEAD + "".join(_options(name) for name in SETTINGS)
 
 
 def _options(setting: str) -> str:

@@ -21,6 +21,10 @@ ActsOn = Literal[
     "queries",
     "columns",
     "training",
+    "sums of derivatives",
+    "tree files",
+    "splits",
+    "bins",
 ]
 
 # What a sentence calls each.

@@ -135,9 +135,8 @@ def vertical(tmp_path: Path) -> Path:
     model = vertical_mlp(partition, [0], bottom=(), features=9, top=(8,))
     learning = VerticalLearning(epochs=2, batch_size=16)
     result = learning.train(model, rows, [0])
-    writer = TranscriptWriter(
-        tmp_path / "vertical", ROWS.schema, PRIVATE, "vertical", with_ids([*OWN, TARGET]), loss="sum"
-    )
+    own, about = with_ids([*OWN, TARGET]), {"loss": "sum", "model": "vertical_mlp"}
+    writer = TranscriptWriter(tmp_path / "vertical", ROWS.schema, PRIVATE, "vertical", own, **about)
     writer.exchange([f"p{i}" for i in range(60)], result.sent[1][0], result.back[1][0], number=3)
     # The weights after the last step: those of the last messages moved within the epoch.
     write_weights(result.model.bottoms[1], tmp_path / "vertical", 3)
@@ -159,6 +158,13 @@ def test_vertical_attacks_run_that_need_no_live_party(vertical: Path, tmp_path: 
     assert "live party" in reasons["informed_qa"]
     equal = TranscriptAttack(training, attacks=["esa:{match: features}"], truth=truth).run()
     assert value(equal, "esa", "accuracy", None) == 1.0
+    inverse = TranscriptAttack(training, attacks=["layer_inversion"], truth=truth).run()
+    assert value(inverse, "layer_inversion", "accuracy", None) == 1.0
+    assert "can be inverted layer by layer" in inverse.headline()[-1]
+    changed(model="ours")(vertical)
+    unnamed = TranscriptAttack(read_transcript(vertical), attacks=["layer_inversion"]).run()
+    assert "known by name alone; name it with --model" in unnamed.notes[-1]
+    assert "bottom model" in unnamed.not_tried["layer_inversion"]
     published = TranscriptAttack(training, attacks=["esa", "gia"], truth=truth).run()
     assert all("top model" in reason for reason in published.not_tried.values())
 

@@ -10,7 +10,7 @@ import pytest
 
 from seepage.cli.cluster import ClusterOptions
 from seepage.errors import BadInputError
-from seepage.integrations.extras import MissingExtraError, extra
+from seepage.extras import MissingExtraError, extra
 
 
 def without(patch: pytest.MonkeyPatch, module: str, *packages: str) -> None:

@@ -19,7 +19,10 @@ from seepage.assessment.row import ResultRow
 from seepage.report import frames
 from seepage.report.advice import advice, sentences
 from seepage.report.console import costs_table
+from seepage.report.leakage import frontier_section
 from seepage.report.result import AuditResult
+from seepage.settings.split import SplitAudit
+from seepage.settings.split_spec import SplitSpec
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from tests.report import parts
 from tests.report.parts import CoinAudit, calibrated
@@ -267,3 +270,21 @@ def test_what_a_defense_guarantees_stands_beside_what_it_costs_and_leaves() -> N
     assert any("none" in line and "–" in line for line in lines)
     assert any("dp_sgd" in line and "3.25 (1e-05, 1,500, Opacus RDP)" in line for line in lines)
     assert costs_table(AuditResult(audit, [row()])) is None
+    # What the figure leaves out is said where it is printed.
+    open_end = CoinAudit(utility=TASK, unaccounted="The bound follows the rows.")
+    for rows, printed in (([*attacks, *tasks, epsilon], True), ([*attacks, *tasks[:1]], False)):
+        result = AuditResult(open_end, rows)
+        file = io.StringIO()
+        Console(width=120, file=file).print(costs_table(result))
+        section = frontier_section(result)
+        assert section is not None
+        assert ("The bound follows the rows." in file.getvalue(), "The bound follows the rows." in section.words) == (
+            printed,
+            printed,
+        )
+
+
+def test_an_adaptive_bound_is_not_in_the_epsilon_of_split_learning() -> None:
+    for defense, said in (("{noise_multiplier: 1}", True), ("{noise_multiplier: 1, rule: own}", False)):
+        spec = SplitSpec.of(dataset="german", private_columns=["job"], defenses=[f"cut_noise:{defense}"])
+        assert (SplitAudit(spec).about.unaccounted is not None) == said

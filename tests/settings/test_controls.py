@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,10 +15,12 @@ from torch import Tensor
 from seepage import registry
 from seepage.assessment.measurement import Measurement
 from seepage.attacks.pooled import Meta
+from seepage.attacks.trees.anchor import Anchor
 from seepage.auditing import run_all
 from seepage.baselines.labels import LabelMode
 from seepage.baselines.random import Random
 from seepage.baselines.split import Marginals
+from seepage.baselines.trees import OwnMarginals
 from seepage.baselines.vertical import UniformRows
 from seepage.datasets import Dataset
 from seepage.datasets.coins import with_coins
@@ -36,17 +39,21 @@ from seepage.settings.setting import Audit
 from seepage.settings.split import SplitAudit
 from seepage.settings.split_spec import SplitSpec
 from seepage.settings.subject import prepare
+from seepage.settings.trees import TreesAudit
+from seepage.settings.trees_spec import TreesSpec
 from seepage.settings.units import UnitsExposure
 from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
+from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
+from seepage.wire.trees import HistogramsView, TreesKnowledge
 from tests.parts import register
 
-SETTINGS = ("horizontal", "split", "vertical", "pooled")
+SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 # An attack of each setting that works, and is quick.
-WORKING = {"horizontal": "unmix", "split": "exact", "vertical": "ridge_sa", "pooled": "meta"}
+WORKING = {"horizontal": "unmix", "split": "exact", "vertical": "ridge_sa", "pooled": "meta", "trees": "anchor"}
 
 
 def noise(rows: int = 1500) -> Dataset:
@@ -84,6 +91,8 @@ def audit(setting: str, attack: str) -> Audit:
             "baselines": ["constant"],
         }
         return VerticalAudit(VerticalSpec.of(**shared, **parties, attacked_records=100), data)
+    if setting == "trees":
+        return TreesAudit(TreesSpec.of(**shared, rows=20, clients=3, trees=2, repetitions=5), data)
     pool = {"sensitive": "a", "value": 1, "rows": 100, "auxiliary": 400, "queries": 30, "targets": 12, "shadows": 12}
     return PooledAudit(PooledSpec.of(**shared, **pool, epochs=3, batch_size=64), data)
 
@@ -171,7 +180,20 @@ class GuessedShares:
         return PropertyGuess(known.shares, torch.rand(view.targets, len(known.shares), generator=generator).double())
 
 
-GUESSING = {"horizontal": GuessedRecords, "split": GuessedCells, "vertical": GuessedRows, "pooled": GuessedShares}
+class GuessedTrees(Anchor):
+    """Rows with the counts of every column, whatever the trees say."""
+
+    def __call__(self, view: HistogramsView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> RecordsGuess:
+        return OwnMarginals()(view, knowledge, [seed + 1 for seed in seeds])
+
+
+GUESSING = {
+    "horizontal": GuessedRecords,
+    "split": GuessedCells,
+    "vertical": GuessedRows,
+    "pooled": GuessedShares,
+    "trees": GuessedTrees,
+}
 # Side information without which controls leave an attack out.
 NEEDS: dict[str, tuple[Need, ...]] = {"split": ("weights",), "vertical": ("leaked",)}
 
@@ -220,7 +242,8 @@ def test_an_attack_that_knows_the_truth_is_found_by_the_negative_control(monkeyp
     assert [(row.mean, exceeds_by_more_than_chance(row)) for row in rows] == [(1.0, True)]
 
 
-@pytest.mark.parametrize("setting", SETTINGS[1:])
+# The control of trees shuffles columns, see the tests of that setting.
+@pytest.mark.parametrize("setting", SETTINGS[1:-1])
 def test_the_control_is_on_the_rows_of_the_audit(setting: str) -> None:
     made = audit(setting, WORKING[setting])
     control = made.control()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from seepage.auditing import prepare_all
+from seepage.auditing import prepare_all, run_all
 from seepage.report.inferred import show_inferred
 from seepage.settings.catalogue import setting
 from seepage.tabular.infer import Policy, infer
@@ -70,3 +70,17 @@ def test_columns_to_look_at_come_first_and_the_others_are_counted(tmp_path: Path
         assert "near a threshold: up to 10 different whole numbers are categories" in said
         assert f"and {24 if every else 60} more columns: {24 if every else 60} continuous." in said
         assert "blanks trimmed around 1 name(s) of columns" in said
+
+
+def test_a_target_of_numbers_grants_its_labels_and_says_so(tmp_path: Path) -> None:
+    rows = range(60)
+    table = {"age": [20 + row % 37 for row in rows], "pay": [1000.5 + row * 7 % 41 for row in rows]}
+    pd.DataFrame(table).to_csv(tmp_path / "people.csv", index=False)
+    spec = setting("horizontal").spec.of(
+        data=tmp_path / "people.csv", target="pay", batch_sizes=2, victims=1, attacks="unmix", control=False
+    )
+    [report] = run_all(prepare_all([spec]))
+    [attack] = [row for row in report.rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
+    assert attack.knowledge["labels"] == "true"
+    assert attack.mean == 1
+    assert any("the attacker is granted the labels" in note for note in report.audit.about.notes)

@@ -27,8 +27,9 @@ from seepage.settings.threat_model import (
     grid_of_attacks,
     refuse_inapplicable,
 )
+from seepage.settings.trees_spec import TreesSpec
 from seepage.settings.vertical_spec import VerticalSpec
-from seepage.wire import horizontal, labels, pooled, split, vertical
+from seepage.wire import horizontal, labels, pooled, split, trees, vertical
 from seepage.wire.horizontal import Knowledge, RecordsGuess, UpdateView
 from tests.parts import register
 
@@ -37,12 +38,14 @@ VIEWS = {
     "split": {split.CutView, labels.ReturnedView},
     "vertical": {vertical.FeatureView, labels.ReturnedView, labels.LogitsView, labels.BatchView},
     "pooled": {pooled.PredictionView, pooled.ModelView, pooled.UpdatedView, pooled.GradientsView},
+    "trees": {trees.HistogramsView, trees.TreeFilesView},
 }
 SPECS = {
     "horizontal": make_spec(),
     "split": SplitSpec(private_columns=("sex",)),
     "vertical": VerticalSpec(),
     "pooled": PooledSpec(),
+    "trees": TreesSpec(),
 }
 
 
@@ -111,6 +114,8 @@ def test_the_default_attacks_of_every_setting_apply(setting: str) -> None:
             {"uifv_sa", "ridge_sa", "uifv_qa", "informed_qa", "uifv_iqa", "label_direct"},
         ),
         (PooledSpec(), {"dominant", "joint"}),
+        (TreesSpec(), {"hessians", "leaf_counts", "thresholds", "timberstrike"}),
+        (TreesSpec(protocol="cyclic"), {"anchor"}),
         (
             PooledSpec(
                 protocol="update", shares=(0.1, 0.3, 0.5, 0.7, 0.9), shadows=100, attacks=(Part(name="dominant"),)

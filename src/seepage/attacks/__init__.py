@@ -28,12 +28,17 @@ attacks.declare(
     {
         "exact": "seepage.attacks.split.exact",
         "fsha": "seepage.attacks.split.fsha",
+        "pcat": "seepage.attacks.split.pseudo",
         "posterior": "seepage.attacks.split.posterior",
+        "sdar": "seepage.attacks.split.pseudo",
         "unsplit": "seepage.attacks.split.unsplit",
         "label_heads": "seepage.attacks.labels.heads",
         "label_norm": "seepage.attacks.labels.scores",
         "label_direction": "seepage.attacks.labels.scores",
         "label_completion": "seepage.attacks.labels.completion",
+        "layer_inversion": "seepage.attacks.vertical.layer_inversion",
+        "ginver": "seepage.attacks.vertical.white_box",
+        "ridge_sa": "seepage.attacks.vertical.ridge",
     },
     "split",
 )
@@ -47,7 +52,9 @@ attacks.declare(
         "bottom_loki": "seepage.attacks.vertical.gradients",
         "bottom_cpa": "seepage.attacks.vertical.gradients",
         "bottom_sqr": "seepage.attacks.vertical.gradients",
+        "layer_inversion": "seepage.attacks.vertical.layer_inversion",
         "ridge_sa": "seepage.attacks.vertical.ridge",
+        "sdar": "seepage.attacks.vertical.sdar",
         "student_dpa": "seepage.attacks.vertical.student",
         "informed_qa": "seepage.attacks.vertical.uifv",
         "uifv_qa": "seepage.attacks.vertical.uifv",
@@ -76,6 +83,17 @@ attacks.declare(
         "white_box": "seepage.attacks.pooled.white_box",
     },
     "pooled",
+)
+
+attacks.declare(
+    {
+        "anchor": "seepage.attacks.trees.anchor",
+        "hessians": "seepage.attacks.trees.files",
+        "leaf_counts": "seepage.attacks.trees.files",
+        "thresholds": "seepage.attacks.trees.files",
+        "timberstrike": "seepage.attacks.trees.timberstrike",
+    },
+    "trees",
 )
 
 

@@ -24,7 +24,16 @@ baselines.declare(
     },
     "horizontal",
 )
-baselines.declare({"marginals": "seepage.baselines.split", "knn": "seepage.baselines.split"}, "split")
+baselines.declare(
+    {
+        "marginals": "seepage.baselines.split",
+        "knn": "seepage.baselines.split",
+        "constant": "seepage.baselines.vertical",
+        "median": "seepage.baselines.vertical",
+        "label_mode": "seepage.baselines.labels",
+    },
+    "split",
+)
 baselines.declare(
     {
         "constant": "seepage.baselines.vertical",
@@ -35,6 +44,15 @@ baselines.declare(
         "label_columns": "seepage.baselines.labels",
     },
     "vertical",
+)
+baselines.declare(
+    {
+        "likeliest": "seepage.baselines.likeliest",
+        "mode": "seepage.baselines.mode",
+        "random": "seepage.baselines.random",
+        "own_marginals": "seepage.baselines.trees",
+    },
+    "trees",
 )
 baselines.declare({"chance": "seepage.baselines.pooled", "constant_share": "seepage.baselines.pooled"}, "pooled")
 

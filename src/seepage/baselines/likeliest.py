@@ -10,9 +10,11 @@ import torch
 from seepage.registry import baselines
 from seepage.tabular.align import tolerances
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
+from seepage.wire.trees import HistogramsView, TreeFilesView
 
 
 @baselines.register("likeliest", "horizontal")
+@baselines.register("likeliest", "trees")
 @dataclass(frozen=True)
 class Likeliest:
     """The most frequent category, or the number within whose tolerance most values lie, in each column.
@@ -21,7 +23,9 @@ class Likeliest:
     may lie where few values are, between two frequent ones.
     """
 
-    def __call__(self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+    def __call__(
+        self, view: AnyView | HistogramsView | TreeFilesView, knowledge: Knowledge, seeds: Sequence[int]
+    ) -> RecordsGuess:
         """Return the guess; nothing is random, so ``seeds`` are not used."""
         pairs = zip(tolerances(knowledge.schema).tolist(), knowledge.statistics.marginals, strict=True)
         row = torch.stack([marginal.likeliest(tolerance) for tolerance, marginal in pairs])

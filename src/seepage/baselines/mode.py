@@ -9,9 +9,11 @@ import torch
 
 from seepage.registry import baselines
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
+from seepage.wire.trees import HistogramsView, TreeFilesView
 
 
 @baselines.register("mode", "horizontal")
+@baselines.register("mode", "trees")
 @dataclass(frozen=True)
 class Mode:
     """The most frequent category of each discrete column and the median of each continuous one.
@@ -20,7 +22,9 @@ class Mode:
     the number of victims is used.
     """
 
-    def __call__(self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+    def __call__(
+        self, view: AnyView | HistogramsView | TreeFilesView, knowledge: Knowledge, seeds: Sequence[int]
+    ) -> RecordsGuess:
         """Return the guess; nothing is random, so ``seeds`` are not used."""
         row = torch.tensor([marginal.median for marginal in knowledge.statistics.marginals], dtype=torch.float64)
         return RecordsGuess(row.repeat(view.victims, knowledge.batch_size, 1))

@@ -12,12 +12,14 @@ import torch
 from seepage.errors import BadInputError
 from seepage.registry import baselines
 from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess
+from seepage.wire.trees import HistogramsView, TreeFilesView
 
 # A protocol may draw a victim's records from the same seed; its stream must not be this one.
 _STREAM = zlib.crc32(b"seepage.baselines.random")
 
 
 @baselines.register("random", "horizontal")
+@baselines.register("random", "trees")
 @dataclass(frozen=True)
 class Random:
     """Rows whose cells are drawn independently from each column's marginal.
@@ -34,7 +36,9 @@ class Random:
 
     one_draw_per_column: bool = False
 
-    def __call__(self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
+    def __call__(
+        self, view: AnyView | HistogramsView | TreeFilesView, knowledge: Knowledge, seeds: Sequence[int]
+    ) -> RecordsGuess:
         """Return the guess.
 
         Args:

@@ -21,13 +21,14 @@ from seepage.assessment.labels import measure_labels
 from seepage.attacks.split import Posterior
 from seepage.attacks.split.exact import not_exact
 from seepage.attacks.split.parts.space import Space
+from seepage.attacks.vertical import inversion_in_words
 from seepage.captures.transcripts import RecordedTraining, RoundMessages, read_cells
 from seepage.digests import Json
 from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.files import make_folder, write_whole
 from seepage.models.deepfm import deepfm
 from seepage.models.own import find_own, is_own
-from seepage.models.own_parts import own_split
+from seepage.models.own_parts import own_bottom, own_split
 from seepage.models.split import SplitHead, SplitModel
 from seepage.models.vertical import ActiveModel, Stack, encoder_of
 from seepage.models.weights import load_weights
@@ -64,7 +65,9 @@ _LACKS: dict[Need, str] = {
     "steering": "it needs a training that it changes, which no transcript is",
 }
 _ACTIVE = "it is active: it needs a training that it changes, which no transcript is"
-_NO_MEANING = frozenset({"calibration", "coverage", "failed", "proven", "ties", "certified_cells", "still_possible"})
+_NO_MEANING = frozenset(
+    {"calibration", "coverage", "failed", "replayed", "proven", "ties", "certified_cells", "still_possible"}
+)
 
 
 @dataclass(frozen=True)
@@ -702,15 +705,33 @@ class _VerticalRun:
         return [stream(self.attack.seed, 0, "attack") % 2**62]
 
     def _bottom(self) -> nn.Module | None:
-        """Return the passive party's bottom model, where the transcript has its weights and says its layers."""
-        training = self.attack.training
+        """Return the passive party's bottom model, where the transcript has its weights and its network is named."""
+        training, schema = self.attack.training, self.partition.schemas[1]
         if not training.weights:
             return None
-        hidden = training.about.options.get("bottom", ())
-        layers = hidden if isinstance(hidden, tuple) else ()
-        width = training.rounds[0].activations.shape[1]
-        bottom = Stack((self.partition.schemas[1].width, *layers, width), [0])
-        load_weights(bottom, training.weights[-1][1])
+        width, name = training.rounds[0].activations.shape[1], self.attack.model or training.about.model
+        file = training.weights[-1][1]
+        if self.attack.model is not None and is_own(self.attack.model):
+            copies, answered = own_bottom(find_own(self.attack.model), schema, 1, width, [0])
+            if answered != width:
+                raise BadInputError(
+                    f"the bottom model {self.attack.model!r} returns {answered} features where the transcript has "
+                    f"{width}; name the network that was trained."
+                )
+            load_weights(copies.networks[0], file)
+            bottom: nn.Module = copies
+        elif name == "vertical_mlp":
+            hidden = training.about.options.get("bottom", ())
+            bottom = Stack((schema.width, *(hidden if isinstance(hidden, tuple) else ()), width), [0])
+            load_weights(bottom, file)
+        else:
+            said = "is not named" if name is None else f"{name!r} is known by name alone"
+            self.notes.append(
+                f"weights of the passive party are there, but their network {said}; name it with --model "
+                "FILE.py:FACTORY"
+            )
+            return None
+        self.limits.append(inversion_in_words(bottom, schema))
         return bottom
 
     def _own(self, places: Tensor) -> Tensor:

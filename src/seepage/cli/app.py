@@ -38,6 +38,7 @@ COMMANDS = {
     "correlate": "seepage.cli.correlate",
     "spec": "seepage.cli.spec",
     "schema": "seepage.cli.schema",
+    "new": "seepage.cli.new",
     "capture": "seepage.cli.capture",
     "attack": "seepage.cli.attack",
     "verify": "seepage.cli.verify",

@@ -27,6 +27,7 @@ from seepage.captures.recovery import (
 )
 from seepage.captures.transcript_attacks import RECONSTRUCTION, RESULTS, TranscriptAttack
 from seepage.captures.transcripts import is_transcript, read_transcript
+from seepage.captures.trees import is_tree_file, load_tree_files, read_trees
 from seepage.cli.app import app
 from seepage.cli.capture import DROPOUT_HELP, MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.cli.exits import Exit
@@ -40,7 +41,8 @@ from seepage.report.transcript import show_transcript
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.network import make_model
 from seepage.tabular.schema import Schema
-from seepage.tabular.table import Table
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import Table, frame_of
 from seepage.text import clean, percent, points
 
 _SHOWN = 4
@@ -52,12 +54,14 @@ def attack(
         Path,
         typer.Argument(
             help="The captured update (.safetensors), see seepage capture --help; a folder of those of many clients "
-            "and rounds; or the folder of a transcript of split or vertical training."
+            "and rounds; the folder of a transcript of split or vertical training; or a client's trees as xgboost's "
+            "JSON, or a folder with those of its rounds."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the results, made if need be.")],
     model: Annotated[
-        str | None, typer.Option(help=MODEL_HELP + " Of a transcript: the network that it names, if left out.")
+        str | None,
+        typer.Option(help=MODEL_HELP + " Of a transcript: the network that it names, if left out. Of tree files none."),
     ] = None,
     schema: Annotated[
         Path | None, typer.Option(help=SCHEMA_HELP + " Of a transcript: the one in its folder, if left out.")
@@ -114,6 +118,8 @@ def attack(
     ),
     restarts: Annotated[int | None, typer.Option(help="Random starts of an attack that uses several.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Descent steps.")] = None,
+    regularisation: Annotated[float, typer.Option(help="Of tree files: lambda of the client's trees.")] = 1.0,
+    learning_rate: Annotated[float, typer.Option(help="Of tree files: eta of the client's trees.")] = 0.3,
     separator: Annotated[str, typer.Option(help="Between the cells of CSV files.")] = ",",
     seed: Annotated[int, typer.Option(help="Of the attack's random starts.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
@@ -142,6 +148,8 @@ def attack(
         seepage attack captured --model nn3 --schema people.yaml --proofs-only --out read
 
         seepage attack transcript --truth people.csv --out read
+
+        seepage attack client.json --schema people.yaml --data public.csv --out read
     """
     if is_transcript(update):
         others = {
@@ -165,6 +173,24 @@ def attack(
         return
     if known is not None:
         raise BadInputError("--known is of the records of a transcript; leave it out for captured updates.")
+    if is_tree_file(update):
+        if model is not None or weights is not None or certificate is not None or holds is not None:
+            raise BadInputError(
+                "tree files have no network, weights, certificate or batches; leave out --model, --weights, "
+                "--certificate and --holds."
+            )
+        if not learning_rate > 0 or not regularisation >= 0 or (batch_size is not None and batch_size < 1):
+            raise BadInputError(
+                "eta is above 0, lambda at least 0 and a number of rows at least 1, got --learning-rate "
+                f"{learning_rate}, --regularisation {regularisation}, --batch-size {batch_size}."
+            )
+        if schema is None:
+            raise BadInputError("tree files are read with the schema of the client's table; give it with --schema.")
+        table = Schema.load(schema)
+        _attack_trees(
+            update, table, data, truth, out, separator, batch_size, regularisation, learning_rate, seed, as_json
+        )
+        return
     if model is None or schema is None:
         lacking = "--model" if model is None else "--schema"
         raise BadInputError(f"Missing option '{lacking}': captured updates are attacked with their model and schema.")
@@ -257,6 +283,47 @@ def attack(
         make_console().print(Text(f"Certificate: {written}. Files: {written.certificate}, {written.model}"))
         if written.opened is not None:
             make_console().print(Text(f"Cells and salts, which are personal data, stay with you: {written.opened}"))
+
+
+def _attack_trees(
+    files: Path,
+    schema: Schema,
+    data: Path | None,
+    truth: Path | None,
+    out: Path,
+    separator: str,
+    records: int | None,
+    regularisation: float,
+    learning_rate: float,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Read a client's tree files, write what they give away and show it."""
+    check_new(out, (FILES[0], FILES[2]))
+    if data is None:
+        raise BadInputError(
+            "cells that trees do not tell are drawn from public rows of the same kind; give some with --data FILE."
+        )
+    public = Table.read(data, schema, separator)
+    rows = None if truth is None else Table.read(truth, schema, separator)
+    message = load_tree_files(files, schema.width)
+    found = read_trees(message, schema, Statistics.of(public), records, regularisation, learning_rate, seed, rows)
+    plain = json.dumps(found.to_plain(), indent=1, ensure_ascii=False)
+    write_whole(out / FILES[0], frame_of(schema, found.guess.cells[0]).to_csv(index=False), private=True)
+    write_whole(out / FILES[2], plain + "\n", private=True)
+    if as_json:
+        print(plain)
+        return
+    console = make_console()
+    console.print(Text(f"{len(message.own)} trees of a client with {found.records} rows", style="bold"))
+    if found.leaves:
+        console.print(Text(f"  · rows of each class in the first tree's {len(found.leaves)} leaves are known exactly"))
+    for name, values in found.values.items():
+        some = ", ".join(f"{value:g}" for value in values[:_SHOWN]) + ", ..." * (len(values) > _SHOWN)
+        console.print(Text(f"  · {clean(name, 32)}: {len(values)} values of its rows: {some}"))
+    for name, score in found.scores.items():
+        console.print(Text(f"  · cells right by {name}: {percent(score)}"))
+    console.print(Text(f"Guessed records: {out / FILES[0]}; counts, values and sums: {out / FILES[2]}"))
 
 
 def _attack_folder(folder: Path, out: Path, federation: FederationAttack, as_json: bool) -> None:

@@ -28,6 +28,7 @@ registry.defenses.declare(
 registry.defenses.declare(
     {
         "cut_noise": "seepage.defenses.cut_noise",
+        "feature_noise": "seepage.defenses.feature_noise",
         "label_flip": "seepage.defenses.label_flip",
         "marvell": "seepage.defenses.marvell",
         "max_norm": "seepage.defenses.returned",
@@ -58,6 +59,17 @@ registry.defenses.declare(
         "query_limit": "seepage.defenses.joint_training",
     },
     "pooled",
+)
+
+registry.defenses.declare(
+    {
+        "strip_fields": "seepage.defenses.trees",
+        "min_child_weight": "seepage.defenses.trees",
+        "max_bin": "seepage.defenses.trees",
+        "shared_cuts": "seepage.defenses.trees",
+        "histogram_noise": "seepage.defenses.trees",
+    },
+    "trees",
 )
 
 

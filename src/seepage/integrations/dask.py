@@ -14,7 +14,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from seepage.errors import BadInputError
-from seepage.integrations.extras import extra
+from seepage.extras import extra
 from seepage.run.elsewhere import Machines, Sealed, difference, forget, itself, versions
 
 with extra("dask", "Dask", "dask", "distributed"):

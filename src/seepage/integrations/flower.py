@@ -19,10 +19,10 @@ from seepage.captures.encoders import ClientEncoder
 from seepage.captures.recipe import MessageRecipe
 from seepage.captures.states import as_state, changes, state_digest
 from seepage.errors import BadInputError
+from seepage.extras import extra
 from seepage.files import make_folder, write_whole
 from seepage.guard.settings import load
 from seepage.guard.update_guard import UpdateGuard
-from seepage.integrations.extras import extra
 from seepage.models.model import Head
 
 with extra("flower", "Flower", "flwr"):

@@ -54,6 +54,28 @@ class Stack(nn.Module):
         return rows
 
 
+class Copies(nn.Module):
+    """One network of any kind for each training, behind the leading axis of trainings.
+
+    They stay in the mode in which they predict: dropout is off, and batch normalisation does not depend on the batch.
+
+    Args:
+        networks: network of each training, from rows (record, input) to (record, output).
+
+    Example:
+        >>> Copies([nn.Linear(3, 2), nn.Linear(3, 2)])(torch.ones(2, 4, 3)).shape
+        torch.Size([2, 4, 2])
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks).eval()
+
+    def forward(self, rows: Float[Tensor, "network record input"]) -> Float[Tensor, "network record output"]:
+        """Return each network's outputs for its rows."""
+        return torch.stack([network(one) for network, one in zip(self.networks, rows, strict=True)])
+
+
 class Summed(nn.Module):
     """The sum of the parties' features, each of as many entries as there are outputs: learning without a top model.
 

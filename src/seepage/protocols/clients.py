@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
 from seepage.defenses.aggregation import Aggregation
-from seepage.defenses.defense import check_one_each
+from seepage.defenses.defense import check_one_each, check_sent
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
@@ -187,7 +187,7 @@ class Clients(ABC, Generic[M]):
             ]
             answers = {name: torch.stack([message[name] for message in messages]) for name in messages[0]}
             if isinstance(self.defense, Defense):
-                answers = self.defense(answers, guards)
+                answers = check_sent(self.defense, self.defense(dict(answers), guards), answers)
             if self.precision != "full":
                 answers = {
                     name: torch.stack([cast(one, self.precision) for one in answer]) for name, answer in answers.items()

@@ -203,6 +203,8 @@ def frontier_section(result: AuditResult) -> Section | None:
             "Epsilon bounds what one record more or less can change in all messages of one training, except with "
             "probability delta."
         )
+        if result.audit.about.unaccounted is not None:
+            words.append(result.audit.about.unaccounted)
     if any(record["accountant"] is not None for record in records):
         words.append(
             "It is computed as if batches were drawn by Poisson sampling. Trainings that chose a learning rate, and "

@@ -151,3 +151,12 @@ add_setting(
         "seepage.settings.pooled:deployment",
     )
 )
+add_setting(
+    Setting(
+        "trees",
+        "federated trees: what histograms and tree files tell of the records that they were grown on",
+        "seepage.settings.trees_spec:TreesSpec",
+        "seepage.settings.trees:TreesAudit.prepared",
+        "seepage.settings.trees:deployment",
+    )
+)

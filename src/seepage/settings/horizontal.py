@@ -35,6 +35,7 @@ from seepage.settings.horizontal_spec import BatchStatistics, HorizontalSpec, ma
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import (
     About,
     Audit,
@@ -50,7 +51,7 @@ from seepage.settings.setting import (
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import defense_of, learnt_rows, task_rows
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
-from seepage.settings.units import CONTROL_UNITS
+from seepage.settings.units import CONTROL_UNITS, with_fields
 from seepage.sources import own_code
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, UpdateView, View
@@ -426,6 +427,7 @@ class HorizontalExposure(Exposure):
         )
         seconds = (time.perf_counter() - begun) / len(seeds)
         secret = self.transcript.secret
+        guess = check_guess(part.part, guess, RecordsGuess, {"victim": len(seeds), "column": len(schema.columns)})
         matched = match_records(schema, statistics, secret, guess)
         if guess.certified is not None and self.known.defense.name == "none" and not audit.swapped:
             matched = replace(matched, visible=visible(self.transcript.view, secret, subject.encoder))
@@ -596,8 +598,22 @@ def prepared_audit(spec: HorizontalSpec, given: Given, subjects: Subjects) -> Ho
         BadInputError: something that the spec names cannot be loaded or used.
     """
     if given.dataset is None and given.model is None:
-        return HorizontalAudit(spec, subjects.of(spec))
-    return HorizontalAudit(spec, prepare(spec, given.dataset, given.model, given.folder))
+        subject = subjects.of(spec)
+    else:
+        subject = prepare(spec, given.dataset, given.model, given.folder)
+    if subject.model.head == "regression" and spec.labels == "restored":
+        return HorizontalAudit(with_fields(spec, {"labels": "true"}), _with_labels_granted(subject))
+    return HorizontalAudit(spec, subject)
+
+
+def _with_labels_granted(subject: Subject) -> Subject:
+    """Return a subject whose notes say that labels are granted, which are numbers that no message restores."""
+    note = (
+        f"the target {subject.dataset.schema.target.name!r} is a number, which is not restored from a gradient: the "
+        "attacker is granted the labels of each batch"
+    )
+    dataset = subject.dataset
+    return replace(subject, dataset=replace(dataset, notes=(*dataset.notes, note)))
 
 
 def deployment(spec: HorizontalSpec) -> Deployment:

@@ -42,6 +42,7 @@ from seepage.seeds import stream
 from seepage.settings.lever import Lever
 from seepage.settings.part import NONE, Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.pooled_spec import PooledSpec, pair
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
@@ -631,7 +632,7 @@ class AttackSeed:
         else:
             guess = attack(view, self.known, seed)
         seconds = time.perf_counter() - begun
-        figures, each = self._figures(guess)
+        figures, each = self._figures(check_guess(part.part, guess, PropertyGuess))
         if estimates:
             estimated, each_estimated = self._estimates(attack, seed)
             figures, each = figures | estimated, each | each_estimated

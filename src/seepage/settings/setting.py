@@ -56,7 +56,7 @@ class PlannedPart:
     @property
     def label(self) -> str:
         """The name in results."""
-        return self.part.label or self.part.name
+        return self.part.called
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ class About:
         control: sentence that says why a working attack reads nearly all of the positive control.
         threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
         notes: remarks on the rows.
+        limits: sentences on parts of the network that no attack solves exactly, for the headline.
         rows: number of rows of the table.
         rounds: number of rounds in which the same units are attacked.
         target: name of the column that is learnt.
@@ -135,6 +136,7 @@ class About:
         utility: metrics that say how well the task is learnt, in order of preference.
         settings: options of the audit for results.
         without_dropout: layers of the network whose dropout was switched off for the audit.
+        unaccounted: sentences on what a printed epsilon leaves out; None where there are none.
     """
 
     dataset: str
@@ -147,6 +149,7 @@ class About:
     control: str = "The positive control gives the secret away, so a working attack reads nearly all of it."
     threat_model: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
     rows: int = 0
     rounds: int = 1
     target: str | None = None
@@ -160,6 +163,7 @@ class About:
     utility: tuple[str, ...] = ("auc", "task_accuracy")
     settings: Mapping[str, Json] = field(default_factory=dict)
     without_dropout: tuple[str, ...] = ()
+    unaccounted: str | None = None
 
     def scale(self, metric: str) -> Scale:
         """Return the reading of a metric, a rate where nothing else is said."""

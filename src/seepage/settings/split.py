@@ -20,6 +20,7 @@ from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
 from seepage.defenses.cut_noise import CutNoise
+from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.returned import BatchDefense
 from seepage.defenses.weight_noise import WeightNoise
@@ -42,9 +43,11 @@ from seepage.settings.labels import (
 )
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
-from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
+from seepage.settings.returned import check_guess
+from seepage.settings.setting import About, Configuration, Exposure, Given, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitSpec
+from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
@@ -58,9 +61,11 @@ from seepage.settings.units import (
     with_fields,
     without_others,
 )
+from seepage.settings.whole_client import WholeClientAudit, check_baselines
+from seepage.settings.whole_client import deployment as of_whole_client
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
-from seepage.wire.labels import LabelKnowledge, ReturnedView
+from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 
@@ -143,6 +148,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             first.check(dataset.all.cells[:_PROBED])
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
         refuse_inapplicable(spec.attacks, deployment(spec))
+        check_baselines(spec, deployment(spec))
         _check(spec, first, space)
         parts = planned([_TRAINING], [*spec.baselines, Part(name=PRIOR)], spec.attacks)
         self.parts = with_label_columns(parts, "split", dataset.schema.target.name)
@@ -157,12 +163,8 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             dataset=dataset.name,
             protocol=spec.protocol,
             model=first.name,
-            lead=" ".join(
-                [
-                    "What the server of split learning learns about the columns and labels that clients keep.",
-                    *filter(None, [not_exact(first, space)]),
-                ]
-            ),
+            lead="What the server of split learning learns about the columns and labels that clients keep.",
+            limits=tuple(filter(None, [not_exact(first, space)])),
             attacker="The server",
             message="what comes back",
             control="Without noise, the gradient that comes back differs with each value of the planted column, so a "
@@ -195,8 +197,27 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
                 "certified_cells": Scale(None, 0.0, 1.0),
                 "still_possible": Scale(None, 0.0, 1.0),
             },
+            unaccounted=_BOUND_FOLLOWS if any(_follows(one.noise) for one in self.defenses.values()) else None,
             settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
         )
+
+    @classmethod
+    def prepared(
+        cls, spec: SplitSpec, given: Given, subjects: Subjects
+    ) -> UnitsAudit[SplitSpec, SplitDefense] | UnitsAudit[SplitSpec, FeatureNoise | None]:
+        """Return the audit of a spec, by its topology.
+
+        Args:
+            spec: what to do.
+            given: objects that the caller passed instead of names.
+            subjects: tables that were loaded before.
+
+        Raises:
+            BadInputError: something that the spec names cannot be loaded or used.
+        """
+        if spec.topology != "columns":
+            return WholeClientAudit.prepared(spec, given, subjects)
+        return super().prepared(spec, given, subjects)
 
     @property
     def determining(self) -> Mapping[str, Json]:
@@ -309,6 +330,17 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         return getattr(entry.factory, "reads_bare", True) if guesses_labels(entry) else "weights" in entry.needs
 
 
+_BOUND_FOLLOWS = (
+    "The clipping bound of cut_noise is published, and follows the norms of records' gradients from batch to batch "
+    "without noise. What it tells of them is not in epsilon."
+)
+
+
+def _follows(noise: CutNoise | None) -> bool:
+    """Return whether an epsilon is printed although the bound follows the data."""
+    return noise is not None and noise.rule == "quantile" and noise.noise_multiplier > 0
+
+
 # Rows on which a network is tried before it is trained.
 _PROBED = 16
 # Rows of a control: enough to hold 100 out of, few enough to train on in a second.
@@ -360,7 +392,16 @@ def _threat_model(
         f"of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
+        *_published_forms(spec.attacks),
     )
+
+
+def _published_forms(attacks: Sequence[Part]) -> tuple[str, ...]:
+    """Return how attacks differ in kind from what they are in their papers."""
+    forms = {
+        part.called: getattr(make_part(registry.attacks.of("split"), part), "published_form", None) for part in attacks
+    }
+    return tuple(f"{label} is {form}." for label, form in forms.items() if form is not None)
 
 
 def default_private(data: Dataset) -> tuple[str, ...]:
@@ -499,10 +540,11 @@ class AttackedTraining:
             view = mixed_up(view, len(held), gradients=False)
         true = torch.cat([held.labels, self.seen.labels])[None]
         known = torch.arange(len(held))[None]
-        attack = make_part(registry.attacks.of("split"), part.part)
+        registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
+        attack = make_part(registered, part.part)
         begun = time.perf_counter()
         knowledge = LabelKnowledge(schema.target, self.known.statistics.target, known, true[:, : len(held)])
-        guess = attack(view, knowledge, [stream(spec.seed, 0, "starts")])
+        guess = check_guess(part.part, attack(view, knowledge, [stream(spec.seed, 0, "starts")]), LabelGuess)
         [found] = label_figures(schema.target, true, guess, len(held), time.perf_counter() - begun)
         return found
 
@@ -517,7 +559,7 @@ class AttackedTraining:
         else:
             attack, known = make_part(registry.baselines.of("split"), part.part), self.neighbours
         begun = time.perf_counter()
-        guess = attack(self.seen.view, known, seeds)
+        guess = check_guess(part.part, attack(self.seen.view, known, seeds), CutGuess)
         seconds = time.perf_counter() - begun
         figures, each = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
         return UnitFigures(figures, seconds / self.seen.view.records, each=each)
@@ -583,6 +625,8 @@ def _exchanges(
 
 def deployment(spec: SplitSpec) -> Deployment:
     """Return what a deployment of split learning shows and grants the server."""
+    if spec.topology != "columns":
+        return of_whole_client(spec)
     known = granted({"auxiliary": spec.auxiliary, "labels": spec.known_labels}, ("weights",))
     reveals = (*SplitLearning.reveals, ReturnedView)
     return Deployment("split", spec.protocol, reveals, known, None, mechanisms("split", spec.defenses))

@@ -206,10 +206,16 @@ class SplitOptions(TypedDict, total=False):
     """Column that the client holds."""
     protocol: Literal["split", "federated_split"]
     """Clients: one that holds all rows (split), or many of rows_each rows each (federated_split)."""
+    topology: Literal["columns", "vanilla", "u_shaped"]
+    """Who holds what: columns, the server some columns and the client the others and the label; vanilla, the client
+    all columns and the server the labels; u_shaped, the client all columns, labels and last layer.
+    """
     hidden: int | Sequence[int]
     """Number of units of a hidden layer of DeepFM at the client."""
     tower: int | Sequence[int]
     """Number of units of a hidden layer of DeepFM at the server."""
+    cut: int
+    """Number of activations at the cut of a client that holds all columns."""
     logit: bool
     """Whether DeepFM ends in one logit for two classes."""
     epochs: int
@@ -230,6 +236,8 @@ class SplitOptions(TypedDict, total=False):
     """Number of training rows that the attacker holds whole; 0 for marginals alone."""
     exposures: int | None
     """Number of exchanges in which the server sees each attacked record."""
+    leaked: int
+    """Number of attacked records that the server knows where the client holds all columns; they do not count."""
     stale: int
     """Number of epochs by which the client weights that the server knows are old."""
     final: int
@@ -322,6 +330,10 @@ class VerticalOptions(TypedDict, total=False):
     """Seed of a random order of columns before they are shared."""
     victim: int
     """Number of the passive party that is attacked, from 1."""
+    bottom_model: str
+    """Bottom model of every party. Of your own: package.module:factory or path/to/file.py:factory."""
+    top_model: str
+    """Top model. Of your own: package.module:factory or path/to/file.py:factory."""
     bottom: int | Sequence[int]
     """Number of units of a hidden layer of bottom models."""
     features: int
@@ -484,3 +496,103 @@ class PooledOptions(TypedDict, total=False):
     """Number of attack seeds: another auxiliary sample, attacker, shadow models and targets each; intervals are over
     them.
     """
+
+
+class TreesOptions(TypedDict, total=False):
+    """Options of federated trees: what histograms and tree files tell of the records that they were grown on."""
+
+    dataset_options: Mapping[str, object]
+    """Argument of the dataset's loader, such as missing=category of adult."""
+    data_folder: str | Path | None
+    """Folder with the files of datasets."""
+    data: str | Path | None
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
+    schema_file: str | Path | None
+    """YAML schema of your table; `seepage schema` drafts one."""
+    target: str | None
+    """Column of your table that the model learns."""
+    sensitive: str | Sequence[str]
+    """Column of your table that the report singles out."""
+    drop: str | Sequence[str]
+    """Column of your table to leave out."""
+    overrides: Mapping[str, object]
+    """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
+    """
+    missing: Literal["refuse", "drop", "category"]
+    """Missing cells of your table: refuse the table, drop the rows that have one, or take them as a category of their
+    own and as the median of numbers.
+    """
+    most_categories: int
+    """Number of different values that a discrete column keeps, fewer in tables that would get too wide. The rarest
+    beyond are taken together as (other), which the attacker then guesses as one.
+    """
+    most_encoded: int
+    """Number of encoded columns beyond which most_categories is lowered."""
+    keep_dummies: bool
+    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
+    separator: str
+    """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
+    attacks: PartLike | Sequence[PartLike]
+    """Attack by name; `seepage attacks` lists them."""
+    baselines: PartLike | Sequence[PartLike]
+    """Baseline to compare attacks with, which knows all but the message."""
+    defenses: PartLike | Sequence[PartLike]
+    """Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."""
+    seed: int
+    """Seed that every random number of the audit follows from."""
+    device: str
+    """Device that computes: auto (a GPU where there is one), cpu, cuda or cuda:1."""
+    workers: int | None
+    """Number of processes that compute at the same time; figures do not depend on it."""
+    threads: int
+    """Number of CPU threads of each worker."""
+    time_budget: str | float | None
+    """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
+    as fit.
+    """
+    allow_large: bool
+    """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
+    above the memory of the machine. A document cannot say so.
+    """
+    keep_records: bool
+    """Whether true and reconstructed records of your own table are stored."""
+    control: bool
+    """Whether a positive control shows that the attacks work here."""
+    gate: Mapping[str, object] | None
+    """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
+    variant: str | None
+    """Name that tells this audit from others beside it in results."""
+    protocol: Literal["histogram", "bagging", "cyclic"]
+    """Message of a client: sums of derivatives while all grow trees together (histogram), trees that are added to the
+    global model in every round (bagging), or the whole model, which one client after another extends (cyclic).
+    """
+    rows: int | Sequence[int]
+    """Number of records of a client; each number is audited."""
+    clients: int
+    """Number of clients, the attacked one included."""
+    summed: int
+    """Number of clients whose sums are added up before anyone sees them, as secure aggregation does; the records of
+    all of them are then attacked.
+    """
+    trees: int
+    """Number of boosting rounds."""
+    depth: int
+    """Largest depth of a tree."""
+    learning_rate: float
+    """Factor of each tree's weights (eta)."""
+    regularisation: float
+    """L2 penalty on weights (lambda)."""
+    min_child_weight: float
+    """Least sum of second derivatives in a child of a split."""
+    max_bin: int
+    """Largest number of bins of a column."""
+    base_score: float | None
+    """Prediction before the first tree."""
+    repetitions: int
+    """Number of attacked clients, each in a federation of its own; intervals are over them."""

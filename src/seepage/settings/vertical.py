@@ -9,7 +9,7 @@ from typing import get_args
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from seepage import datasets, registry
 from seepage.assessment import auc, measure_features
@@ -20,6 +20,7 @@ from seepage.attacks.vertical import (
     ShadowInversion,
     completion_scores,
     gradient_scores,
+    inversion_in_words,
     left_out,
     raw_scores,
 )
@@ -34,6 +35,8 @@ from seepage.defenses.returned import ReturnedDefense
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
+from seepage.models.own import OwnFactory, find_own, is_own
+from seepage.models.own_parts import own_bottom, own_top
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
@@ -48,6 +51,7 @@ from seepage.settings.labels import (
 )
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
@@ -68,7 +72,7 @@ from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
-from seepage.wire.labels import BatchView, LabelKnowledge, LogitsView, ReturnedView
+from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, Grant
 
@@ -188,7 +192,13 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self.dataset = self.data = data
         self.partition = partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
         # Refuses, before anything is trained, a target or widths that no network here fits.
-        network = _network(spec, data, partition, [0], VerticalDefense())
+        own = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
+        self._own = {kind: find_own(name) for kind, name in own.items() if is_own(name)}
+        _check_own(spec, data, self._own)
+        network = self.network([0], VerticalDefense())
+        for defense in map(defense_of, spec.defenses):
+            if defense.bottleneck is not None and "bottom" in self._own:
+                self.network([0], defense)
         self.sizes = _sizes(spec, data)
         attacks = {part.called: (part, make_part(registry.attacks.of("vertical"), part)) for part in spec.attacks}
         self.shadowing = {label: attack for label, (_, attack) in attacks.items() if isinstance(attack, ShadowAttack)}
@@ -213,13 +223,15 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self.rows = rows_identity(data)
         self._forecast: float | None = None
-        held, tables = partition.schemas[spec.victim].names, data.image is None
+        held_schema, tables = partition.schemas[spec.victim], data.image is None
+        held = held_schema.names
         layers = {"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}
         self.about = About(
             dataset=data.name,
             protocol="vertical",
             model=network.name,
             lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
+            limits=(inversion_in_words(network.bottoms[spec.victim], held_schema),) if "bottom" in self._own else (),
             attacker="The active party",
             secret="all cells of the passive party" if tables else "all brightnesses of the passive party's half",
             message="the features",
@@ -252,7 +264,17 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     @property
     def determining(self) -> Mapping[str, Json]:
         """What determines figures beside spec, rows, defense and part, as JSON values."""
-        return {"columns": [list(columns) for columns in self.partition.columns]}
+        networks: dict[str, Json] = {kind: factory.digest for kind, factory in self._own.items()}
+        return {"columns": [list(columns) for columns in self.partition.columns], "networks": networks}
+
+    def network(self, seeds: Sequence[int], defense: VerticalDefense) -> VerticalModel:
+        """Return the networks of some trainings before they are trained.
+
+        Args:
+            seeds: seed of each training's initialisation.
+            defense: defense, which may narrow the features.
+        """
+        return _network(self.spec, self.data, self.partition, seeds, defense, self._own)
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of all trainings: they are made and attacked side by side."""
@@ -438,6 +460,8 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
     needed = {need for entry in entries for need in entry.needs}
     after = f"{len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}"
     layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
+    if is_own(spec.bottom_model) or is_own(spec.top_model):
+        layers = f"Bottom models {spec.bottom_model}, top model {spec.top_model}"
     if data.image is not None:
         after = f"the right half of each image, {len(held.columns):,} brightnesses"
         layers = "Convolutional bottom models and a convolutional top model"
@@ -575,7 +599,8 @@ class VerticalExposure(Exposure):
             known = self.granted(needs)
             if "gradients" in needs:
                 seen = self.first
-            guess = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
+            returned = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
+            guess = check_guess(part.part, returned, FeatureGuess)
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     def labels(self, part: PlannedPart) -> list[UnitFigures]:
@@ -597,7 +622,8 @@ class VerticalExposure(Exposure):
         target, marginal = trained.model.schema.target, self.marginal
         first = torch.arange(known).expand(len(true), known)
         begun = time.perf_counter()
-        guess = attack(view, LabelKnowledge(target, marginal, first, true[:, :known]), self.seeds("attack"))
+        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :known]), self.seeds("attack"))
+        guess = check_guess(part.part, returned, LabelGuess)
         return label_figures(target, true, guess, known, time.perf_counter() - begun)
 
     def steered(self, attack: Attack) -> TrainedVertical:
@@ -671,14 +697,14 @@ def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
 
 
 def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure:
-    spec, data, partition, sizes = audit.spec, audit.data, audit.partition, audit.sizes
+    spec, data, sizes = audit.spec, audit.data, audit.sizes
     # The split must not tell one defense from another.
     both = [
         split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.repetitions)
     ]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
-    model = _network(spec, data, partition, _seeds(spec, "initialisation"), defense)
+    model = audit.network(_seeds(spec, "initialisation"), defense)
     learning = _learning(spec, defense)
     trained = learning.train(model, train, _seeds(spec, "training"))
     if spec.attacked == "trained":
@@ -711,15 +737,55 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
     )
 
 
+def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory]) -> None:
+    """Refuse attacks that read layers which a user's own network need not have."""
+    if own and data.image is not None:
+        raise BadInputError(
+            f"images of {data.name!r} have networks of their own; leave bottom_model and top_model out."
+        )
+    attacks = registry.attacks.of("vertical")
+    for part in spec.attacks:
+        entry = entry_of(attacks, part)
+        linear = set(getattr(make_part(attacks, part), "linear", ())) & own.keys()
+        layered = "bottom" in own and ("gradients" in entry.needs or BatchView in entry.sees)
+        if linear or layered or ("gradients" in entry.needs and "top" in own):
+            raise BadInputError(
+                f"the attack {part.called!r} is made for the fully connected networks of vertical_mlp, but "
+                f"{' and '.join(f'{kind}_model' for kind in own)} is your own; leave the attack out."
+            )
+
+
 def _network(
-    spec: VerticalSpec, data: Dataset, partition: Partition, seeds: Sequence[int], defense: VerticalDefense
+    spec: VerticalSpec,
+    data: Dataset,
+    partition: Partition,
+    seeds: Sequence[int],
+    defense: VerticalDefense,
+    own: Mapping[str, OwnFactory],
 ) -> VerticalModel:
     """Return the networks of some trainings before they are trained."""
     if data.image is not None:
         return vertical_images(partition, seeds, _half(data.image))
     narrow = spec.features if defense.bottleneck is None else defense.bottleneck.width
     widths = [spec.features] + [narrow] * (partition.parties - 1)
-    return vertical_mlp(partition, seeds, spec.bottom, widths, None if spec.unsplit else spec.top)
+    bottoms: list[nn.Module] = []
+    if "bottom" in own:
+        for party, (schema, features) in enumerate(zip(partition.schemas, widths, strict=True)):
+            bottom, found = own_bottom(own["bottom"], schema, party, features, [seed + party + 1 for seed in seeds])
+            if party and defense.bottleneck is not None and found != features:
+                raise BadInputError(
+                    f"the bottleneck asks for {features} features, but {spec.bottom_model!r} sends {found}; have its "
+                    "factory take the parameter features."
+                )
+            bottoms.append(bottom)
+            widths[party] = found
+    model = vertical_mlp(partition, seeds, spec.bottom, widths, None if spec.unsplit else spec.top)
+    if bottoms:
+        model = replace(model, bottoms=tuple(bottoms), name=spec.bottom_model)
+    if "top" in own:
+        outputs = 1 if model.head == "sigmoid" else model.classes
+        model = replace(model, top=own_top(own["top"], widths, outputs, seeds))
+    return model
 
 
 def _half(image: Shape) -> Shape:

@@ -30,7 +30,7 @@ def extra(name: str, program: str, *packages: str) -> Iterator[None]:
         ...     import flower_of_nobody
         Traceback (most recent call last):
         ...
-        seepage.integrations.extras.MissingExtraError: Flower is not installed; pip install 'seepage[flower]'.
+        seepage.extras.MissingExtraError: Flower is not installed; pip install 'seepage[flower]'.
     """
     try:
         yield

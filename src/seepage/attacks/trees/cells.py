@@ -1,0 +1,342 @@
+"""The cells of records whose paths are known: which records lie in each bin of each column.
+
+The sums of a bin are those of the derivatives of the records in it, node by node. With the paths known these are linear
+equations with whole numbers as unknowns: how many records of each path lie in the bin. Splits on a path bound its
+records' cells as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
+from scipy.optimize import linear_sum_assignment
+
+from seepage.attacks.trees.choices import choices
+from seepage.attacks.trees.paths import DERIVATIVE_ERROR, Path
+from seepage.wire.sums import Sent, Values, whole_counts
+
+# Singular values below this share of the largest are taken as zero: far above what rounding leaves.
+_LEAST_SINGULAR = 1e-5
+# Bound on the error of a solved number of records, below which rounding to a whole number is safe.
+_SAFE = 0.25
+# Choices within one node that are tried at most.
+_TRIED = 2**12
+
+
+@dataclass(frozen=True)
+class _Paths:
+    """Records with the same path, together, and records of a bin whose paths are not known, together.
+
+    Attributes:
+        number: number of records of each path or bin.
+        of_record: path or bin of each record.
+        known: number of paths; what comes after them are bins.
+        nodes: for each tree, the deepest node with sums of each path.
+        low, high: bounds of each encoded column from the splits on each path.
+        gradients: derivatives of a record of each path for each tree.
+        bins: bins whose records' paths are not known.
+    """
+
+    number: Int[np.ndarray, " path"]
+    of_record: Int[np.ndarray, " record"]
+    known: int
+    nodes: Int[np.ndarray, "tree known"]
+    low: Float[np.ndarray, "path encoded"]
+    high: Float[np.ndarray, "path encoded"]
+    gradients: Float[np.ndarray, "known tree 2"]
+    bins: tuple[int, ...]
+
+    @property
+    def bins_of_records(self) -> list[int]:
+        """Bin of each record whose path is not known."""
+        return [self.bins[c - self.known] for c in self.of_record if c >= self.known]
+
+
+def _together(sent: Sent, paths: Sequence[Path], rest: Mapping[int, int]) -> _Paths:
+    first: dict[bytes, int] = {}
+    of_record = np.array([first.setdefault(path.key, len(first)) for path in paths], dtype=np.int64)
+    ones = {int(c): paths[i] for i, c in reversed(list(enumerate(of_record)))}
+    chosen = [ones[c] for c in range(len(first))]
+    of_bins = np.repeat(np.arange(len(rest)) + len(chosen), list(rest.values()))
+    of_record = np.concatenate([of_record, of_bins.astype(np.int64)])
+    width, groups = sent.cuts.columns, len(chosen) + len(rest)
+    low, high = np.full((groups, width), -np.inf), np.full((groups, width), np.inf)
+    deepest = np.empty((len(sent.forest.trees), len(chosen)), dtype=np.int64)
+    for t, tree in enumerate(sent.forest.trees):
+        boxes = tree.boxes(width)
+        reached = np.array([path.nodes[t] for path in chosen], dtype=np.int64)
+        known = slice(0, len(chosen))
+        low[known] = np.maximum(low[known], boxes[reached, :, 0])
+        high[known] = np.minimum(high[known], boxes[reached, :, 1])
+        above = np.zeros(tree.nodes, dtype=np.int64)
+        for node in range(tree.nodes):
+            for child in (tree.left[node], tree.right[node]):
+                if child >= 0:
+                    above[child] = child if int(child) in sent.place[t] else above[node]
+        deepest[t] = above[reached]
+    gradients = np.array([path.gradients for path in chosen]).reshape(len(chosen), len(sent.forest.trees), 2)
+    number = np.bincount(of_record, minlength=groups)
+    return _Paths(number, of_record, len(chosen), deepest, low, high, gradients, tuple(rest))
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Cells of some records.
+
+    Attributes:
+        cells: cell of each record.
+        proved: whether no other cell beyond the column's tolerance has the same sums, given the paths.
+    """
+
+    cells: Float[np.ndarray, "record column"]
+    proved: Bool[np.ndarray, "record column"]
+
+
+def solve(
+    sent: Sent, paths: Sequence[Path], rest: Mapping[int, int], values: Sequence[Values], seed: int, noise: float = 0.0
+) -> Solved:
+    """Return the cells of all records.
+
+    Where the paths of all records are proved, and the equations leave no choice in any cell of a record, that record is
+    proved: its cells but for numbers whose bin is wider than the column's tolerance. With one path in doubt nothing is.
+
+    Args:
+        sent: the message.
+        paths: paths of single records.
+        rest: number of further records in bins whose records' paths are not known, by the bin; those of one bin are
+            taken as alike.
+        values: values of each column.
+        seed: seed by which cells are dealt out that the message leaves open.
+        noise: standard deviation of noise on the sums.
+    """
+    alike = _together(sent, paths, rest)
+    equations = _Equations(sent, alike, noise)
+    generator = np.random.default_rng(seed)
+    records = len(alike.of_record)
+    cells = np.full((records, len(values)), np.nan)
+    proved = np.zeros((records, len(values)), dtype=bool)
+    certain = not rest and noise == 0 and all(path.proved for path in paths)
+    every = np.ones(records, dtype=bool)
+    for column, one in enumerate(values):
+        counts, sure = _column(sent, alike, equations, one, [*(path.bin for path in paths), *alike.bins_of_records])
+        _deal(counts, alike, one, cells[:, column], proved[:, column], generator)
+        every &= sure[alike.of_record] & (counts[alike.of_record].max(1) == alike.number[alike.of_record])
+    return Solved(cells, proved & (every & certain)[:, None])
+
+
+def _deal(
+    counts: Int[np.ndarray, "path value"],
+    alike: _Paths,
+    values: Values,
+    cells: Float[np.ndarray, " record"],
+    proved: Bool[np.ndarray, " record"],
+    generator: np.random.Generator,
+) -> None:
+    """Give the records of each path the values that were counted for it."""
+    for c in range(len(counts)):
+        here = np.flatnonzero(alike.of_record == c)
+        dealt = np.repeat(np.arange(counts.shape[1]), counts[c])
+        generator.shuffle(dealt)
+        cells[here] = values.cells[dealt]
+        proved[here] = values.exact[dealt]
+
+
+class _Equations:
+    """Sums of every finest node as linear equations in the numbers of records of each path or bin.
+
+    Args:
+        sent: the message.
+        alike: the paths and bins.
+        noise: standard deviation of noise on the sums.
+    """
+
+    def __init__(self, sent: Sent, alike: _Paths, noise: float) -> None:
+        self.alike, self.noise = alike, noise
+        rows, sums, errors = [], [], []
+        self.nodes: list[tuple[int, Int[np.ndarray, " _path"]]] = []
+        of_bins = np.array(alike.bins, dtype=np.int64)
+        for t, tree in enumerate(sent.forest.trees):
+            gradients = alike.gradients[:, t]
+            scale = float(np.abs(gradients).max(initial=1.0))
+            for node, place in sent.place[t].items():
+                if tree.left[node] >= 0 and int(tree.left[node]) in sent.place[t]:
+                    continue
+                here = np.flatnonzero(alike.nodes[t] == node)
+                received = sent.message.sums[t][place]
+                row = np.zeros((2, len(alike.number)))
+                row[:, here] = gradients[here].T
+                row[:, alike.known :] = received[of_bins].T / alike.number[alike.known :]
+                rows.append(row)
+                sums.append(received.T)
+                error = DERIVATIVE_ERROR * scale * max(1, int(alike.number[here].sum()))
+                errors += [error, error]
+                self.nodes.append((2 * len(rows) - 2, here))
+        self.matrix = np.concatenate(rows)
+        self.sums = np.concatenate(sums)
+        self.errors = np.array(errors)
+        self.whole = self.solver(np.arange(len(alike.number)))
+
+    def solver(self, some: Int[np.ndarray, " some"]) -> tuple[Float[np.ndarray, "some row"], Bool[np.ndarray, " some"]]:
+        """Return the pseudo-inverse for some of the paths, and which of them it determines."""
+        part = self.matrix[:, some]
+        if self.noise:
+            # As much weight on few records as the noise of all equations has.
+            ridge = self.noise**2 * len(part) * np.eye(len(some))
+            return np.linalg.solve(part.T @ part + ridge, part.T), np.zeros(len(some), dtype=bool)
+        if not len(some):
+            return part.T, np.zeros(0, dtype=bool)
+        squares, vectors = np.linalg.eigh(part.T @ part)
+        kept = squares > max(float(squares[-1]), 1e-300) * _LEAST_SINGULAR**2
+        basis = vectors[:, kept]
+        inverse = (basis / squares[kept]) @ (basis.T @ part.T)
+        numbers = self.alike.number[some]
+        # What is left of other paths where one alone is meant.
+        left = np.abs(basis @ basis.T - np.eye(len(some))) @ numbers
+        determined = (left < _SAFE / 2) & (np.abs(inverse) @ self.errors < _SAFE / 2)
+        return inverse, determined
+
+
+def _column(
+    sent: Sent, alike: _Paths, equations: _Equations, values: Values, read_in: Sequence[int]
+) -> tuple[Int[np.ndarray, "path value"], Bool[np.ndarray, " path"]]:
+    """Return how many records of each path have each value, and for which paths that is certain."""
+    unknown = np.array([-1])
+    counts = np.full((len(alike.number), len(values.bins)), unknown, dtype=np.int64)
+    left = whole_counts(sent.counts[values.bins], len(alike.of_record))
+    counts[~_possible(sent, alike, values, left)] = 0
+    _known_bins(alike, values, read_in, counts)
+    sums = equations.sums[:, values.bins]
+    inverse, determined = equations.whole
+    estimate = inverse @ sums
+    _settle(counts, alike.number, left)
+    _round(counts, estimate, determined, np.arange(len(counts)))
+    for _ in range(len(counts)):
+        _settle(counts, alike.number, left)
+        open_paths = np.flatnonzero((counts < 0).any(1))
+        if not len(open_paths):
+            break
+        before = int((counts < 0).sum())
+        rest = sums - equations.matrix @ np.maximum(counts, 0)
+        if len(open_paths) < len(counts):
+            some_inverse, some_determined = equations.solver(open_paths)
+            some = some_inverse @ rest
+            estimate[open_paths] = some + np.maximum(counts[open_paths], 0)
+            _round(counts, estimate[open_paths], some_determined, open_paths)
+        if int((counts < 0).sum()) == before:
+            _try_nodes(counts, equations, rest)
+        if int((counts < 0).sum()) == before:
+            break
+    _settle(counts, alike.number, left)
+    sure = (counts >= 0).all(1)
+    return _guessed(counts, estimate, alike.number, left), sure
+
+
+def _possible(
+    sent: Sent, alike: _Paths, values: Values, left: Shaped[np.ndarray, " value"]
+) -> Bool[np.ndarray, "path value"]:
+    """Return which values the splits on each path leave open."""
+    columns = np.searchsorted(sent.cuts.start, values.bins, side="right") - 1
+    ends = np.array([sent.cuts.interval(int(number)) for number in values.bins])
+    return (
+        (ends[:, 0] < alike.high[:, columns]) & (ends[:, 1] > alike.low[:, columns]) & (left > 0)
+        if len(values.bins)
+        else np.zeros((len(alike.number), 0), dtype=bool)
+    )
+
+
+def _known_bins(alike: _Paths, values: Values, read_in: Sequence[int], counts: Int[np.ndarray, "path value"]) -> None:
+    """Fill in the column in whose bins the records were read, where all of them were."""
+    place = {int(number): i for i, number in enumerate(values.bins)}
+    if any(number not in place for number in read_in):
+        return
+    counts[:] = 0
+    for number, c in zip(read_in, alike.of_record, strict=True):
+        counts[c, place[number]] += 1
+
+
+def _settle(
+    counts: Int[np.ndarray, "path value"], number: Int[np.ndarray, " path"], left: Int[np.ndarray, " value"]
+) -> None:
+    """Fill in what the numbers of records by path and by value leave no choice in."""
+    while True:
+        open_cells = counts < 0
+        of_path = number - np.maximum(counts, 0).sum(1)
+        of_value = left - np.maximum(counts, 0).sum(0)
+        # One open cell of a path or value takes all that is left; where nothing is left, all open cells are 0.
+        none = open_cells & ((of_path <= 0)[:, None] | (of_value <= 0)[None])
+        only = open_cells & ~none & (open_cells.sum(1) == 1)[:, None]
+        full = open_cells & ~none & ~only & (_most(open_cells, of_path) == of_value)[None]
+        if not (none | only | full).any():
+            return
+        counts[none] = 0
+        if only.any():
+            counts[only] = np.broadcast_to(of_path[:, None], counts.shape)[only]
+        elif full.any():
+            # All paths that may have a value do.
+            first = int(np.flatnonzero(full.any(0))[0])
+            rows = full[:, first]
+            counts[rows, first] = of_path[rows]
+
+
+def _most(open_cells: Bool[np.ndarray, "path value"], of_path: Int[np.ndarray, " path"]) -> Int[np.ndarray, " value"]:
+    return (open_cells * np.maximum(of_path, 0)[:, None]).sum(0)
+
+
+def _round(
+    counts: Int[np.ndarray, "path value"],
+    estimate: Float[np.ndarray, "some value"],
+    determined: Bool[np.ndarray, " some"],
+    some: Int[np.ndarray, " some"],
+) -> None:
+    whole = np.rint(estimate)
+    near = (np.abs(estimate - whole) < _SAFE) & (whole >= 0) & determined[:, None] & (counts[some] < 0)
+    part = counts[some]
+    part[near] = whole[near].astype(np.int64)
+    counts[some] = part
+
+
+def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, rest: np.ndarray) -> None:
+    """Fill in what all choices within one node leave as the only one, going through nodes with few open paths."""
+    for row, members in equations.nodes:
+        open_here = members[(counts[members] < 0).any(1)]
+        if not 0 < len(open_here) <= _TRIED.bit_length() or np.prod(equations.alike.number[open_here] + 1.0) > _TRIED:
+            continue
+        error = float(equations.errors[row])
+        for value in np.flatnonzero((counts[open_here] < 0).any(0)):
+            some = open_here[counts[open_here, value] < 0]
+            options = [
+                np.arange(equations.alike.number[c] + 1)[:, None] * equations.matrix[[row, row + 1], c] for c in some
+            ]
+            found = choices(options, rest[[row, row + 1], value], error)
+            if found is not None and len(found) == 1:
+                counts[some, value] = found[0]
+                rest[:, value] -= equations.matrix[:, some] @ np.array(found[0], dtype=np.float64)
+
+
+def _guessed(
+    counts: Int[np.ndarray, "path value"],
+    estimate: Float[np.ndarray, "path value"],
+    number: Int[np.ndarray, " path"],
+    left: Int[np.ndarray, " value"],
+) -> Int[np.ndarray, "path value"]:
+    """Return the numbers with open ones dealt out: the likeliest by the equations, and as many as each value has."""
+    known = np.maximum(counts, 0)
+    paths = np.repeat(np.arange(len(counts)), np.maximum(number - known.sum(1), 0))
+    slots = np.repeat(np.arange(counts.shape[1]), np.maximum(left - known.sum(0), 0))
+    found = known.copy()
+    if len(paths) and len(slots):
+        impossible = counts[np.ix_(paths, slots)] >= 0
+        chosen = linear_sum_assignment(-estimate[np.ix_(paths, slots)] + 1e3 * impossible)
+        np.add.at(found, (paths[chosen[0]], slots[chosen[1]]), 1)
+    missing = np.repeat(np.arange(len(found)), np.maximum(number - found.sum(1), 0))
+    if len(missing) and found.shape[1]:
+        np.add.at(found, (missing, np.full(len(missing), int(left.argmax()))), 1)
+    # A damaged message may count more values than there are records.
+    for c in np.flatnonzero(found.sum(1) > number):
+        surplus = int(found[c].sum() - number[c])
+        taken = np.repeat(np.arange(found.shape[1]), found[c])[:surplus]
+        np.subtract.at(found[c], taken, 1)
+    return found

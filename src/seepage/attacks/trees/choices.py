@@ -1,0 +1,72 @@
+"""Choices of one option an item whose values add up to a known sum."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+# Combinations of half of the items that are tried at most: their sums are sorted and met with those of the other half.
+MOST = 2**14
+
+
+def choices(
+    options: Sequence[Float[np.ndarray, "_option value"]], target: Float[np.ndarray, " value"], allowed: float
+) -> list[tuple[int, ...]] | None:
+    """Return every choice of one option of each item whose values add up to a target; None where there are too many.
+
+    Args:
+        options: values of the options of each item.
+        target: sum of the chosen values.
+        allowed: largest distance of a sum from the target, in each value.
+
+    Example:
+        >>> choices([np.array([[0.0], [1.0]]), np.array([[0.0], [2.0], [4.0]])], np.array([3.0]), 0.1)
+        [(1, 1)]
+    """
+    if not options:
+        return [()] if bool((np.abs(target) <= allowed).all()) else []
+    # Items with many options first, each to the half with fewer combinations.
+    order = sorted(range(len(options)), key=lambda item: -len(options[item]))
+    halves: tuple[list[int], list[int]] = ([], [])
+    sizes = [1, 1]
+    for item in order:
+        half = int(sizes[1] < sizes[0])
+        halves[half].append(item)
+        sizes[half] *= len(options[item])
+    if max(sizes) > MOST:
+        return None
+    first, second = (_sums(options, half, len(target)) for half in halves)
+    wanted = target - first
+    by_first = np.argsort(second[:, 0], kind="stable")
+    ordered = second[by_first]
+    low = np.searchsorted(ordered[:, 0], wanted[:, 0] - allowed)
+    high = np.searchsorted(ordered[:, 0], wanted[:, 0] + allowed, side="right")
+    found = []
+    for here in np.flatnonzero(high > low):
+        near = np.abs(ordered[low[here] : high[here]] - wanted[here]).max(axis=1) <= allowed
+        for there in by_first[low[here] : high[here]][near]:
+            chosen = [0] * len(options)
+            for half, index in zip(halves, (int(here), int(there)), strict=True):
+                for item in reversed(half):
+                    index, chosen[item] = divmod(index, len(options[item]))
+            found.append(tuple(chosen))
+    return found
+
+
+def _sums(
+    options: Sequence[Float[np.ndarray, "_option value"]], items: Sequence[int], width: int
+) -> Float[np.ndarray, "combination value"]:
+    """Return the sum of each combination of options, the last item's option changing first."""
+    sums = np.zeros((1, width))
+    for item in items:
+        sums = (sums[:, None] + options[item]).reshape(-1, width)
+    return sums
+
+
+def combinations(options: Sequence[Sequence[int]]) -> list[tuple[int, ...]] | None:
+    """Return all choices of one option an item; None where there are too many."""
+    return None if math.prod(map(len, options)) > MOST else list(itertools.product(*options))

@@ -1,0 +1,299 @@
+"""Paths of single records through all trees, read from the sums of one bin.
+
+A record's derivatives follow from its label and from the leaves that it reached before. So the few records in a bin
+have few possible sums: which of them go left at a split is the one choice whose derivatives add up to the sum of the
+left child. Tree by tree this gives the leaves of every record in the bin, and with them its derivatives everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Float32, Int
+
+from seepage.attacks.trees.choices import choices
+from seepage.wire.forest import Forest
+from seepage.wire.sums import Sent
+
+# Bound on the error of one derivative in single precision, as a share of the largest of them: three roundings of
+# numbers up to 1, as computers differ in their exponential functions.
+DERIVATIVE_ERROR = 2e-7
+# Readings of a bin that are followed side by side until later trees tell which is right.
+_SIDE_BY_SIDE = 8
+
+
+@dataclass(frozen=True)
+class Path:
+    """What the trees make of one record.
+
+    Attributes:
+        label: class or value of the target.
+        nodes: deepest node of each tree that the record is known to reach.
+        gradients: its derivatives for each tree.
+        bin: bin in which it was read.
+        proved: whether no other records have the sums of that bin.
+    """
+
+    label: float
+    nodes: Int[np.ndarray, " tree"]
+    gradients: Float[np.ndarray, "tree 2"]
+    bin: int
+    proved: bool
+
+    @property
+    def key(self) -> bytes:
+        """What equal paths share."""
+        return self.nodes.tobytes() + np.float64(self.label).tobytes()
+
+
+@dataclass(frozen=True)
+class _State:
+    """One reading of the records of a bin.
+
+    Attributes:
+        margins: margins of each record before the round.
+        labels: label of each record.
+        nodes: node of each record in each tree so far.
+        gradients: derivatives of each record for each tree so far.
+    """
+
+    margins: Float32[np.ndarray, "record output"]
+    labels: Float[np.ndarray, " record"]
+    nodes: tuple[tuple[int, ...], ...] = ()
+    gradients: tuple[Float[np.ndarray, "record 2"], ...] = ()
+
+
+def paths_of_bin(sent: Sent, number: int, records: int) -> list[Path] | None:
+    """Return the paths of all records in a bin; None where its sums are those of no records, or of too many.
+
+    Args:
+        sent: the message.
+        number: position of the bin.
+        records: number of records in it.
+    """
+    starts = _first_labels(sent, number, records)
+    if starts is None:
+        return None
+    margins = np.tile(sent.forest.intercept, (records, 1))
+    states = [_State(margins, labels) for labels in starts]
+    for round_number in range(len(sent.forest.rounds)):
+        if round_number:
+            states = _advanced(sent, states, round_number, number)
+        grown: list[_State] = []
+        for state in states:
+            grown += _through(sent, state, round_number, number)
+        if not grown or len(grown) > _SIDE_BY_SIDE:
+            return None
+        states = grown
+    keys = {_content(state) for state in states}
+    state = states[0]
+    nodes, gradients = np.array(state.nodes), np.stack(state.gradients)
+    return [
+        Path(float(state.labels[i]), nodes[:, i].copy(), gradients[:, i].copy(), number, len(keys) == 1)
+        for i in range(records)
+    ]
+
+
+def _content(state: _State) -> tuple[bytes, ...]:
+    """Return what equal readings share: the records in no order."""
+    nodes = np.array(state.nodes)
+    return tuple(sorted(nodes[:, i].tobytes() + state.labels[i].tobytes() for i in range(len(state.labels))))
+
+
+def _first_labels(sent: Sent, number: int, records: int) -> list[Float[np.ndarray, " record"]] | None:
+    """Return the labels of a bin's records, which the first trees' roots give; several where more fit."""
+    forest, message = sent.forest, sent.message
+    roots = np.array([message.sums[t][sent.place[t][0], number, 0] for t in forest.of_round(0)])
+    if forest.labels is None:
+        return _first_values(sent, number, records)
+    if forest.outputs == 1:
+        ones = records * (sent.chances[0]) - roots[0]
+        counts = np.array([records - ones, ones])
+    else:
+        # The derivative before any label of class 0 is taken off.
+        chances = sent.chances.copy()
+        chances[0] += 1
+        counts = records * chances - roots[: forest.outputs]
+    rounded = np.rint(counts)
+    if (np.abs(counts - rounded) > 0.01).any() or (rounded < 0).any() or int(rounded.sum()) != records:
+        return None
+    return [np.repeat(np.arange(len(rounded), dtype=np.float64), rounded.astype(np.int64))]
+
+
+def _first_values(sent: Sent, number: int, records: int) -> list[Float[np.ndarray, " record"]] | None:
+    """Return the targets of a bin's records in a regression, where the first tree tells them apart."""
+    [tree_number] = sent.forest.of_round(0)
+    tree, place = sent.forest.trees[tree_number], sent.place[tree_number]
+    sums = sent.message.sums[tree_number][:, number]
+    start = float(sent.forest.intercept[0])
+    values: list[float] = []
+    for node, here in place.items():
+        children = (int(tree.left[node]), int(tree.right[node]))
+        if tree.left[node] >= 0 and children[0] in place:
+            continue
+        count = round(float(sums[here, 1]))
+        if count > 1:
+            return None
+        if count == 1:
+            # Targets are held in single precision.
+            values.append(float(np.float32(start - sums[here, 0])))
+    return [np.array(values)] if len(values) == records else None
+
+
+def _allowed(records: int, margins: Float32[np.ndarray, "record output"], forest: Forest) -> float:
+    scale = 1.0 if forest.labels is not None else 1.0 + float(np.abs(margins).max(initial=0.0))
+    return DERIVATIVE_ERROR * scale * max(1, records)
+
+
+def _classes(state: _State, some: Sequence[int]) -> list[list[int]]:
+    """Return records that are alike so far, together."""
+    found: dict[bytes, list[int]] = {}
+    for i in some:
+        found.setdefault(state.margins[i].tobytes() + state.labels[i].tobytes(), []).append(i)
+    return list(found.values())
+
+
+def _through(sent: Sent, state: _State, round_number: int, number: int) -> list[_State]:
+    """Return a bin's records with their nodes in the trees of a round, in every way that its sums allow."""
+    forest = sent.forest
+    gradients = forest.gradients(state.margins, state.labels).astype(np.float64)
+    ways = [state]
+    for position in forest.of_round(round_number):
+        tree = forest.trees[position]
+        own = gradients[:, tree.output]
+        after = []
+        for way in ways:
+            for nodes in _nodes(sent, way, position, number, own):
+                after.append(replace(way, nodes=(*way.nodes, nodes), gradients=(*way.gradients, own)))
+        if len(after) > _SIDE_BY_SIDE:
+            return []
+        ways = after
+    return ways
+
+
+def _nodes(
+    sent: Sent, state: _State, position: int, number: int, gradients: Float[np.ndarray, "record 2"]
+) -> list[tuple[int, ...]]:
+    """Return the deepest node of each record in a tree that sums were sent for, in every way that these allow."""
+    tree, place = sent.forest.trees[position], sent.place[position]
+    sums: list[list[float]] = sent.message.sums[position][:, number].tolist()
+    records = len(state.labels)
+    error = _allowed(records, state.margins, sent.forest)
+    total = gradients.sum(0)
+    if abs(total[0] - sums[place[0]][0]) > error or abs(total[1] - sums[place[0]][1]) > error:
+        return []
+    own = gradients.tolist()
+    ways: list[tuple[list[int], dict[int, list[int]]]] = [([0] * records, {0: list(range(records))})]
+    for node in place:
+        left, right = int(tree.left[node]), int(tree.right[node])
+        if left < 0 or left not in place:
+            continue
+        side = sent.split_by(tree, node, number)
+        sent_left = sums[place[left]]
+        after = []
+        for nodes, here in ways:
+            some = here.get(node)
+            if not some:
+                after.append((nodes, here))
+                continue
+            for going in _going_left(state, some, sent_left, side, own, error):
+                chosen = list(nodes)
+                staying = [i for i in some if i not in going]
+                for i in going:
+                    chosen[i] = left
+                for i in staying:
+                    chosen[i] = right
+                after.append((chosen, {**here, left: going, right: staying}))
+        ways = after
+        if len(ways) > _SIDE_BY_SIDE:
+            return []
+    return [tuple(nodes) for nodes, _ in ways]
+
+
+def _going_left(
+    state: _State, some: list[int], sums: list[float], side: bool | None, own: list[list[float]], error: float
+) -> list[list[int]]:
+    """Return the records that go left at a split, in every way that the left child's sums allow."""
+    if side is not None or len(some) == 1:
+        none, every = abs(sums[0]) <= error and abs(sums[1]) <= error, True
+        for s in range(2):
+            every = every and abs(sums[s] - sum(own[i][s] for i in some)) <= error
+        if side is not None:
+            return [some] if side and every else [[]] if not side and none else []
+        # Where second derivatives vanish, one record may be on either side.
+        return ([some] if every else []) + ([[]] if none else [])
+    classes = _classes(state, some)
+    options = [np.arange(len(alike) + 1)[:, None] * np.array(own[alike[0]]) for alike in classes]
+    found = choices(options, np.array(sums), error)
+    if found is None:
+        return []
+    return [
+        [i for count, alike in zip(one, classes, strict=True) for i in alike[:count]]
+        for one in found[: _SIDE_BY_SIDE + 1]
+    ]
+
+
+def _advanced(sent: Sent, states: Sequence[_State], round_number: int, number: int) -> list[_State]:
+    """Return states with the margins after the round before, in every way that the next roots' sums allow."""
+    found: list[_State] = []
+    for state in states:
+        found += _after(sent, state, round_number, number)
+    return found[: _SIDE_BY_SIDE + 1]
+
+
+def _after(sent: Sent, state: _State, round_number: int, number: int) -> list[_State]:
+    forest = sent.forest
+    records = len(state.labels)
+    before = list(forest.of_round(round_number - 1))
+    # Of splits at the largest depth only both children together are known.
+    open_leaves: list[list[tuple[int, ...]]] = []
+    for i in range(records):
+        each: list[tuple[int, ...]] = [()]
+        for position in before:
+            leaves = _leaves(sent, position, state.nodes[position][i], number)
+            each = [(*chosen, leaf) for chosen in each for leaf in leaves]
+        open_leaves.append(each)
+    margins = []
+    for i, each in enumerate(open_leaves):
+        options = np.repeat(state.margins[i][None], len(each), axis=0)
+        for option, leaves in enumerate(each):
+            for position, leaf in zip(before, leaves, strict=True):
+                tree = forest.trees[position]
+                options[option, tree.output] += tree.condition[leaf]
+        margins.append(options)
+    chosen: list[tuple[int, ...]] | None = [(0,) * records]
+    if any(len(each) > 1 for each in open_leaves):
+        values = [
+            forest.gradients(one, np.full(len(one), state.labels[i])).astype(np.float64).reshape(len(one), -1)
+            for i, one in enumerate(margins)
+        ]
+        roots = [
+            sent.message.sums[position][sent.place[position][0], number] for position in forest.of_round(round_number)
+        ]
+        by_output = {forest.trees[p].output: root for p, root in zip(forest.of_round(round_number), roots, strict=True)}
+        target = np.concatenate([by_output[k] for k in range(forest.outputs)])
+        chosen = choices(values, target, _allowed(records, state.margins, forest))
+    states: dict[tuple[bytes, ...], _State] = {}
+    for one in chosen or []:
+        after = np.stack([margins[i][option] for i, option in enumerate(one)])
+        nodes = list(state.nodes)
+        for place, position in enumerate(before):
+            nodes[position] = tuple(open_leaves[i][option][place] for i, option in enumerate(one))
+        new = replace(state, margins=after, nodes=tuple(nodes))
+        # Records that are alike may be exchanged.
+        states.setdefault(_content(new), new)
+        if len(states) > _SIDE_BY_SIDE:
+            break
+    return list(states.values())
+
+
+def _leaves(sent: Sent, position: int, node: int, number: int) -> list[int]:
+    """Return the leaves that a record of a bin may have reached below the deepest node that sums were sent for."""
+    tree = sent.forest.trees[position]
+    if tree.left[node] < 0:
+        return [node]
+    side = sent.split_by(tree, node, number)
+    left, right = int(tree.left[node]), int(tree.right[node])
+    return [left, right] if side is None else [left if side else right]

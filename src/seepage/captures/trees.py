@@ -1,0 +1,222 @@
+"""Tree files of a real federation: reading them, and what they give away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from seepage.assessment import create, match_records, measure_matched
+from seepage.assessment.measurement import Measurement
+from seepage.attacks.trees.files import Hessians, LeafCounts, Thresholds
+from seepage.attacks.trees.timberstrike import TimberStrike
+from seepage.baselines.random import Random
+from seepage.digests import Json
+from seepage.errors import BadInputError
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.statistics import Statistics
+from seepage.tabular.table import Table
+from seepage.wire.forest import Forest, read_forest
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.secret import RecordsSecret
+from seepage.wire.trees import FileMessage, TreeFilesView, TreesGuess, TreesKnowledge
+
+SUFFIX = ".json"
+# Weights of a file that was grown with this recipe add up within this share.
+_RECIPE = 1e-3
+
+
+@dataclass(frozen=True)
+class ReadTrees:
+    """What the tree files of a client give away.
+
+    Attributes:
+        records: number of the client's rows.
+        leaves: number of rows of each class in every leaf of the first tree; empty where it is not known.
+        values: values that the client's trees split at, by numeric column.
+        recovered: sums of second derivatives of every node of each tree.
+        guess: guessed records.
+        scores: accuracy over all cells of the records and of rows that are drawn, where the truth is given.
+    """
+
+    records: int
+    leaves: tuple[tuple[int, ...], ...]
+    values: Mapping[str, tuple[float, ...]]
+    recovered: tuple[tuple[float, ...], ...]
+    guess: TreesGuess
+    scores: Mapping[str, float]
+
+    def to_plain(self) -> dict[str, Json]:
+        """Return all but the records as JSON values; sums that are not known as None."""
+        known = [[None if value != value else value for value in sums] for sums in self.recovered]
+        return {
+            "records": self.records,
+            "leaf_counts": [list(counts) for counts in self.leaves],
+            "thresholds": {name: list(values) for name, values in self.values.items()},
+            "sum_hessian": known,
+            "scores": dict(self.scores),
+        }
+
+
+def is_tree_file(path: Path) -> bool:
+    """Return whether a path is a tree file in JSON, or a folder of them and of no other captures."""
+    if path.is_dir():
+        return any(path.glob(f"*{SUFFIX}")) and not any(path.glob("*.safetensors"))
+    return path.suffix == SUFFIX
+
+
+def load_tree_files(path: Path, columns: int) -> FileMessage:
+    """Return the trees of a client: those of one file, or of all files of a folder in the order of their names.
+
+    Args:
+        path: a model of xgboost in JSON, such as what a client of Flower's bagging or cyclic strategy sends, or a
+            folder with one for each round.
+        columns: number of encoded columns of the schema.
+
+    Raises:
+        BadInputError: there is no such file, one cannot be read, or it is of other columns.
+    """
+    files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    forests = []
+    for file in files:
+        try:
+            text = file.read_bytes()
+        except OSError as error:
+            raise BadInputError(f"the tree file {str(file)!r} cannot be read: {error}.") from error
+        forests.append(read_forest(text, repr(str(file))))
+    for file, forest in zip(files, forests, strict=True):
+        if forest.columns != columns:
+            raise BadInputError(
+                f"{str(file)!r} has trees of {forest.columns} columns, but the schema encodes {columns}: numbers as "
+                "they are, a column of 0 and 1 for each category; give the schema that the client trained with."
+            )
+        if (forest.objective, forest.outputs) != (forests[0].objective, forests[0].outputs):
+            raise BadInputError(f"{str(file)!r} learns another target than {str(files[0])!r}; give files of one run.")
+        if not forest.trees:
+            raise BadInputError(f"{str(file)!r} has no tree; give the model after a round of boosting.")
+    return _together(forests)
+
+
+def _together(forests: Sequence[Forest]) -> FileMessage:
+    trees = tuple(tree for forest in forests for tree in forest.trees)
+    outputs = forests[0].outputs
+    if len(trees) % outputs:
+        raise BadInputError(
+            f"the files have {len(trees)} trees of {outputs} classes each round; give whole rounds of one client."
+        )
+    forest = replace(forests[0], trees=trees, rounds=tuple(range(outputs, len(trees) + 1, outputs)))
+    return FileMessage(forest, tuple(range(len(trees))), tuple(t // outputs * outputs for t in range(len(trees))))
+
+
+def read_trees(
+    message: FileMessage,
+    schema: Schema,
+    statistics: Statistics,
+    records: int | None,
+    regularisation: float,
+    learning_rate: float,
+    seed: int,
+    truth: Table | None = None,
+) -> ReadTrees:
+    """Return what the tree files of a client give away.
+
+    Args:
+        message: trees of the client, the first of which was grown from the base score.
+        schema: the client's table.
+        statistics: public statistics of its columns.
+        records: number of the client's rows; counted from the first tree if None.
+        regularisation, learning_rate: lambda and eta of the client.
+        seed: seed by which cells are drawn that nothing tells.
+        truth: the client's rows, to score the guess.
+
+    Raises:
+        BadInputError: the recipe is not that of the trees, the target is another one, or the number of rows does not
+            follow.
+    """
+    forest = message.forest
+    classes = schema.target.width if isinstance(schema.target, Discrete) else None
+    if classes != forest.labels:
+        kinds = {None: "numbers"}
+        raise BadInputError(
+            f"the trees learn {kinds.get(forest.labels, f'{forest.labels} classes')}, but the schema's target "
+            f"{schema.target.name!r} has {kinds.get(classes, f'{classes} classes')}; give the client's schema."
+        )
+    _check_recipe(message, regularisation, learning_rate)
+    count = _count(message) if records is None else records
+    known = TreesKnowledge(schema, statistics, count, regularisation=regularisation, learning_rate=learning_rate)
+    view = TreeFilesView((message,))
+    counted, listed = LeafCounts()(view, known, [seed]).leaves, Thresholds()(view, known, [seed]).values
+    sums, guess = Hessians()(view, known, [seed]).hessians, TimberStrike()(view, known, [seed])
+    assert counted is not None
+    assert listed is not None
+    assert sums is not None
+    leaves = counted[0][0] if counted[0] else np.zeros((0, 1))
+    exact = np.isfinite(leaves).all()
+    return ReadTrees(
+        count,
+        tuple(tuple(int(value) for value in np.rint(row)) for row in leaves) if exact else (),
+        {name: tuple(values.tolist()) for name, values in listed[0].items()},
+        tuple(tuple(one.tolist()) for one in sums[0]),
+        guess,
+        {} if truth is None else _scores(schema, statistics, known, guess, view, truth, seed),
+    )
+
+
+def _check_recipe(message: FileMessage, regularisation: float, learning_rate: float) -> None:
+    """Refuse lambda and eta with which the first derivatives of children do not add up to their parent's."""
+    for tree in message.forest.trees:
+        if tree.hessian is None or tree.weight is None:
+            continue
+        scaled = np.where(tree.left < 0, tree.condition.astype(np.float64) / learning_rate, tree.weight)
+        slopes = scaled * (tree.hessian + regularisation)
+        inner = np.flatnonzero(tree.left >= 0)
+        apart = np.abs(slopes[tree.left[inner]] + slopes[tree.right[inner]] - slopes[inner])
+        if len(inner) and float(apart.max()) > _RECIPE * float(np.abs(slopes).max() + 1):
+            raise BadInputError(
+                f"with lambda {regularisation:g} and eta {learning_rate:g} the weights of a tree's nodes do not add up "
+                "to those of their parents; give --regularisation and --learning-rate as the client trained."
+            )
+
+
+def _count(message: FileMessage) -> int:
+    tree, forest = message.forest.trees[0], message.forest
+    if tree.hessian is None:
+        raise BadInputError(
+            "the first tree has no 'sum_hessian', so that the number of rows does not follow; give --batch-size, which "
+            "clients report to the server."
+        )
+    one = float(forest.gradients(forest.intercept[None], np.zeros(1))[0, 0, 1])
+    count = tree.hessian[0] / one
+    if abs(count - round(count)) > 0.05 or round(count) < 1:
+        raise BadInputError(
+            f"the first tree was grown on {count:.4g} rows by its sums, which is no whole number: it builds on earlier "
+            "trees, or rows have weights; give the client's first file, or --batch-size."
+        )
+    return round(count)
+
+
+def _scores(
+    schema: Schema,
+    statistics: Statistics,
+    known: TreesKnowledge,
+    guess: TreesGuess,
+    view: TreeFilesView,
+    truth: Table,
+    seed: int,
+) -> dict[str, float]:
+    if len(truth) != known.batch_size:
+        raise BadInputError(
+            f"the truth has {len(truth)} rows, but the trees were grown on {known.batch_size}; give the rows of the "
+            "same client."
+        )
+    secret = RecordsSecret(truth.cells[None], truth.labels[None])
+
+    def accuracy(rows: RecordsGuess) -> float:
+        matched = match_records(schema, statistics, secret, rows)
+        first = measure_matched(matched, [create("accuracy")])[0]
+        assert isinstance(first, Measurement)
+        return float(first.values[0])
+
+    return {"timberstrike": accuracy(guess), "random": accuracy(Random()(view, known, [seed]))}

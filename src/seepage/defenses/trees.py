@@ -1,0 +1,195 @@
+"""Defenses of federated boosted trees: coarser bins, larger leaves, noise on sums, fields that are not sent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float, Float32
+
+from seepage.defenses.accounting import Guarantee, gaussian_guarantee
+from seepage.errors import BadInputError, check_count
+from seepage.needs import ActsOn
+from seepage.registry import defenses
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.statistics import Statistics
+
+Field = Literal["sum_hessian", "base_weights", "loss_changes"]
+
+
+@defenses.register("strip_fields", "trees")
+@dataclass(frozen=True)
+class StripFields:
+    """Tree files are sent without fields that a model needs not to predict.
+
+    NVFlare masks ``sum_hessian`` since version 2.7; ``base_weights`` and ``loss_changes`` give it back, see the attack
+    ``hessians``.
+
+    Attributes:
+        fields: names of the fields in xgboost's JSON; all three if empty.
+
+    Raises:
+        BadInputError: a name is none of them.
+
+    Example:
+        >>> StripFields(("sum_hessian",)).hidden
+        ('sum_hessian',)
+    """
+
+    acts_on: ClassVar[ActsOn] = "tree files"
+
+    fields: tuple[Field, ...] | list[Field] | Field = ()
+
+    def __post_init__(self) -> None:
+        for name in self.hidden:
+            if name not in get_args(Field):
+                raise BadInputError(
+                    f"fields of tree files that may be left out are {', '.join(get_args(Field))}; got {name!r}."
+                )
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Names of the fields that are not sent."""
+        names = (self.fields,) if isinstance(self.fields, str) else tuple(self.fields)
+        return names or get_args(Field)
+
+
+@defenses.register("min_child_weight", "trees")
+@dataclass(frozen=True)
+class MinChildWeight:
+    """Leaves hold at least this sum of second derivatives, so that trees single out fewer records.
+
+    Attributes:
+        weight: least sum; a record adds at most 0.25 with two classes.
+
+    Raises:
+        BadInputError: the weight is no number above 0.
+    """
+
+    acts_on: ClassVar[ActsOn] = "splits"
+
+    weight: float | int = 5
+
+    def __post_init__(self) -> None:
+        _check_positive("weight", self.weight)
+
+
+@defenses.register("max_bin", "trees")
+@dataclass(frozen=True)
+class MaxBin:
+    """Columns have fewer bins, so that more records share one.
+
+    Attributes:
+        bins: largest number of bins of a column.
+
+    Raises:
+        BadInputError: the number is no whole number from 2 up.
+    """
+
+    acts_on: ClassVar[ActsOn] = "bins"
+
+    bins: int = 16
+
+    def __post_init__(self) -> None:
+        check_count("bins", self.bins)
+        if self.bins < 2:
+            raise BadInputError(f"a column has at least 2 bins, got bins={self.bins}.")
+
+
+@defenses.register("shared_cuts", "trees")
+@dataclass(frozen=True)
+class SharedCuts:
+    """Numbers are rounded down to ends of bins that follow from the public marginals, before anything is trained.
+
+    No sketch of a client's values is sent, and thresholds of its trees are no values of its rows.
+
+    Attributes:
+        bins: number of bins of a column, each with about the same share of the public values.
+
+    Raises:
+        BadInputError: the number is no whole number from 2 up.
+    """
+
+    acts_on: ClassVar[ActsOn] = "bins"
+
+    bins: int = 32
+
+    def __post_init__(self) -> None:
+        check_count("bins", self.bins)
+        if self.bins < 2:
+            raise BadInputError(f"a column has at least 2 bins, got bins={self.bins}.")
+
+    def rounded(
+        self, schema: Schema, statistics: Statistics, rows: Float32[np.ndarray, "row encoded"]
+    ) -> Float32[np.ndarray, "row encoded"]:
+        """Return encoded rows with each number at the lower end of its bin."""
+        found = rows.copy()
+        for column, block, marginal in zip(schema.columns, schema.blocks, statistics.marginals, strict=True):
+            if isinstance(column, Discrete):
+                continue
+            shares = np.cumsum(marginal.probabilities.numpy())
+            levels = np.searchsorted(shares, np.arange(1, self.bins) / self.bins)
+            inner = marginal.values.numpy()[np.minimum(levels, len(marginal.values) - 1)]
+            ends = np.unique(np.concatenate([[column.low], inner])).astype(np.float32)
+            place = np.searchsorted(ends, rows[:, block.start], side="right") - 1
+            found[:, block.start] = ends[np.maximum(place, 0)]
+        return found
+
+
+@defenses.register("histogram_noise", "trees")
+@dataclass(frozen=True)
+class HistogramNoise:
+    """Each client adds normal noise to every sum that it sends.
+
+    Attributes:
+        deviation: standard deviation of the noise; a record adds at most 1 to a sum with two classes.
+
+    Raises:
+        BadInputError: the deviation is no number above 0.
+
+    Example:
+        >>> HistogramNoise(10.0).guarantee(trees=10, columns=20, depth=3, outputs=1, delta=1e-5).epsilon > 1
+        True
+    """
+
+    acts_on: ClassVar[ActsOn] = "sums of derivatives"
+
+    deviation: float | int
+
+    def __post_init__(self) -> None:
+        _check_positive("deviation", self.deviation)
+
+    def __call__(
+        self, sums: Float[np.ndarray, "*shape"], generator: np.random.Generator
+    ) -> Float[np.ndarray, "*shape"]:
+        """Return sums with noise."""
+        noisy: Float[np.ndarray, "*shape"] = sums + generator.normal(0.0, self.deviation, sums.shape)
+        return noisy
+
+    def guarantee(self, trees: int, columns: int, depth: int, outputs: int | None, delta: float) -> Guarantee | None:
+        """Return the guarantee for single records; None for a regression, whose derivatives have no bound.
+
+        A record is in one bin of each encoded column, in one node of each level of a tree. Its derivatives there are at
+        most 1 and 1/4 with two classes; with more, those of all classes together at most the root of 3. So its
+        contribution to a round has a bounded norm, and the noise of all rounds composes.
+
+        Args:
+            trees: number of rounds.
+            columns: number of encoded columns.
+            depth: number of levels that sums are sent for.
+            outputs: number of margins of a row; None for a regression.
+            delta: failure probability delta.
+        """
+        if outputs is None:
+            return None
+        squared = 1 + 1 / 16 if outputs == 1 else 3.0
+        sensitivity = math.sqrt(columns * depth * squared)
+        return gaussian_guarantee(self.deviation / sensitivity, 1.0, trees, delta)
+
+
+def _check_positive(name: str, value: float | int) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < math.inf:
+        raise BadInputError(f"{name} is a number above 0, got {name}={value!r}.")

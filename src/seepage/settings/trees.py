@@ -1,0 +1,483 @@
+"""Federated trees: whoever receives a client's sums or tree files reads the records that they were made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seepage import datasets, registry
+from seepage.assessment import Metric, auc, create, match_records, measure_matched
+from seepage.assessment.evidence import evidence_of
+from seepage.assessment.measurement import Measured, Measurement
+from seepage.assessment.trees import TreesSecret, measure_trees
+from seepage.datasets import Dataset
+from seepage.datasets.shuffled import numbered
+from seepage.defenses.accounting import Guarantee
+from seepage.defenses.trees import HistogramNoise, MaxBin, MinChildWeight, SharedCuts, StripFields
+from seepage.digests import Json, plain
+from seepage.errors import BadInputError
+from seepage.protocols.trees import (
+    Boosting,
+    bagging,
+    check_installed,
+    cyclic,
+    encoded,
+    forest_of,
+    grow_together,
+    histograms,
+    objective_of,
+    train_together,
+)
+from seepage.seeds import stream
+from seepage.settings.part import Part, check_kinds, combine, make_part, of_kind
+from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.spec import Spec
+from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
+from seepage.settings.trees_spec import TreesSpec
+from seepage.settings.units import (
+    UnitsAudit,
+    attacks_and_baselines,
+    control_fields,
+    planned,
+    rows_identity,
+    with_fields,
+)
+from seepage.tabular.schema import Discrete
+from seepage.wire.forest import Forest
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.secret import RecordsSecret
+from seepage.wire.trees import FileMessage, HistogramMessage, HistogramsView, TreeFilesView, TreesGuess, TreesKnowledge
+
+DELTA = 1e-5
+_TRAINING = Part(name="training")
+# Rows that the joint model is tested on.
+_TESTED = 2_000
+_METRICS = ("accuracy", "certified", "exact_match", "rmse")
+
+
+@dataclass(frozen=True)
+class TreesDefense:
+    """What clients of federated trees do, ready to use.
+
+    Attributes:
+        hidden: fields that tree files are sent without.
+        min_child_weight: least sum of second derivatives of a leaf; the spec's if None.
+        max_bin: largest number of bins of a column; the spec's if None.
+        cuts: bins that follow from public marginals; those of the clients' rows if None.
+        noise: noise on sums; None without one.
+    """
+
+    hidden: tuple[str, ...] = ()
+    min_child_weight: float | None = None
+    max_bin: int | None = None
+    cuts: SharedCuts | None = None
+    noise: HistogramNoise | None = None
+
+
+def defense_of(part: Part) -> TreesDefense:
+    """Return a defense ready to use."""
+    combined = combine(registry.defenses.of("trees"), part)
+    check_kinds(part, combined, (StripFields, MinChildWeight, MaxBin, SharedCuts, HistogramNoise))
+    strip, leaf, bins = of_kind(combined, StripFields), of_kind(combined, MinChildWeight), of_kind(combined, MaxBin)
+    return TreesDefense(
+        () if strip is None else strip.hidden,
+        None if leaf is None else float(leaf.weight),
+        None if bins is None else bins.bins,
+        of_kind(combined, SharedCuts),
+        of_kind(combined, HistogramNoise),
+    )
+
+
+class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
+    """An audit of federated trees; a unit is one attacked client, in a federation of its own.
+
+    Args:
+        spec: what to do.
+        dataset: rows of the caller; those that the spec names if None.
+        own: whether the rows are the user's own.
+        swapped: whether the attacker receives the message of another client than the one that is scored: the negative
+            control.
+
+    Raises:
+        BadInputError: a setting cannot be used with these rows, or xgboost is not installed.
+    """
+
+    setting = "trees"
+    ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
+    data: Dataset
+
+    def __init__(
+        self, spec: TreesSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
+    ) -> None:
+        super().__init__(spec, dataset, own, swapped)
+        check_installed()
+        data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+        self.dataset = self.data = data
+        if data.image is not None:
+            raise BadInputError(f"trees are grown on tables, but the rows of {data.name!r} are images; name a table.")
+        self.objective, self.classes = objective_of(data.schema)
+        _check_base_score(spec, self.objective)
+        most = max(spec.rows) * spec.clients
+        if most > len(data.all):
+            raise BadInputError(
+                f"{spec.clients} clients with {max(spec.rows):,} rows each hold {most:,} rows, but {data.name!r} has "
+                f"{len(data.all):,}; give fewer clients or rows."
+            )
+        refuse_inapplicable(spec.attacks, deployment(spec))
+        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
+        for label, defense in self.defenses.items():
+            _check_defense(spec, label, defense)
+        self.parts = planned([_TRAINING], spec.baselines, spec.attacks)
+        self.configurations = tuple(Configuration(label, rows) for rows in spec.rows for label in self.defenses)
+        self.rows = rows_identity(data)
+        schema = data.schema
+        message = "the sums" if spec.protocol == "histogram" else "the tree files"
+        self.about = About(
+            dataset=data.name,
+            protocol=spec.protocol,
+            model=f"xgboost ({spec.trees} rounds, depth {spec.depth})",
+            lead="What sums and tree files of federated boosted trees tell of the records that they were made of.",
+            attacker="Who receives them" if spec.protocol == "cyclic" else "The server",
+            secret="all cells",
+            message=message,
+            control="Each record is alone in a bin of a planted column, so a working attack reads all of them.",
+            threat_model=_threat_model(spec, data),
+            notes=data.notes,
+            rows=len(data.all),
+            rounds=spec.trees,
+            target=schema.target.name,
+            columns=schema.names,
+            sensitive=tuple(c.name for c in schema.columns if c.sensitive),
+            scales={
+                "epsilon": Scale(None),
+                "leaf_counts": Scale(None, 0.0, 1.0),
+                "hidden_sums": Scale(None, 0.0, 1.0),
+                "values": Scale(None, 0.0, 1.0),
+                "values_right": Scale(None, 0.0, 1.0),
+                "rmse": Scale(False),
+            },
+            utility=("auc", "task_accuracy", "task_rmse"),
+            settings={
+                "trees": spec.trees,
+                "depth": spec.depth,
+                "learning_rate": spec.learning_rate,
+                "regularisation": spec.regularisation,
+                "clients": spec.clients,
+                "summed": spec.summed,
+            },
+        )
+
+    def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
+        """Return everything that determines the figures of a part, as JSON values."""
+        return {
+            **super().identity(configuration, part),
+            "records": configuration.batch_size,
+            "keep": self.spec.keep_records,
+        }
+
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
+        """Return what an attacker is granted, for results."""
+        if part.kind != "attack":
+            return {}
+        known = _knowledge(self, self.defenses[configuration.defense], configuration)
+        sees = "sums of derivatives" if self.spec.protocol == "histogram" else "tree files"
+        return {"sees": sees, **cast("Mapping[str, Json]", plain(known.describe()))}
+
+    def expose(self, configuration: Configuration, units: range) -> TreesExposure:
+        """Grow trees in some federations, and return what is received of the attacked clients."""
+        return _exposed(self, configuration, units)
+
+    def planted(self, swapped: bool) -> TreesAudit | None:
+        """Return a control: a column with another number in each row beside the table's columns, which are shuffled.
+
+        Each column keeps its own distribution and tells nothing of any other, so that rows of another client fit as
+        well as rows that are drawn. Every record is alone in a bin of the planted column, and labels are coins. None
+        where tree files are sent, which hold no records that an attack must find, or where the table is too small.
+        """
+        spec = self.spec
+        if spec.protocol != "histogram" or len(self.data.all) < _CONTROL_CLIENTS * _CONTROL_ROWS:
+            return None
+        changed = {
+            **{"rows": (_CONTROL_ROWS,), "clients": _CONTROL_CLIENTS, "summed": 1, "trees": 12, "depth": 6},
+            **{"learning_rate": 0.3, "regularisation": 1.0, "min_child_weight": 1.0, "max_bin": 256},
+            "base_score": None,
+            **control_fields(swapped),
+            "baselines": tuple(Part(name=name) for name in ("mode", "likeliest", "random", "own_marginals")),
+        }
+        rows = numbered(self.data, _CONTROL_CLIENTS * _CONTROL_ROWS, spec.seed)
+        control = TreesAudit(with_fields(spec, changed), rows, self.own, swapped)
+        control.parts = attacks_and_baselines(control.parts)
+        return control
+
+
+# Fewer rows than bins, so that each row is alone in its bin; enough trees grow on them for every row to be told apart.
+_CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """One federation: what was received of the attacked client, and what it was made of."""
+
+    message: HistogramMessage | FileMessage
+    cells: Tensor
+    labels: Tensor
+    secret: TreesSecret
+    figures: Mapping[str, float]
+
+
+@dataclass
+class TreesExposure(Exposure):
+    """Messages of some attacked clients.
+
+    Attributes:
+        audit, configuration, units: origin of the messages.
+        federations: what each unit gave.
+    """
+
+    audit: TreesAudit
+    configuration: Configuration
+    units: range
+    federations: Sequence[_Unit]
+
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Attack the clients and score what comes out."""
+        audit = self.audit
+        if part.kind == "about":
+            names = dict.fromkeys(name for one in self.federations for name in one.figures)
+            return Outcome([self._figure(name) for name in names])
+        is_attack = part.kind == "attack"
+        registered = (registry.attacks if is_attack else registry.baselines).of("trees")
+        attack = make_part(registered, part.part)
+        known = _knowledge(audit, audit.defenses[self.configuration.defense], self.configuration)
+        purpose = "starts" if is_attack else "baseline"
+        seeds = [stream(audit.spec.seed, unit, purpose) % 2**62 for unit in self.units]
+        begun = time.perf_counter()
+        guess: RecordsGuess = attack(self._view(), known, seeds)
+        seconds = (time.perf_counter() - begun) / len(seeds)
+        found: list[Measured] = []
+        if isinstance(guess, TreesGuess):
+            found += measure_trees([one.secret for one in self.federations], guess)
+        if bool(guess.cells.isnan().all()):
+            # What guesses no record has no figures of records.
+            return Outcome(found, seconds)
+        schema, statistics = audit.data.schema, audit.data.statistics
+        secret = RecordsSecret(
+            torch.stack([one.cells for one in self.federations]), torch.stack([one.labels for one in self.federations])
+        )
+        matched = match_records(schema, statistics, secret, guess)
+        evidence = []
+        if is_attack:
+            evidence = evidence_of(matched, statistics, secret.labels, guess, audit.spec.keep_records or not audit.own)
+        metrics = cast("list[Metric]", [create(name) for name in _METRICS])
+        return Outcome([*measure_matched(matched, metrics), *found], seconds, evidence)
+
+    def _figure(self, name: str) -> Measurement:
+        values = torch.tensor([one.figures.get(name, float("nan")) for one in self.federations], dtype=torch.float64)
+        scale = self.audit.about.scale(name)
+        return Measurement(name, None, values, scale.higher_leaks is not False, (scale.low, scale.high))
+
+    def _view(self) -> HistogramsView | TreeFilesView:
+        messages = [one.message for one in self.federations]
+        if self.audit.spec.protocol == "histogram":
+            sums = tuple(message for message in messages if isinstance(message, HistogramMessage))
+            return HistogramsView(sums, self.audit.spec.summed)
+        return TreeFilesView(tuple(message for message in messages if isinstance(message, FileMessage)))
+
+
+def _knowledge(audit: TreesAudit, defense: TreesDefense, configuration: Configuration) -> TreesKnowledge:
+    spec, data = audit.spec, audit.data
+    assert configuration.batch_size is not None
+    return TreesKnowledge(
+        data.schema,
+        data.statistics,
+        configuration.batch_size * spec.summed,
+        regularisation=spec.regularisation,
+        learning_rate=spec.learning_rate,
+        max_bin=None if defense.cuts is not None else spec.max_bin if defense.max_bin is None else defense.max_bin,
+        noise=0.0 if defense.noise is None else defense.noise.deviation * spec.summed**0.5,
+    )
+
+
+def _recipe(audit: TreesAudit, defense: TreesDefense) -> Boosting:
+    spec = audit.spec
+    leaf, bins = defense.min_child_weight, defense.max_bin
+    return Boosting(
+        audit.objective,
+        audit.classes,
+        spec.trees,
+        spec.depth,
+        spec.learning_rate,
+        spec.regularisation,
+        spec.min_child_weight if leaf is None else leaf,
+        spec.max_bin if bins is None else bins,
+        spec.base_score,
+    )
+
+
+def _exposed(audit: TreesAudit, configuration: Configuration, units: range) -> TreesExposure:
+    seeds = [stream(audit.spec.seed, unit, "clients") % 2**62 for unit in units]
+    federations = [_federation(audit, configuration, seed) for seed in seeds]
+    return TreesExposure(audit, configuration, units, federations)
+
+
+def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _Unit:
+    spec, data = audit.spec, audit.data
+    defense = audit.defenses[configuration.defense]
+    count = configuration.batch_size
+    assert count is not None
+    table = data.all
+    order = np.random.default_rng(seed).permutation(len(table))
+    held = [order[k * count : (k + 1) * count] for k in range(spec.clients)]
+    tested = order[spec.clients * count :][:_TESTED]
+
+    def rows_of(places: np.ndarray) -> np.ndarray:
+        cells, _ = table.at(torch.from_numpy(places))
+        rows = encoded(data.schema, data.statistics, cells)
+        return rows if defense.cuts is None else defense.cuts.rounded(data.schema, data.statistics, rows)
+
+    labels = [_numbers(data, table.at(torch.from_numpy(places))[1]) for places in held]
+    parts = [rows_of(places) for places in held]
+    recipe = _recipe(audit, defense)
+    victims = range(spec.summed)
+    # In the negative control the message is that of clients whose records are not scored.
+    senders = range(spec.summed, 2 * spec.summed) if audit.swapped else victims
+    message: HistogramMessage | FileMessage
+    if spec.protocol != "histogram":
+        _, messages = (bagging if spec.protocol == "bagging" else cyclic)(parts, labels, recipe)
+        forest, message = messages[0].forest, messages[0]
+        secret = _secret(message, parts[0], labels[0], data, table.at(torch.from_numpy(held[0]))[0])
+        message = replace(message, forest=forest.stripped(defense.hidden))
+    elif defense.noise is not None:
+        noise, generator = defense.noise, np.random.default_rng([seed, 1])
+        forest, message = grow_together(
+            parts, labels, _with_score(recipe, labels), lambda sums: noise(sums, generator), senders
+        )
+        secret = TreesSecret((), (), (), {})
+    else:
+        booster, cuts = train_together(parts, labels, recipe)
+        forest = forest_of(booster)
+        rows, own = np.concatenate([parts[k] for k in senders]), np.concatenate([labels[k] for k in senders])
+        message = histograms(forest, cuts, rows, own, spec.depth)
+        secret = TreesSecret((), (), (), {})
+    figures = _utility(audit, forest, rows_of(tested), _numbers(data, table.at(torch.from_numpy(tested))[1]))
+    guarantee = _guarantee(audit, defense, forest)
+    if guarantee is not None:
+        figures["epsilon"] = guarantee.epsilon
+    attacked = torch.from_numpy(np.concatenate([held[k] for k in victims]))
+    cells, true = table.at(attacked)
+    return _Unit(message, cells, true, secret, figures)
+
+
+def _numbers(data: Dataset, labels: Tensor) -> np.ndarray:
+    """Return labels as trees learn them: classes from 0 up in sorted order, or values."""
+    target = data.schema.target
+    if not isinstance(target, Discrete):
+        return labels.numpy()
+    place = np.empty(target.width)
+    place[target.sorted_codes] = np.arange(target.width)
+    numbered_labels: np.ndarray = place[labels.long().numpy()]
+    return numbered_labels
+
+
+def _with_score(recipe: Boosting, labels: Sequence[np.ndarray]) -> Boosting:
+    """Return a recipe with a base score, which clients that add noise agree on beforehand."""
+    if recipe.base_score is not None:
+        return recipe
+    score = 0.5 if recipe.objective != "reg:squarederror" else float(np.mean(np.concatenate(labels)))
+    return replace(recipe, base_score=score)
+
+
+def _guarantee(audit: TreesAudit, defense: TreesDefense, forest: Forest) -> Guarantee | None:
+    if defense.noise is None:
+        return None
+    outputs = None if forest.labels is None else forest.outputs
+    return defense.noise.guarantee(audit.spec.trees, forest.columns, audit.spec.depth, outputs, DELTA)
+
+
+def _utility(audit: TreesAudit, forest: Forest, rows: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Return how well the joint model does on rows that no client holds; nothing where there are none."""
+    if not len(rows):
+        return {}
+    margins = forest.margins(rows)
+    if forest.labels is None:
+        return {"task_rmse": float(np.sqrt(np.square(margins[:, 0] - labels).mean()))}
+    if forest.outputs > 1:
+        return {"task_accuracy": float((margins.argmax(1) == labels).mean())}
+    figures = {"task_accuracy": float(((margins[:, 0] > 0) == labels).mean())}
+    area = auc(torch.from_numpy(margins[:, 0]), torch.from_numpy(labels) == 1)
+    return figures if area is None else {**figures, "auc": area}
+
+
+def _secret(message: FileMessage, rows: np.ndarray, labels: np.ndarray, data: Dataset, cells: Tensor) -> TreesSecret:
+    """Return what a client's trees were grown on."""
+    leaves, hessians, parents = [], [], []
+    classes = message.forest.labels
+    for number, position in enumerate(message.own):
+        tree = message.forest.trees[position]
+        if message.before[number] == message.before[0]:
+            reached = tree.members(rows)
+            kinds = np.zeros(len(rows), dtype=np.int64) if classes is None else labels.astype(np.int64)
+            width = 1 if classes is None else classes
+            counts = [np.bincount(kinds[reached[leaf]], minlength=width) for leaf in tree.leaves]
+            leaves.append(np.stack(counts).astype(np.float64))
+        assert tree.hessian is not None
+        above = tree.hessian.copy()
+        for node in np.flatnonzero(tree.left >= 0):
+            above[[tree.left[node], tree.right[node]]] = tree.hessian[node]
+        hessians.append(tree.hessian)
+        parents.append(above)
+    numeric = {data.schema.columns[i].name: cells[:, i].numpy() for i in data.schema.continuous}
+    return TreesSecret(tuple(leaves), tuple(hessians), tuple(parents), numeric)
+
+
+def _check_base_score(spec: TreesSpec, objective: str) -> None:
+    if spec.base_score is not None and objective == "binary:logistic" and not 0 < spec.base_score < 1:
+        raise BadInputError(
+            f"the base score of two classes is a probability between 0 and 1, got base_score={spec.base_score:g}."
+        )
+
+
+def _check_defense(spec: TreesSpec, label: str, defense: TreesDefense) -> None:
+    if defense.noise is not None and spec.protocol != "histogram":
+        raise BadInputError(
+            f"the defense {label!r} adds noise to sums, but clients of {spec.protocol!r} send tree files; use the "
+            "protocol 'histogram', or another defense."
+        )
+    if defense.hidden and spec.protocol == "histogram":
+        raise BadInputError(
+            f"the defense {label!r} leaves out fields of tree files, but clients of 'histogram' send sums; use the "
+            "protocol 'bagging' or 'cyclic', or another defense."
+        )
+
+
+def _threat_model(spec: TreesSpec, data: Dataset) -> tuple[str, ...]:
+    who = {
+        "histogram": "The attacker sees the sums of derivatives that a client sends for every node, column and bin: "
+        "the server that adds them up, or whoever reads them on the way.",
+        "bagging": "The attacker is the server, which receives the trees that a client grew on its own rows as "
+        "xgboost's JSON.",
+        "cyclic": "The attacker is the next client, which receives the whole model as xgboost's JSON.",
+    }[spec.protocol]
+    together = "" if spec.summed == 1 else f" Sums of {spec.summed} clients are added up before it sees them."
+    return (
+        who + together,
+        "It follows the protocol, and knows the schema, the public marginals, the bins and the recipe of the trees.",
+        f"It is after all cells of {max(spec.rows) * spec.summed:,} records at most; the number of records is known.",
+        f"{spec.clients} clients with {', '.join(f'{rows:,}' for rows in spec.rows)} rows each of {data.name}, "
+        f"{len(data.all):,} rows: {spec.trees} boosting rounds, depth {spec.depth}, eta {spec.learning_rate:g}, lambda "
+        f"{spec.regularisation:g}, at most {spec.max_bin} bins a column.",
+        f"{spec.repetitions} federations from seed {spec.seed}, one attacked client in each; intervals are over them.",
+        "Messages are those of xgboost: its trees, and the sums from which these follow.",
+    )
+
+
+def deployment(spec: TreesSpec) -> Deployment:
+    """Return what a deployment of federated trees shows and grants whoever receives its messages."""
+    view = HistogramsView if spec.protocol == "histogram" else TreeFilesView
+    return Deployment("trees", spec.protocol, (view,), frozenset(), None, mechanisms("trees", spec.defenses))

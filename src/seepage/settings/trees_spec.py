@@ -1,0 +1,114 @@
+"""What an audit of federated trees is to do: plain values, checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from seepage.settings.option import ATTACK, PARTIES, Count, Option, Positive
+from seepage.settings.part import Part, several
+from seepage.settings.spec import Attacks, Baselines, Spec
+
+TreesProtocol = Literal["histogram", "bagging", "cyclic"]
+# Of tree files nothing links the cells of a record, so that rows come from an optimisation.
+_OF_FILES = ("timberstrike", "leaf_counts", "thresholds", "hessians")
+_BASELINES = tuple(Part(name=name) for name in ("mode", "likeliest", "random", "own_marginals"))
+
+
+class TreesSpec(Spec):
+    """An audit of federated trees in plain values; its fields say themselves what they are.
+
+    Example:
+        >>> TreesSpec(rows=50, trees=10).rows
+        (50,)
+        >>> [part.name for part in TreesSpec(protocol="bagging").attacks]
+        ['timberstrike', 'leaf_counts', 'thresholds', 'hessians']
+    """
+
+    setting: ClassVar[str] = "trees"
+    about: ClassVar[str] = "federated trees: what histograms and tree files tell of the records that they were grown on"
+    unit: ClassVar[str] = "client"
+    quick: ClassVar[Mapping[str, object]] = {"repetitions": 2, "rows": (50,), "trees": 10}
+
+    guide: ClassVar[str] = """Measure what histograms and tree files of federated boosting tell of a client's records.
+
+Clients grow boosted trees with xgboost: together, by sums of derivatives in every node and bin (histogram), or each on
+its own rows, whose tree files they send (bagging, cyclic). Whoever receives them reads the records behind them. Beside
+every figure stands the best baseline; own_marginals holds the client's counts of every column, unlinked.
+
+`Examples`
+
+    seepage trees --data people.csv --target outcome
+
+    seepage trees --dataset german --rows 50 --rows 200 --trees 10 --defense none --defense 'max_bin:{bins: 16}'
+
+    seepage trees --protocol bagging --defense none --defense 'strip_fields:{fields: sum_hessian}'
+"""
+
+    protocol: Annotated[
+        TreesProtocol,
+        Option(
+            "Message of a client: sums of derivatives while all grow trees together (histogram), trees that are added "
+            "to the global model in every round (bagging), or the whole model, which one client after another extends "
+            "(cyclic).",
+            PARTIES,
+        ),
+    ] = "histogram"
+    rows: Annotated[
+        tuple[Count, ...],
+        BeforeValidator(several),
+        Field(min_length=1),
+        Option("Number of records of a client; each number is audited.", PARTIES, "ROWS", name="rows", swept=True),
+    ] = (200,)
+    clients: Annotated[Count, Option("Number of clients, the attacked one included.", PARTIES)] = 5
+    summed: Annotated[
+        Count,
+        Option(
+            "Number of clients whose sums are added up before anyone sees them, as secure aggregation does; the "
+            "records of all of them are then attacked.",
+            PARTIES,
+            "CLIENTS",
+        ),
+    ] = 1
+    trees: Annotated[Count, Option("Number of boosting rounds.", PARTIES, "ROUNDS")] = 50
+    depth: Annotated[Count, Field(le=12), Option("Largest depth of a tree.", PARTIES)] = 6
+    learning_rate: Annotated[Positive, Option("Factor of each tree's weights (eta).", PARTIES)] = 0.3
+    regularisation: Annotated[float, Field(ge=0), Option("L2 penalty on weights (lambda).", PARTIES)] = 1.0
+    min_child_weight: Annotated[
+        float, Field(ge=0), Option("Least sum of second derivatives in a child of a split.", PARTIES)
+    ] = 1.0
+    max_bin: Annotated[int, Field(ge=2), Option("Largest number of bins of a column.", PARTIES, "BINS")] = 256
+    base_score: Annotated[
+        float | None,
+        Option("Prediction before the first tree.", PARTIES, default="xgboost's estimate from the labels of all"),
+    ] = None
+    attacks: Attacks = (Part(name="anchor"),)
+    baselines: Baselines = _BASELINES
+    repetitions: Annotated[
+        Count, Option("Number of attacked clients, each in a federation of its own; intervals are over them.", ATTACK)
+    ] = 5
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_protocol(cls, values: Any) -> Any:
+        """Fill in the attacks of a protocol that sends no sums."""
+        if isinstance(values, Mapping) and values.get("protocol") in ("bagging", "cyclic") and "attacks" not in values:
+            return {**values, "attacks": tuple(Part(name=name) for name in _OF_FILES)}
+        return values
+
+    @model_validator(mode="after")
+    def _check(self) -> TreesSpec:
+        if self.summed > self.clients:
+            raise ValueError(
+                f"sums of {self.summed} clients are to be added up, but there are {self.clients}; give more clients"
+            )
+        if self.protocol != "histogram" and self.summed > 1:
+            raise ValueError(
+                f"tree files are not added up, got summed={self.summed} with the protocol {self.protocol!r}; use "
+                "histogram, or leave summed at 1"
+            )
+        if self.base_score is not None and not abs(self.base_score) < float("inf"):
+            raise ValueError(f"base_score is a finite number, got {self.base_score}")
+        return self

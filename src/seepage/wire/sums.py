@@ -1,0 +1,125 @@
+"""What a message of sums says by itself: counts of every bin, and the values of a table that the bins stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from seepage.tabular.schema import Discrete
+from seepage.tabular.statistics import Marginal
+from seepage.wire.forest import Tree
+from seepage.wire.trees import HistogramMessage, TreesKnowledge
+
+
+class Sent:
+    """A message with what is read of it again and again.
+
+    Args:
+        message: what a client sent.
+    """
+
+    def __init__(self, message: HistogramMessage) -> None:
+        self.message, self.forest, self.cuts = message, message.forest, message.cuts
+        self.place = [{int(v): i for i, v in enumerate(nodes)} for nodes in message.nodes]
+        start = np.tile(self.forest.intercept, (1, 1))
+        root = self.forest.gradients(start, np.zeros(1))[0].astype(np.float64)
+        # A second derivative before the first tree is the same for every row.
+        self.least = float(root[0, 1])
+        self.chances = root[:, 0]
+        self.counts: Float[np.ndarray, " bin"] = message.sums[0][self.place[0][0], :, 1] / self.least
+
+    def split_by(self, tree: Tree, node: int, number: int) -> bool | None:
+        """Return whether all rows of a bin go left at a split on the bin's own column; None at any other split."""
+        here = self.cuts.of(int(tree.column[node]))
+        if not here.start <= number < here.stop:
+            return None
+        # Conditions of joint trees are ends of bins; of others, a bin may lie on both sides.
+        low, high = self.cuts.interval(number)
+        if high <= tree.condition[node]:
+            return True
+        return False if low >= tree.condition[node] else None
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of one column of the schema, and the bin that says that a record has it.
+
+    Attributes:
+        bins: bin of each value, numbered over all encoded columns.
+        cells: cell that stands for each: a code, or a number in its bin.
+        exact: whether every number of the bin is within the column's tolerance of the cell.
+    """
+
+    bins: Int[np.ndarray, " value"]
+    cells: Float[np.ndarray, " value"]
+    exact: Bool[np.ndarray, " value"]
+
+
+def values_of(sent: Sent, knowledge: TreesKnowledge) -> list[Values]:
+    """Return the values of each column that a message tells apart."""
+    schema, found = knowledge.schema, []
+    for column, block, marginal in zip(schema.columns, schema.blocks, knowledge.statistics.marginals, strict=True):
+        if isinstance(column, Discrete):
+            bins, codes = [], []
+            for code, encoded in enumerate(range(block.start, block.stop)):
+                ends = sent.cuts.values[sent.cuts.of(encoded)]
+                # A category that no client has: all are in the bin of 0, which ends below 1.
+                if ends[-1] > 1:
+                    bins.append(int(sent.cuts.start[encoded] + np.searchsorted(ends, np.float32(1), side="right")))
+                    codes.append(float(code))
+            found.append(Values(np.array(bins, np.int64), np.array(codes), np.ones(len(bins), bool)))
+            continue
+        here = sent.cuts.of(block.start)
+        bins, cells, exact = np.arange(here.start, here.stop), [], []
+        single = knowledge.max_bin is not None and len(bins) < knowledge.max_bin
+        for number in bins:
+            low, high = sent.cuts.interval(int(number))
+            if single and number > here.start:
+                cells.append(min(max(low, column.low), column.high))
+                exact.append(True)
+                continue
+            cell, reach = _number(marginal, max(low, column.low), min(high, column.high), column.integer, high)
+            cells.append(cell)
+            exact.append(reach <= column.tolerance)
+        found.append(Values(bins, np.array(cells), np.array(exact)))
+    return found
+
+
+def _number(marginal: Marginal, low: float, high: float, whole: bool, end: float) -> tuple[float, float]:
+    """Return a number for a bin, and the distance of the farthest number that the bin may hold."""
+    if whole:
+        # The upper end is no part of the bin, where it is the bin's own.
+        low, high = float(np.ceil(low)), float(np.ceil(high) - 1 if high == end else np.floor(high))
+    high = max(low, high)
+    values, shares = marginal.values.numpy(), marginal.probabilities.numpy()
+    inside = (values >= low) & (values <= high)
+    if inside.any():
+        cumulative = shares[inside].cumsum()
+        cell = float(values[inside][np.searchsorted(cumulative, cumulative[-1] / 2)])
+    else:
+        cell = low
+    return cell, max(cell - low, high - cell)
+
+
+def whole_counts(counts: Float[np.ndarray, " value"], records: int) -> Int[np.ndarray, " value"]:
+    """Return numbers of records as whole numbers that add up to all records, by the largest remainders.
+
+    Example:
+        >>> whole_counts(np.array([1.4, 0.9, -0.2]), 3).tolist()
+        [2, 1, 0]
+    """
+    clipped = np.maximum(counts, 0.0)
+    if len(counts) == 0:
+        return np.zeros(0, dtype=np.int64)
+    if clipped.sum() <= 0:
+        # Where no sum counts any record, every value is as good as another.
+        clipped = np.ones(len(counts))
+    whole = np.rint(clipped)
+    if np.abs(clipped - whole).max() > 0.01 or whole.sum() != records:
+        scaled = clipped * records / clipped.sum()
+        whole = np.floor(scaled)
+        largest = np.argsort(whole - scaled, kind="stable")[: int(records - whole.sum())]
+        whole[largest] += 1
+    return whole.astype(np.int64)

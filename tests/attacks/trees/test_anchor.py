@@ -1,0 +1,127 @@
+"""Whole records are read from sums of derivatives, and what is certified is true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from seepage.attacks.trees.anchor import Anchor
+from seepage.baselines.trees import OwnMarginals
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.sums import Sent
+from seepage.wire.trees import TreesGuess
+from tests.attacks.trees.parts import Federation, people, score, view_of
+
+
+def read(federation: Federation, clients: int = 1, seed: int = 0) -> tuple[float, int, int]:
+    message = federation.sums(range(clients))
+    guess = Anchor()(view_of(message), federation.knows(clients), [seed])
+    return score(federation, guess, clients=clients)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_records_of_a_classification_are_read_and_certified(classes: int) -> None:
+    federation = Federation.of(people(120, classes), 40, 18 // classes)
+    accuracy, certified, wrong = read(federation)
+    assert accuracy > 0.97
+    assert certified > 0.7 * 40 * 5
+    assert wrong == 0
+
+
+def test_records_of_a_regression_are_read_where_the_first_tree_tells_them_apart() -> None:
+    accuracy, _, wrong = read(Federation.of(people(120, 1), 40, 10))
+    assert accuracy > 0.95
+    assert wrong == 0
+
+
+def test_bins_that_hold_several_records_are_taken_apart() -> None:
+    # 240 rows in 32 bins: about three of a client's in each.
+    federation = Federation.of(people(240), 80, 15, max_bin=32)
+    message = federation.sums()
+    counts = np.rint(Sent(message).counts[message.cuts.of(0)])
+    assert (counts > 1).sum() > 20
+    guess = Anchor()(view_of(message), federation.knows(), [0])
+    accuracy, _, wrong = score(federation, guess)
+    assert accuracy > 0.95
+    assert wrong == 0
+
+
+def test_sums_of_several_clients_hide_who_but_not_what() -> None:
+    accuracy, _, wrong = read(Federation.of(people(90), 30, 10), clients=2)
+    assert accuracy > 0.97
+    assert wrong == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_certified_cell_is_wrong(seed: int) -> None:
+    # Few trees, few bins and few rounds: much is left open, and nothing of that may be certified.
+    rng = np.random.default_rng(seed)
+    rounds, bins = int(rng.integers(2, 6)), int(rng.choice([8, 16, 256]))
+    count = int(rng.choice([20, 50]))
+    table = people(4 * count, int(rng.choice([2, 3])), seed, incomes=int(rng.choice([20, 300, 10_000])))
+    federation = Federation.of(table, count, rounds, max_bin=bins, min_child_weight=float(rng.choice([0, 1, 4])))
+    _, _, wrong = read(federation, seed=seed)
+    assert wrong == 0
+
+
+def test_records_that_nothing_tells_apart_are_not_certified() -> None:
+    # One round of stumps: all records of a leaf with the same label are alike.
+    federation = Federation.of(people(80), 40, 1, depth=1)
+    accuracy, certified, wrong = read(federation)
+    assert accuracy < 0.95
+    assert certified < 40
+    assert wrong == 0
+
+
+def test_a_message_of_another_client_tells_nothing_of_this_one() -> None:
+    federation = Federation.of(people(160), 40, 10)
+    guess = Anchor()(view_of(federation.sums((1,))), federation.knows(), [0])
+    other, _, _ = score(federation, guess, client=1)
+    this, _, _ = score(federation, guess, client=0)
+    assert other > 0.97
+    assert this < 0.8
+
+
+def test_own_marginals_have_the_counts_of_every_column_and_no_links() -> None:
+    federation = Federation.of(people(180), 60, 2)
+    view = view_of(federation.sums())
+    guess = OwnMarginals()(view, federation.knows(), [3])
+    assert isinstance(guess, RecordsGuess)
+    true = federation.table.cells[:60]
+    for column in federation.table.schema.discrete:
+        assert sorted(guess.cells[0, :, column].tolist()) == sorted(true[:, column].tolist())
+    unlinked, _, _ = score(federation, TreesGuess(guess.cells))
+    assert unlinked < 0.85
+
+
+def test_noise_on_sums_is_met_by_least_squares() -> None:
+    federation = Federation.of(people(120), 40, 15)
+    message = federation.sums()
+    rng = np.random.default_rng(0)
+
+    def read_with(deviation: float) -> float:
+        noisy = replace(message, sums=tuple(s + rng.normal(0, deviation, s.shape) for s in message.sums))
+        guess = Anchor()(view_of(noisy), federation.knows(noise=deviation), [0])
+        accuracy, certified, _ = score(federation, guess)
+        assert certified == 0
+        return accuracy
+
+    little, much = read_with(1e-3), read_with(3.0)
+    assert little > 0.9
+    assert much < 0.75
+
+
+def test_garbled_sums_give_a_guess_and_no_certificate() -> None:
+    federation = Federation.of(people(80), 40, 4)
+    message = federation.sums()
+    for sums in (
+        tuple(np.zeros_like(s) for s in message.sums),
+        tuple(-s for s in message.sums),
+        tuple(s * 1.5 for s in message.sums),
+        tuple(s[:, ::-1].copy() for s in message.sums),
+    ):
+        guess = Anchor()(view_of(replace(message, sums=sums)), federation.knows(), [0])
+        assert guess.cells.shape == (1, 40, 5)
+        assert score(federation, guess)[1] == 0
