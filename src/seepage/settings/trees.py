@@ -195,10 +195,12 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         return _exposed(self, configuration, units)
 
     def levers(self) -> tuple[Lever, ...]:
-        """Return fields that are not sent, larger leaves, coarser bins and shallower trees."""
+        """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""
         bins, depth = self.spec.max_bin, self.spec.depth
+        noise = Lever("histogram_noise", 0.1, 100.0, mechanism="histogram_noise", strengths=(("deviation",),))
         return (
-            Lever("strip_fields", 1, 1, mechanism="strip_fields"),
+            # Tree files have fields, histograms are sums.
+            noise if self.spec.protocol == "histogram" else Lever("strip_fields", 1, 1, mechanism="strip_fields"),
             Lever("min_child_weight", 1.0, 100.0, mechanism="min_child_weight", strengths=(("weight",),)),
             *([Lever("max_bin", bins, 2, True, mechanism="max_bin", strengths=(("bins",),))] if bins > 2 else []),
             Lever("shared_cuts", 128, 2, True, mechanism="shared_cuts", strengths=(("bins",),)),
