@@ -35,6 +35,7 @@ from seepage.protocols.trees import (
     train_together,
 )
 from seepage.seeds import stream
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -192,6 +193,19 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     def expose(self, configuration: Configuration, units: range) -> TreesExposure:
         """Grow trees in some federations, and return what is received of the attacked clients."""
         return _exposed(self, configuration, units)
+
+    def levers(self) -> tuple[Lever, ...]:
+        """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""
+        bins, depth = self.spec.max_bin, self.spec.depth
+        noise = Lever("histogram_noise", 0.1, 100.0, mechanism="histogram_noise", strengths=(("deviation",),))
+        return (
+            # Tree files have fields, histograms are sums.
+            noise if self.spec.protocol == "histogram" else Lever("strip_fields", 1, 1, mechanism="strip_fields"),
+            Lever("min_child_weight", 1.0, 100.0, mechanism="min_child_weight", strengths=(("weight",),)),
+            *([Lever("max_bin", bins, 2, True, mechanism="max_bin", strengths=(("bins",),))] if bins > 2 else []),
+            Lever("shared_cuts", 128, 2, True, mechanism="shared_cuts", strengths=(("bins",),)),
+            *([Lever("depth", depth, 1, True, spec_field="depth")] if depth > 1 else []),
+        )
 
     def planted(self, swapped: bool) -> TreesAudit | None:
         """Return a control: a column with another number in each row beside the table's columns, which are shuffled.
