@@ -108,7 +108,7 @@ def test_numbers_of_rows_are_swept_and_told_apart() -> None:
 
 def test_the_control_has_shuffled_columns_and_a_number_in_each_row() -> None:
     made = audit()
-    control, nothing = made.control(), made.negative()
+    control, nothing = made.planted(swapped=False), made.planted(swapped=True)
     assert control is not None
     assert nothing is not None
     planted, own = control.data.all, made.data.all

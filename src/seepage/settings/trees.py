@@ -49,7 +49,7 @@ from seepage.settings.units import (
     with_fields,
 )
 from seepage.tabular.schema import Discrete
-from seepage.wire.forest import Forest
+from seepage.wire.forest import Forest, Objective
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import RecordsSecret
 from seepage.wire.trees import FileMessage, HistogramMessage, HistogramsView, TreeFilesView, TreesGuess, TreesKnowledge
@@ -121,6 +121,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         self.dataset = self.data = data
         if data.image is not None:
             raise BadInputError(f"trees are grown on tables, but the rows of {data.name!r} are images; name a table.")
+        self.objective: Objective
         self.objective, self.classes = objective_of(data.schema)
         _check_base_score(spec, self.objective)
         most = max(spec.rows) * spec.clients

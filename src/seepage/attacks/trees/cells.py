@@ -236,7 +236,7 @@ def _column(
         if int((counts < 0).sum()) == before:
             break
     _settle(counts, alike.number, left)
-    sure = (counts >= 0).all(1)
+    sure = np.asarray((counts >= 0).all(1))
     return _guessed(counts, estimate, alike.number, left), sure
 
 
@@ -315,7 +315,7 @@ def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, res
         for value in np.flatnonzero((counts[open_here] < 0).any(0)):
             some = open_here[counts[open_here, value] < 0]
             options = [
-                np.arange(equations.alike.number[c] + 1)[:, None] * equations.matrix[[row, row + 1], c] for c in some
+                np.arange(int(equations.alike.number[c]) + 1)[:, None] * equations.matrix[[row, row + 1], c] for c in some
             ]
             found = choices(options, rest[[row, row + 1], value], error)
             if found is not None and len(found) == 1:
