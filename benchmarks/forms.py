@@ -30,18 +30,27 @@ WRITTEN = ("weight norm", "batch norm", "products", "argmax")
 
 
 class Chain(nn.Module):
-    """Affine layers with activations in a forward method of its own."""
+    """Affine layers with activations in a forward method of its own, and dropout behind each of them."""
 
-    def __init__(self, inputs: int, widths: Sequence[int], outputs: int, activation: str, bias: bool = True) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        widths: Sequence[int],
+        outputs: int,
+        activation: str,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         sizes = [inputs, *widths]
         self.layers = nn.ModuleList([nn.Linear(a, b, bias) for a, b in pairwise(sizes)])
         self.last, self.activation = nn.Linear(sizes[-1], outputs), ACTIVATIONS[activation]
+        self.dropout = dropout
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the outputs."""
         for layer in self.layers:
-            rows = self.activation(layer(rows))
+            rows = functional.dropout(self.activation(layer(rows)), self.dropout, self.training)
         return self.last(rows)
 
 
@@ -173,7 +182,7 @@ class Block(nn.Module):
         return tokens + self.down(functional.relu(self.up(self.between(tokens))))
 
 
-def network(data: Dataset, form: str, activation: str, widths: Sequence[int], seed: int) -> Model:
+def network(data: Dataset, form: str, activation: str, widths: Sequence[int], seed: int, dropout: float = 0.0) -> Model:
     """Return a network of a form at its initialisation.
 
     Args:
@@ -182,6 +191,7 @@ def network(data: Dataset, form: str, activation: str, widths: Sequence[int], se
         activation: one of ``ACTIVATIONS``.
         widths: widths of the hidden layers; width and number of blocks of a residual network or a transformer.
         seed: seed of the initialisation.
+        dropout: rate of dropout in a chain.
     """
     schema, head = data.schema, usual_head(data.schema)
     outputs = output_width(schema, head)
@@ -199,10 +209,10 @@ def network(data: Dataset, form: str, activation: str, widths: Sequence[int], se
             return Argmax(schema, widths, outputs, activation)
         if form == "wide and deep":
             return WideAndDeep(schema.width, widths, outputs, activation)
-        chain = Chain(schema.width, widths, outputs, activation, bias=form != "biasless")
+        chain = Chain(schema.width, widths, outputs, activation, bias=form != "biasless", dropout=dropout)
         if form == "weight norm":
             for layer in chain.layers:
                 weight_norm(layer)
         return chain
 
-    return Model(adapted(seeded(build, seed), schema, data.statistics), head, form)
+    return Model(adapted(seeded(build, seed), schema, data.statistics), head, form).masked(schema.width)

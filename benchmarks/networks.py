@@ -7,7 +7,8 @@ The base cell is a chain of two hidden layers of 100 units with ReLUs, untrained
 float32. Form, activation, batch size and steps of training are changed one at a time; then some of them are crossed.
 Networks are those of `forms.py`, written as their users write them; training is plain SGD at rate 0.1 on 128 records a
 step. `read` is the share of cells, `whole` of records, `proved` of records with a certified cell; `false` counts
-certified cells that are wrong. TabLeak stands beside some cells. Seconds are of processor time a victim, in one thread.
+certified cells that are wrong. TabLeak stands beside some cells. Where values are dropped, `masks` says what it does
+about the masks that it does not know. Seconds are of processor time a victim, in one thread.
 A line that is in the file is not measured again.
 """
 
@@ -38,7 +39,7 @@ from seepage.wire.horizontal import Knowledge
 
 
 class Cell(NamedTuple):
-    """What is measured: a network, how long it was trained, a batch size, and an attack."""
+    """What is measured: a network, its training, a batch size, an attack and what it does about masks of dropout."""
 
     dataset: str = "adult"
     form: str = "chain"
@@ -47,6 +48,8 @@ class Cell(NamedTuple):
     steps: int = 0
     batch_size: int = 32
     attack: str = "unmix"
+    dropout: float = 0.0
+    masks: str = ""
 
 
 FIGURES = ("read", "whole", "proved")
@@ -59,13 +62,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--victims", type=int, default=10)
     parser.add_argument("--only", help="only cells of this form")
+    parser.add_argument("--dropout", action="store_true", help="only cells about dropout, and TabLeak without it")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
     done = {tuple(line[name] for name in Cell._fields) for line in read_lines(arguments.out)}
     for cell in cells():
-        if tuple(map(str, cell)) not in done and arguments.only in (None, cell.form):
+        about = cell.dropout > 0 or (cell.form == "chain" and cell.attack == "tableak")
+        chosen = arguments.only in (None, cell.form) and (about or not arguments.dropout)
+        if tuple(map(str, cell)) not in done and chosen:
             add_lines(arguments.out, FIELDS, [measured(cell, arguments.victims)])
 
 
@@ -95,6 +101,17 @@ def cells() -> Iterator[Cell]:
     yield Cell(widths="512 512", batch_size=256)
     yield Cell(form="transformer", widths="64 64", batch_size=32)
     yield Cell(form="transformer", widths="64 64", batch_size=8, attack="tableak")
+    for dataset in ("german", "adult"):
+        for rate in (0.1, 0.5):
+            for batch_size in (8, 32):
+                yield Cell(dataset, batch_size=batch_size, dropout=rate)
+        for masks in ("variables", "ignored"):
+            yield Cell(dataset, batch_size=8, attack="tableak", dropout=0.1, masks=masks)
+        yield Cell(dataset, batch_size=8, attack="tableak", dropout=0.1, masks="drawn")
+        yield Cell(dataset, batch_size=8, attack="tableak")
+        for masks in ("variables", "ignored"):
+            yield Cell(dataset, attack="tableak", dropout=0.1, masks=masks)
+        yield Cell(dataset, attack="tableak")
 
 
 @cache
@@ -107,7 +124,7 @@ def table(name: str) -> Dataset:
 def trained(cell: Cell) -> Model:
     """Return the network of a cell after its training."""
     data = table(cell.dataset)
-    model = network(data, cell.form, cell.activation, [int(width) for width in cell.widths.split()], seed=0)
+    model = network(data, cell.form, cell.activation, _numbers(cell.widths), seed=0, dropout=cell.dropout)
     rows = Encoder(data.schema, data.statistics, dtype=torch.float32).encode(data.train.cells)
     labels = data.train.labels
     generator = torch.Generator().manual_seed(0)
@@ -120,15 +137,19 @@ def trained(cell: Cell) -> Model:
     return model
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split()]
+
+
 def measured(cell: Cell, victims: int) -> dict[str, object]:
     """Attack the victims of a cell one after the other and return its line."""
-    data, model = table(cell.dataset), trained(cell._replace(attack="unmix", batch_size=0))
+    data, model = table(cell.dataset), trained(cell._replace(attack="unmix", batch_size=0, masks=""))
     schema, records = data.schema, cell.batch_size
     encoder = Encoder(schema, data.statistics, dtype=torch.float32)
     seeds = [stream(0, victim, "batch") for victim in range(victims)]
     ran = FedSGD(records, replacement=False).run(model, data.train, encoder, seeds)
     known = Knowledge(schema, data.statistics, records)
-    attack = registry.attacks.create(cell.attack)
+    attack = registry.attacks.create(cell.attack, **({"masks": cell.masks} if cell.masks else {}))
     held: dict[str, list[float]] = {name: [] for name in FIGURES}
     seconds, false = [], 0
     for victim in range(victims):

@@ -19,9 +19,11 @@ from seepage.versions import installed
 
 if TYPE_CHECKING:
     from seepage import attacks, guard, models
+    from seepage.advise.recommend import recommend
     from seepage.auditing import audit, audit_document
     from seepage.captures.capturing import capture
     from seepage.captures.certifying import write_certificate
+    from seepage.captures.transcribing import TranscriptWriter, write_weights
     from seepage.datasets.own import read_table
     from seepage.report.report import Report
     from seepage.tabular.encoder import Encoder
@@ -35,6 +37,7 @@ __all__ = [
     "GradientView",
     "Knowledge",
     "Report",
+    "TranscriptWriter",
     "UpdateView",
     "attacks",
     "audit",
@@ -43,6 +46,8 @@ __all__ = [
     "guard",
     "models",
     "read_table",
+    "recommend",
     "write_certificate",
+    "write_weights",
 ]
 __version__ = installed("seepage")

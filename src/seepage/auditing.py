@@ -29,7 +29,7 @@ from seepage.results.gate import check_gate, decide
 from seepage.results.rows import rows_of, write_results
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
-from seepage.run.plan import make_plan
+from seepage.run.plan import Plan, make_plan
 from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits
 from seepage.run.size import check_counts, enough_memory
@@ -40,12 +40,10 @@ from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
 from seepage.settings.typed import HorizontalOptions, PooledOptions, SplitOptions, TreesOptions, VerticalOptions
-from seepage.tabular.infer import Policy
+from seepage.tabular.policy import SUFFIXES, Policy
 from seepage.tabular.schema import Schema
 
 DOCUMENT = "audit.yaml"
-# Ends of the names of tables.
-TABLES = (".csv", ".csv.gz", ".tsv", ".parquet", ".xls", ".xlsx")
 
 
 def prepare_all(
@@ -53,6 +51,7 @@ def prepare_all(
     folder: Path | None = None,
     dataset: Dataset | None = None,
     model: Model | nn.Module | None = None,
+    subjects: Subjects | None = None,
 ) -> list[Audit]:
     """Return the audits of some specs; tables and networks that they share are loaded once.
 
@@ -61,6 +60,7 @@ def prepare_all(
         folder: run folder in which networks that were trained before are looked for.
         dataset: table in memory, in the place of the one that the specs name.
         model: network in memory, in the place of the one that the specs name.
+        subjects: tables and networks that were loaded before; none if None.
 
     Raises:
         BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits of what
@@ -68,7 +68,7 @@ def prepare_all(
     """
     specs = [budgeted(spec) for spec in specs]
     check_counts(specs)
-    given, subjects = Given(dataset, model, folder), Subjects(folder)
+    given, subjects = Given(dataset, model, folder), subjects or Subjects(folder)
     audits = []
     for spec in specs:
         with enough_memory():
@@ -104,24 +104,21 @@ def run_all(
             report stay here.
 
     Raises:
-        BadInputError: the folder holds another audit, a configuration cannot be run, or a folder was given and an
-            object that was passed has no digest, see ``check_kept``.
+        BadInputError: the folder holds another audit, a configuration cannot be run, a spec asks for a recommendation,
+            or a folder was given and an object that was passed has no digest, see ``check_kept``.
     """
+    if any(audit.spec.recommend is not None for audit in audits):
+        raise BadInputError(
+            "a document with the key recommend asks what to change, which an audit does not answer; run it with "
+            "'seepage recommend' (in Python seepage.recommend), or take the key out."
+        )
     private = any(audit.own for audit in audits)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
     if folder is not None:
         for audit in audits:
             check_kept(audit.spec.passed)
-    # Controls are further audits, so that they are planned, kept and shared like any other.
-    every = list(audits)
-    places: dict[tuple[int, str], int] = {}
-    for i, audit in enumerate(audits):
-        for kind, control in (("positive", audit.control), ("negative", audit.negative)):
-            found = control() if audit.spec.control else None
-            if found is not None:
-                places[i, kind] = len(every)
-                every.append(found)
+    every, places = _with_controls(audits)
     with Store(folder, private) as store:
         if folder is not None:
             check_folder(folder, store, audits)
@@ -136,12 +133,45 @@ def run_all(
                 audit.save(folder)
             if document is not None:
                 write_whole(folder / DOCUMENT, document, private)
-        limits = {i: Limits(audit, _level(store)) for i, audit in enumerate(audits) if audit.spec.gate}
+        limits = {i: Limits(audit, level(store)) for i, audit in enumerate(audits) if audit.spec.gate}
         runs = run_audits(every, store, listener, plan, budget, limits, machines)
         further = [audit.further_rows(store.setup, listener.started) for audit in audits]
         origin = store.runs()[-1]
         if folder is not None:
             write_provenance(folder, store, private)
+    reports = _reports(audits, every, places, runs, further, limits, plan, origin)
+    if folder is not None:
+        write_html(folder / PAGE, reports, origin, private)
+        write_results(folder, [row for report in reports for row in report.rows], private)
+    return reports
+
+
+def _with_controls(audits: Sequence[Audit]) -> tuple[list[Audit], dict[tuple[int, str], int]]:
+    """Return audits with their controls behind them, and the place of each control.
+
+    Controls are further audits, so that they are planned, kept and shared like any other.
+    """
+    every, places = list(audits), dict[tuple[int, str], int]()
+    for i, audit in enumerate(audits):
+        for kind, control in (("positive", audit.control), ("negative", audit.negative)):
+            found = control() if audit.spec.control else None
+            if found is not None:
+                places[i, kind] = len(every)
+                every.append(found)
+    return every, places
+
+
+def _reports(
+    audits: Sequence[Audit],
+    every: Sequence[Audit],
+    places: Mapping[tuple[int, str], int],
+    runs: Sequence[list[Run]],
+    further: Sequence[Sequence[ResultRow]],
+    limits: Mapping[int, Limits],
+    plan: Plan,
+    origin: Mapping[str, object],
+) -> list[Report]:
+    """Return the reports of audits that were run with their controls behind them."""
     reports = []
     for i, audit in enumerate(audits):
         rows = [*rows_of(audit, runs[i]), *further[i]]
@@ -161,16 +191,46 @@ def run_all(
                 decision,
             )
         )
-    if folder is not None:
-        write_html(folder / PAGE, reports, origin, private)
-        write_results(folder, [row for report in reports for row in report.rows], private)
     return reports
 
 
-def _level(store: Store) -> float:
+def measured(
+    audits: Sequence[Audit],
+    store: Store,
+    listener: Listener | None = None,
+    budget: float | None = None,
+    alpha: float = ALPHA,
+    machines: Machines | None = None,
+) -> list[Report]:
+    """Run audits as steps of a larger plan: what is measured is kept in a store, and no file is written.
+
+    Args:
+        audits: what to run.
+        store: keeps what was measured before and what is measured now.
+        listener: object that is informed of the progress.
+        budget: seconds that the jobs may take; no limit if None.
+        alpha: probability of a false pass of each gate.
+        machines: other machines that carry the jobs out; this one if None.
+
+    Raises:
+        BadInputError: a configuration cannot be run.
+    """
+    every, places = _with_controls(audits)
+    plan = make_plan(every, store, budget, slots=None if machines is None else machines.slots())
+    limits = {i: Limits(audit, alpha) for i, audit in enumerate(audits) if audit.spec.gate}
+    runs = run_audits(every, store, listener or Listener(), plan, budget, limits, machines)
+    return _reports(audits, every, places, runs, [[] for _ in audits], limits, plan, {})
+
+
+def level(store: Store) -> float:
     """Return the probability of a false pass, which all limits that a folder was run with share."""
-    gates = [then["spec"].get("gate") for run in store.runs() for then in run["audits"]]
-    limits = {json.dumps(gate, sort_keys=True) for gate in gates if gate is not None}
+    limits = {
+        json.dumps([kind, limit], sort_keys=True)
+        for run in store.runs()
+        for then in run["audits"]
+        for kind in ("gate", "recommend")
+        if (limit := then["spec"].get(kind)) is not None
+    }
     return ALPHA / max(1, len(limits))
 
 
@@ -280,6 +340,24 @@ def audit(
         >>> report.frame().query("metric == 'accuracy' and column.isna()")["attack"].tolist()
         ['inverting_gradients', 'likeliest', 'mode', 'random']
     """
+    spec, dataset, network = spec_of(source, model, setting, schema, options)
+    folder = None if out is None else Path(out)
+    [report] = run_all(prepare_all([spec], folder, dataset, network), folder, machines=machines)
+    return report
+
+
+def spec_of(
+    source: Source, model: Network, setting: str, schema: Schema | None, options: Mapping[str, Any]
+) -> tuple[Spec, Dataset | None, Model | nn.Module | None]:
+    """Return the spec of what a caller passed, with the table and the network that are in memory.
+
+    Args:
+        source, model, setting, schema, options: arguments of ``audit``.
+
+    Raises:
+        BadInputError: something cannot be used as given.
+    """
+    options = dict(options)
     if isinstance(source, Spec):
         if options or schema is not None or setting not in ("horizontal", source.setting):
             beside = ", ".join([*options, *(["schema"] if schema is not None else [])]) or setting
@@ -288,7 +366,7 @@ def audit(
             )
         options = {name: getattr(source, name) for name in source.model_fields_set}
         data = source.data or options.pop("dataset", source.dataset)
-        return audit(data, model, setting=source.setting, out=out, machines=machines, **options)
+        return spec_of(data, model, source.setting, None, options)
     if isinstance(source, np.ndarray):
         if source.ndim != 2:
             raise BadInputError(f"an array is a table of rows and columns, got {source.ndim} axes; give two.")
@@ -303,7 +381,7 @@ def audit(
         raise BadInputError(
             "a schema was given, but no DataFrame that it could describe; pass the DataFrame as source."
         )
-    elif isinstance(source, Path) or (source.endswith(TABLES) and Path(source).exists()):
+    elif isinstance(source, Path) or (source.lower().endswith(SUFFIXES) and Path(source).exists()):
         options = {"data": Path(source), **options}
     else:
         options = {"dataset": source, **options}
@@ -313,10 +391,7 @@ def audit(
         options = {"model": model, **options}
     elif model is not None:
         options = {"model": getattr(model, "name", type(model).__name__), **options}
-    folder = None if out is None else Path(out)
-    network = None if isinstance(model, str) else model
-    [report] = run_all(prepare_all([chosen.spec.of(**options)], folder, dataset, network), folder, machines=machines)
-    return report
+    return chosen.spec.of(**options), dataset, None if isinstance(model, str) else model
 
 
 def audit_document(

@@ -13,7 +13,6 @@ ActsOn = Literal[
     "update",
     "gradients of single records",
     "labels",
-    "gradients at the cut",
     "published weights",
     "features",
     "number of features",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.needs import Need
+from seepage.user_code import import_part, is_reference
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -213,6 +214,8 @@ class Registry(Generic[T_co]):
         return add
 
     def __getitem__(self, name: str) -> Entry[T_co]:
+        if is_reference(name):
+            return self._own(name)
         entries = self._named(name) or self._with_plugins()._named(name)
         if len(entries) == 1 or (entries and entries[0].module and len({entry.module for entry in entries}) == 1):
             # One part that several settings share.
@@ -226,7 +229,9 @@ class Registry(Generic[T_co]):
         )
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and bool(self._named(name) or self._with_plugins()._named(name))
+        return isinstance(name, str) and bool(
+            is_reference(name) or self._named(name) or self._with_plugins()._named(name)
+        )
 
     def entry_of(self, passed: object) -> Entry[T_co]:
         """Return the entry of an object's class, or one for the object where its class is not registered.
@@ -246,6 +251,23 @@ class Registry(Generic[T_co]):
             return bases[0]
         needs = getattr(passed, "needs", bases[0].needs if bases else ())
         return Entry.of_object(self.kind, self.setting, passed, needs)
+
+    def _own(self, reference: str) -> Entry[T_co]:
+        """Return the entry of a class in a file or module of the user's own; its code is run.
+
+        Side information that the class needs is what its registration or its attribute ``needs`` names.
+        """
+        made = import_part(reference, self.kind)
+        if not callable(made):
+            raise BadInputError(
+                f"{reference!r} is an object of type {type(made).__name__}, no class; name the class of the "
+                f"{self.kind}, and give its options beside it, as in '{reference}:{{option: 1}}'."
+            )
+        entry: Entry[T_co] = Entry(self.kind, reference, self.setting)
+        registered = [one for one in self._entries.values() if one.loaded and one.factory is made]
+        entry._factory = made  # pyright: ignore[reportAttributeAccessIssue]
+        entry._needs = registered[0].needs if registered else tuple(getattr(made, "needs", ()))
+        return entry
 
     def names(self) -> list[str]:
         """Return the names in order of declaration; where there are settings, those of each after another."""

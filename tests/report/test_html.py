@@ -69,16 +69,16 @@ def test_a_page_says_what_was_found_and_why_parts_are_missing(german: Report) ->
         for run in german.runs
     ]
     found = read(render([replace(german, runs=blind, findings=None)], {"commit": "abc"}))
-    order = ["verdict", "threat-model", "checks", "leakage", "columns", "reliability", "exposed", "examples"]
-    assert [name for name in found if name][:12] == [*order, "groups", "frontier", "advice", "all"]
+    order = ["verdict", "action", "threat-model", "checks", "leakage", "columns", "groups", "advice", "all", "missing"]
+    assert [name for name in found if name][:10] == order
     assert "the server reads" in found["verdict"]
     assert "none below 5%, low below 20%, moderate below 50%, high below 90%, else total" in found["verdict"]
     assert "restores them from what it sees" in found["threat-model"]
     assert "were not run" in found["checks"]
     assert "It was switched off" in found["checks"]
-    assert "says how certain it is" in found["reliability"]
-    assert "no configuration with a defense" in found["frontier"]
-    assert "No reconstructed records" in found["examples"]
+    assert "says how certain it is" in found["missing"]
+    assert "no configuration with a defense" in found["missing"]
+    assert "No reconstructed records" in found["missing"]
     assert "abc" in found["provenance"]
     # Without anything on single cells there is nothing to say of them.
     bare = read(render([without_evidence(german)], {}))

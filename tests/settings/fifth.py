@@ -16,6 +16,7 @@ from seepage import registry
 from seepage.assessment.measurement import Measurement
 from seepage.seeds import stream
 from seepage.settings.catalogue import Setting, add_setting
+from seepage.settings.lever import Lever
 from seepage.settings.option import ATTACK, Option
 from seepage.settings.part import Part
 from seepage.settings.setting import (
@@ -118,6 +119,10 @@ class CoinAudit(Audit[CoinSpec]):
         defense = next(p for p in self.spec.defenses if (p.label or p.name) == configuration.defense)
         noise = 0.0 if defense.name == "none" else Gloves(**defense.options).noise
         return CoinExposure(self.spec, units, noise, self._control == "negative")
+
+    def levers(self) -> tuple[Lever, ...]:
+        """Return thicker gloves."""
+        return (Lever("gloves", 0.1, 100.0, mechanism="gloves", strengths=(("noise",),)),)
 
     def control(self) -> CoinAudit:
         """Return undefended tosses."""

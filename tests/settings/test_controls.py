@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from seepage import registry
+from seepage.assessment.measurement import Measurement
 from seepage.attacks.pooled import Meta
 from seepage.auditing import run_all
+from seepage.baselines.labels import LabelMode
 from seepage.baselines.random import Random
 from seepage.baselines.split import Marginals
 from seepage.baselines.trees import OwnMarginals
@@ -116,6 +118,44 @@ def test_on_pure_noise_the_control_still_shows_that_the_attack_works(setting: st
     assert not {"SEEP004", "SEEP005", "SEEP021"} & {one.code for one in report.findings}
     # What the control reads is what an attack that knows the answer would read of nothing.
     assert all(map(exceeds_by_more_than_chance, control))
+
+
+def test_bare_gradients_must_give_the_labels_away() -> None:
+    report = ran("split", "label_direction")
+    assert report.control is not None
+    [control] = [row for row in report.control if row.is_attack and (row.metric, row.column) == ("accuracy", "t")]
+    assert (control.attack, leaks(control)) == ("label_direction", True)
+    assert report.negative is not None
+    [nothing] = [row for row in report.negative if row.is_attack and (row.metric, row.column) == ("accuracy", "t")]
+    assert not exceeds_by_more_than_chance(nothing)
+    assert report.findings is not None
+    assert not {"SEEP004", "SEEP021"} & {one.code for one in report.findings}
+
+
+def test_a_label_attack_that_guesses_fails_its_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, registry.attacks, "guessing", GuessedLabels, "split")
+    report = ran("split", "guessing")
+    assert report.findings is not None
+    [failed] = [one for one in report.findings if one.code == "SEEP004"]
+    assert "of the labels" in failed.message
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_control_of_vertical_learning_has_labels_too(swapped: bool) -> None:
+    made = audit("vertical", "label_direction")
+    control = made.negative() if swapped else made.control()
+    assert control is not None
+    [attack] = [part for part in control.parts if part.kind == "attack"]
+    read = control.expose(control.configurations[0], range(control.units)).measure(attack)
+    found = [one for one in read.measured if isinstance(one, Measurement)]
+    [accuracy] = [float(one.values.mean()) for one in found if (one.metric, one.column) == ("accuracy", "t")]
+    assert (accuracy < 0.6) if swapped else (accuracy > 0.95)
+    # What norms or features say depends on the table.
+    assert audit("vertical", "label_norm").control() is None
+
+
+class GuessedLabels(LabelMode):
+    """The most frequent label, whatever came back."""
 
 
 class GuessedRecords(Random):

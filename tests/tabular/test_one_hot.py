@@ -12,6 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seepage.datasets.own import own_table
+from seepage.errors import BadInputError
+from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.subject import load_rows
 from seepage.tabular.infer import Policy, infer
 from seepage.tabular.one_hot import NONE_OF_THEM, one_hot_groups
 from seepage.tabular.reading import FrameSource, open_table
@@ -145,3 +148,13 @@ def test_an_empty_category_is_kept_and_sources_are_opened_by_name(tmp_path: Path
     assert group.categories == ("a", "b", "c")
     schema = infer(path, "y").schema
     assert schema.columns[0] == Discrete(name="x", categories=("a", "b", "c"))
+
+
+def test_a_column_of_the_target_still_selects_it_beside_a_drafted_schema(tmp_path: Path) -> None:
+    path = written(encoded(), tmp_path, ".csv")
+    (tmp_path / "schema.yaml").write_text(infer(path, "income_>50K").schema.to_yaml())
+    for name in ("income", "income_>50K", "income_<=50K"):
+        data, _ = load_rows(HorizontalSpec.of(data=path, schema_file=tmp_path / "schema.yaml", target=name))
+        assert data.schema.target.name == "income"
+    with pytest.raises(BadInputError, match="unknown target of the schema"):
+        load_rows(HorizontalSpec.of(data=path, schema_file=tmp_path / "schema.yaml", target="job_cook"))

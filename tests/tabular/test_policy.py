@@ -231,8 +231,12 @@ def test_codes_and_mixtures_are_not_taken_for_numbers() -> None:
         infer(BASE.assign(half=half), "ill")
     kept = infer_schema(BASE.assign(half=half), "ill", overrides={"half": {"kind": "discrete"}}).column("half")
     assert kept.width == 100
-    with pytest.raises(BadInputError, match="'decimal' holds numbers with a decimal comma"):
-        infer(BASE.assign(decimal=decimals), "ill")
+    # 12,5 can only be a decimal comma; beside 12.5 it can be nothing.
+    read = Table(infer_schema(BASE.assign(decimal=decimals), "ill"), BASE.assign(decimal=decimals))
+    assert read.frame["decimal"].tolist() == [float(text.replace(",", ".")) for text in decimals]
+    mixed = [text.replace(",", ".") if i % 3 == 0 else text for i, text in enumerate(decimals)]
+    with pytest.raises(BadInputError, match="'decimal' holds numbers with a decimal comma and others"):
+        infer(BASE.assign(decimal=mixed), "ill")
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

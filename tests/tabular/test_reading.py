@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import os
+import zipfile
 from decimal import Decimal
 from pathlib import Path
 
@@ -76,8 +77,8 @@ def test_what_is_no_readable_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     assert "is not a file" in refused(tmp_path / "folder.csv")
     assert "does not exist" in refused(tmp_path / "none.parquet")
-    (tmp_path / "people.xlsx").write_bytes(b"PK\3\4")
-    assert "none of the files that can be read" in refused(tmp_path / "people.xlsx")
+    (tmp_path / "people.ods").write_bytes(b"PK\3\4")
+    assert "none of the files that can be read" in refused(tmp_path / "people.ods")
     whole = tmp_path / "people.parquet"
     pd.DataFrame({"age": range(100), "ill": [0, 1] * 50}).to_parquet(whole)
     whole.write_bytes(whole.read_bytes()[:-40])
@@ -214,7 +215,9 @@ NUMBERS = st.one_of(
 def test_texts_are_typed_as_python_reads_them(texts: list[str]) -> None:
     found = TextColumn.of(pa.array(texts, type=pa.string())).typed()
     trimmed = [text.lstrip(" ") for text in texts]
-    said = [text.strip() for text in trimmed if text.strip() not in MISSING]
+    # A minus beside a plus is a result.
+    gone = set(MISSING) - ({"-"} if "+" in [text.strip() for text in texts] else set())
+    said = [text.strip() for text in trimmed if text.strip() not in gone]
     expected: list[object]
 
     def code(text: str) -> bool:
@@ -230,7 +233,7 @@ def test_texts_are_typed_as_python_reads_them(texts: list[str]) -> None:
     if said and {text.lower() for text in said} <= {"true", "false"}:
         expected = [text.lower() == "true" for text in said]
     elif any(code(text) for text in said):
-        expected = [text for text in trimmed if text.strip() not in MISSING]
+        expected = [text for text in trimmed if text.strip() not in gone]
     elif reads(int):
         expected = [int(text) for text in said]
         if len(said) < len(texts):
@@ -238,9 +241,9 @@ def test_texts_are_typed_as_python_reads_them(texts: list[str]) -> None:
     elif reads(float):
         expected = [float(text) for text in said]
     else:
-        expected = [text for text in trimmed if text.strip() not in MISSING]
+        expected = [text for text in trimmed if text.strip() not in gone]
     assert found.dropna().tolist() == expected
-    assert found.isna().tolist() == [text.strip() in MISSING for text in texts]
+    assert found.isna().tolist() == [text.strip() in gone for text in texts]
 
 
 def test_an_open_source_can_be_read_again(tmp_path: Path) -> None:
@@ -276,3 +279,86 @@ def test_files_that_unfold_to_a_thousand_times_their_size_are_refused_and_others
     frame.to_parquet(tmp_path / "usual.parquet")
     for name in ("usual.csv.gz", "usual.parquet"):
         assert read_frame(tmp_path / name).equals(frame)
+
+
+KINDS = (".csv", ".csv.gz", ".csv.zip", ".tsv", ".tsv.gz", ".tsv.zip", ".parquet", ".feather", ".xlsx")
+
+
+def saved(frame: pd.DataFrame, path: Path) -> Path:
+    if path.name.endswith(".parquet"):
+        frame.to_parquet(path)
+    elif path.name.endswith(".feather"):
+        frame.to_feather(path)
+    elif path.name.endswith(".xlsx"):
+        pytest.importorskip("openpyxl")
+        frame.to_excel(path, index=False)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if ".tsv" in path.name else ",")
+    return path
+
+
+@pytest.mark.parametrize("suffix", KINDS)
+def test_every_kind_of_file_holds_the_same_table(tmp_path: Path, suffix: str) -> None:
+    rows = range(40)
+    frame = pd.DataFrame(
+        {
+            "age ": [20.5 + row for row in rows],
+            "job ": [("cook", "nurse ", "?", "smith")[row % 4] for row in rows],
+            "joined": pd.to_datetime("2020-01-01") + pd.to_timedelta(list(rows), unit="D"),
+            "size": [f"{row + 100} cm" if row % 10 else "n/a" for row in rows],
+            "grade": ["+" if row % 3 else "-" for row in rows],
+            "ill": ["no", "yes"] * 20,
+        }
+    )
+    path = saved(frame, tmp_path / f"people{suffix}")
+    source = open_table(path)
+    inferred = infer(source, "ill", Policy(missing="category"))
+    assert source.names == ("age", "job", "joined", "size", "grade", "ill")
+    job, grade = inferred.schema.column("job"), inferred.schema.column("grade")
+    assert isinstance(job, Discrete)
+    assert isinstance(grade, Discrete)
+    assert job.categories == ("cook", "nurse", "smith", "(missing)")
+    assert grade.categories == ("+", "-")
+    assert inferred.schema.column("size").unit == "cm"
+    [note] = [note for note in inferred.notes if "blanks" in note]
+    assert note == "blanks trimmed around 2 name(s) of columns and 1 column(s) of cells"
+    shown = Table(inferred.schema, open_table(path)).frame
+    assert shown["job"].tolist() == ["cook", "nurse", "(missing)", "smith"] * 10
+    assert shown["age"].tolist() == frame["age "].tolist()
+    assert shown["size"].tolist()[1:3] == [101, 102]
+    assert shown["joined"].tolist()[:2] == [18262, 18263]
+
+
+def test_archives_and_workbooks_that_hold_no_table_are_refused(tmp_path: Path) -> None:
+    def archive(*names: str) -> Path:
+        with zipfile.ZipFile(tmp_path / "people.csv.zip", "w") as packed:
+            for name in names:
+                packed.writestr(name, HEADER + ROWS)
+        return tmp_path / "people.csv.zip"
+
+    assert "holds 2 files, expected one" in refused(archive("a.csv", "b.csv"))
+    assert "holds 0 files" in refused(archive())
+    # A folder that macOS adds is none of them.
+    assert infer_schema(archive("people.csv", "__MACOSX/._people.csv"), "ill", drop=["name"]).names == ("age",)
+    (tmp_path / "people.csv.zip").write_bytes(b"PK rubbish")
+    assert "it may be truncated or damaged" in refused(tmp_path / "people.csv.zip")
+    for name in ("people.feather", "people.xlsx", "people.xls"):
+        (tmp_path / name).write_bytes(b"rubbish")
+        assert "it may be truncated or damaged" in refused(tmp_path / name)
+    pytest.importorskip("openpyxl")
+    book = tmp_path / "people.xlsx"
+    pd.DataFrame([["People", None], ["age", "ill"], [1, "no"]]).to_excel(book, index=False, header=False)
+    assert "column 2 of the first sheet" in refused(book)
+    pd.DataFrame({"age": [1.5], "ill": ["no"]}).head(0).to_excel(book, index=False)
+    assert "has no rows" in refused(book)
+    with pd.ExcelWriter(book) as writer:
+        for name in ("people", "notes"):
+            pd.DataFrame({"age": [1.5, 2.5, 3.5], "ill": ["no", "yes", "no"]}).to_excel(
+                writer, sheet_name=name, index=False
+            )
+    assert infer(book, "ill").notes == ("read from the first of 2 sheets, 'people'",)
+
+
+def test_names_that_are_equal_without_blanks_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("age,age ,ill\n1,2,no\n2,3,yes\n")
+    assert "these repeat: age" in refused(tmp_path / "people.csv")

@@ -76,6 +76,19 @@ def measure_columns(
         figures["calibration", target.name] = calibration_error(guess.label_chances, sure)
     scores["exact_match", None] = torch.stack([*right, labelled]).amin(0)
     figures["exact_match", None] = _mean(scores["exact_match", None])
+    figures |= shown_figures(schema, private, guess)
+    return figures, {key: values.tolist() for key, values in scores.items()}
+
+
+def shown_figures(schema: Schema, private: Sequence[int], guess: CutGuess) -> Figures:
+    """Return what a guess says of itself, without the truth: what is proven, tied, certified and still possible.
+
+    Args:
+        schema: schema of the table.
+        private: positions of the private columns.
+        guess: guess of some records.
+    """
+    figures: Figures = {}
     if guess.proven is not None:
         figures["proven", None] = _mean(guess.proven.double())
     if guess.ties is not None:
@@ -86,7 +99,7 @@ def measure_columns(
         for name, held in [*((schema.columns[i].name, cells[:, k]) for k, i in enumerate(private)), (None, cells)]:
             shown = held.double()[~held.double().isnan()]
             figures[metric, name] = _mean(shown)
-    return figures, {key: values.tolist() for key, values in scores.items()}
+    return figures
 
 
 def _mean(values: Tensor) -> float | None:

@@ -34,6 +34,7 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     that frequent ones count no more than rare ones. ``exact_match``: the share of records with all cells right.
     ``calibration``: of each column with chances. ``coverage``: for each column with radii, the share of cells within
     them, nine tenths where the radii are right. ``failed``: whether the attack failed.
+    ``replayed``: where a bottom model was inverted, the share of records whose cells follow exactly.
 
     Args:
         schema: schema of the target's columns.
@@ -86,6 +87,8 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     figures = {key: torch.where(failed, torch.nan, values.double()) for key, values in figures.items()}
     scores = {key: torch.where(failed[:, None], torch.nan, values) for key, values in scores.items()}
     figures["failed", None] = failed.double()
+    if guess.replayed is not None:
+        figures["replayed", None] = guess.replayed.double().mean(1)
     return [
         Measurement(
             metric,
@@ -100,7 +103,7 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
 
 
 # Figures of an answer's quality, which are no leakage.
-NO_LEAK = frozenset({"calibration", "coverage", "failed"})
+NO_LEAK = frozenset({"calibration", "coverage", "failed", "replayed"})
 
 
 def within(

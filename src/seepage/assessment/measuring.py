@@ -8,6 +8,7 @@ from seepage import registry
 from seepage.assessment import create
 from seepage.assessment.matched import Matched, match_records
 from seepage.assessment.measurement import Measured, Metric
+from seepage.errors import BadInputError
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import RecordsGuess
@@ -67,4 +68,15 @@ def measure(
 def measure_matched(matched: Matched, metrics: Sequence[Metric] | None = None) -> list[Measured]:
     """Score a guess that is already matched to the truth, see ``measure``."""
     chosen = [create(name) for name in registry.metrics.names()] if metrics is None else metrics
-    return [measured for metric in chosen for measured in metric(matched)]
+    return [measured for metric in chosen for measured in _checked(metric, metric(matched))]
+
+
+def _checked(metric: Metric, returned: object) -> list[Measured]:
+    """Return what a metric returned; refuse what is no sequence of measurements."""
+    if not isinstance(returned, list | tuple) or not all(isinstance(one, Measured) for one in returned):
+        types = ", ".join(sorted({type(one).__name__ for one in returned})) if isinstance(returned, list) else ""
+        raise BadInputError(
+            f"the metric {type(metric).__name__} returned {type(returned).__name__}{f' of {types}' if types else ''}, "
+            "expected a list of seepage.assessment.measurement.Measurement."
+        )
+    return list(returned)

@@ -37,7 +37,7 @@ def training_gradient(
         >>> training_gradient(model, torch.zeros(7, 5, 3), torch.ones(7, 5), theta)["0.weight"].shape
         torch.Size([7, 2, 3])
     """
-    layers = _affine_layers(model.module)
+    layers = _affine_layers(model.module) if model.drops is None else None
     if layers is None or parameters is None:
         return gradient(model, encoded, labels, parameters)
     inputs, outputs = [], encoded

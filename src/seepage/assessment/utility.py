@@ -1,8 +1,8 @@
 """Utility under a defense: the quality of the model that is learnt from defended updates.
 
-A federation of one client is simulated: the server steps along the messages that the client sends. Each message is
-computed from one batch of its rows and defended as in the setting: a gradient, or the change by local training. The
-learnt model is tested on rows held out.
+A federation is simulated: the server steps along the messages that a client sends, or along the mean of those of
+several clients where they are aggregated. Each message is computed from one batch of rows and defended as in the
+setting: a gradient, or the change by local training. The learnt model is tested on rows held out.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ _WORK = 2.5e11
 _LEAST_STEPS = 200
 
 Optimiser = Literal["sgd", "adam"]
+
+
+class TooFewRowsError(BadInputError):
+    """There are too few rows to train on a batch and to hold some out."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,7 @@ class Utility:
         recipe: recipe of the training.
         seconds: time that it took.
         local: local training of the client on each batch, None where it sent gradients.
+        clients: number of clients whose messages make one step.
         guarantee: guarantee of the defense for single records after one training; None where there is none. The
             trainings that compared learning rates are not part of it.
     """
@@ -157,6 +162,7 @@ class Utility:
     seconds: float
     guarantee: Guarantee | None = None
     local: LocalTraining | None = None
+    clients: int = 1
 
     @property
     def diverged(self) -> bool:
@@ -185,6 +191,7 @@ def measure_utility(
     fresh: Callable[[int], Model] | None = None,
     local: LocalTraining | None = None,
     shuffle: bool = True,
+    clients: int = 1,
 ) -> Utility:
     """Train on defended updates and test on rows held out.
 
@@ -204,6 +211,7 @@ def measure_utility(
             asks for one.
         local: local training of the client on each batch before it sends the change; it sends the gradient if None.
         shuffle: whether each local epoch has an order of its own.
+        clients: number of clients whose messages are averaged into one step, each about a batch of its own.
 
     Raises:
         BadInputError: too few rows to train a batch on and hold some out, or the model does not fit them.
@@ -220,10 +228,11 @@ def measure_utility(
     begun = time.perf_counter()
     recipe = recipe or Recipe()
     model.check(dataset.schema)
-    rows, test, test_rows = held_out(dataset, recipe, batch_size, seed)
-    how = (defense, seed, recipe.optimiser, local, shuffle)
+    records = batch_size * clients
+    rows, test, test_rows = held_out(dataset, recipe, records, seed)
+    how = (defense, seed, recipe.optimiser, local, shuffle, clients)
     training = _Training(model, encoder, dataset.train, rows, batch_size, *how)
-    steps = recipe.steps(model, len(rows), batch_size, local)
+    steps = recipe.steps(model, len(rows), records, local)
     rate = _best_rate(training, recipe, steps)
     starts = [fresh(replica) for replica in range(recipe.replicas)] if recipe.fresh and fresh is not None else None
     known, labels = dataset.train.labels[rows], test.labels[test_rows]
@@ -246,8 +255,9 @@ def measure_utility(
     guarantee = None
     if isinstance(defense, Private):
         delta = recipe.delta or 0.1 / len(rows)
-        guarantee = defense.guarantee(batch_size / len(rows), steps, delta, 1 if local is None else local.epochs)
-    return Utility(metric, values, baseline, rate, steps, len(rows), len(test_rows), recipe, seconds, guarantee, local)
+        guarantee = defense.guarantee(records / len(rows), steps, delta, 1 if local is None else local.epochs)
+    counts = (steps, len(rows), len(test_rows))
+    return Utility(metric, values, baseline, rate, *counts, recipe, seconds, guarantee, local, clients)
 
 
 def utility_row(
@@ -288,7 +298,7 @@ def utility_row(
         seed=seed,
         settings={
             **dataclasses.asdict(utility.recipe),
-            "clients": 1,
+            "clients": utility.clients,
             "learning_rate": utility.learning_rate,
             "steps": utility.steps,
             "train_rows": utility.train_rows,
@@ -344,7 +354,7 @@ def held_out(
         held = max(1, round(recipe.test_share * count))
         rows, test_rows = order[held:], order[:held]
     if len(rows) < batch_size:
-        raise BadInputError(
+        raise TooFewRowsError(
             f"task accuracy is measured by training on batches of {batch_size} records, but only {len(rows)} of "
             f"{count} rows are left to train on when some are held out to test; give more rows or a smaller batch."
         )
@@ -365,6 +375,12 @@ class _Training:
     optimiser: Optimiser
     local: LocalTraining | None
     shuffle: bool
+    clients: int = 1
+
+    @property
+    def records(self) -> int:
+        """Number of records of a step."""
+        return self.batch_size * self.clients
 
     def run(
         self,
@@ -391,7 +407,7 @@ class _Training:
         running = _stacked([running_statistics(start.module) for start in begun])
         theta = _stacked([start.parameters for start in begun])
         direction = _Adam() if self.optimiser == "adam" else None
-        epoch = len(self.rows) // self.batch_size
+        epoch = len(self.rows) // self.records
         rate = {n: t.new_tensor(rates).view(-1, *[1] * (t.dim() - 1)) for n, t in theta.items()}
         draws = [torch.Generator().manual_seed(stream(self.seed, i, "training defense")) for i in streams]
         done = 0
@@ -422,8 +438,25 @@ class _Training:
         seeds: Sequence[int],
         theta: dict[str, Tensor],
     ) -> dict[str, Tensor]:
-        """Return the client's defended message about a batch in each training."""
+        """Return the mean of the clients' defended messages about their batches in each training."""
+        if self.clients == 1:
+            return self._sent(encoded, labels, seeds, theta)
+        rows, targets = (t.unflatten(1, (self.clients, self.batch_size)).flatten(0, 1) for t in (encoded, labels))
+        each = {name: parameter.repeat_interleave(self.clients, 0) for name, parameter in theta.items()}
+        every = [stream(seed, client, "client") for seed in seeds for client in range(self.clients)]
+        sent = self._sent(rows, targets, every, each)
+        return {name: message.unflatten(0, (-1, self.clients)).mean(1) for name, message in sent.items()}
+
+    def _sent(
+        self,
+        encoded: Float[Tensor, "client record encoded"],
+        labels: Float[Tensor, "client record"],
+        seeds: Sequence[int],
+        theta: dict[str, Tensor],
+    ) -> dict[str, Tensor]:
+        """Return each client's defended message about its batch."""
         if self.local is None:
+            encoded = self._dropped(encoded, seeds)
             return defended(self.defense, self.model, encoded, labels, seeds, theta, training_gradient)
         order = torch.arange(encoded.shape[1]).expand(len(seeds), self.local.epochs, -1)
         if self.shuffle:
@@ -432,18 +465,27 @@ class _Training:
             order = torch.stack(drawn)
         order = order.to(encoded.device)
         training = torch.arange(len(seeds), device=encoded.device)[:, None, None]
-        rows, targets = encoded[training, order], labels[training, order]
+        rows, targets = self._dropped(encoded[training, order], seeds), labels[training, order]
         sent = local_update(self.model, rows, targets, self.local, guarded(self.defense, seeds), theta)
         return self.defense(sent, seeds) if isinstance(self.defense, Defense) else sent
+
+    def _dropped(
+        self, encoded: Float[Tensor, "training *batch encoded"], seeds: Sequence[int]
+    ) -> Float[Tensor, "training *batch entering"]:
+        """Return rows with each training's masks of dropout behind them, where the network drops values."""
+        if self.model.drops is None:
+            return encoded
+        generators = [torch.Generator().manual_seed(stream(seed, 0, "dropout masks")) for seed in seeds]
+        return torch.stack([self.model.drawn(x, generator) for x, generator in zip(encoded, generators, strict=True)])
 
     def _batches(self, streams: Sequence[int]) -> Iterator[Int[Tensor, "training step record"]]:
         """Yield positions of batches, some steps at a time: every row once an epoch, in each stream's own order."""
         generators = [torch.Generator().manual_seed(stream(self.seed, i, "training order")) for i in streams]
-        whole = len(self.rows) // self.batch_size * self.batch_size
-        together = max(1, _ROWS_AT_ONCE // (len(streams) * self.batch_size))
+        whole = len(self.rows) // self.records * self.records
+        together = max(1, _ROWS_AT_ONCE // (len(streams) * self.records))
         while True:
             order = torch.stack([torch.randperm(len(self.rows), generator=g)[:whole] for g in generators])
-            yield from order.view(len(streams), -1, self.batch_size).split(together, dim=1)
+            yield from order.view(len(streams), -1, self.records).split(together, dim=1)
 
 
 def _stacked(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -24,7 +24,16 @@ baselines.declare(
     },
     "horizontal",
 )
-baselines.declare({"marginals": "seepage.baselines.split", "knn": "seepage.baselines.split"}, "split")
+baselines.declare(
+    {
+        "marginals": "seepage.baselines.split",
+        "knn": "seepage.baselines.split",
+        "constant": "seepage.baselines.vertical",
+        "median": "seepage.baselines.vertical",
+        "label_mode": "seepage.baselines.labels",
+    },
+    "split",
+)
 baselines.declare(
     {
         "constant": "seepage.baselines.vertical",

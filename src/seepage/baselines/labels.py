@@ -12,6 +12,7 @@ from seepage.registry import baselines
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 
 
+@baselines.register("label_mode", "split")
 @baselines.register("label_mode", "vertical")
 @dataclass(frozen=True)
 class LabelMode:

@@ -13,18 +13,19 @@ from seepage.models.inverse import Inverter, cells_of
 from seepage.models.vertical import encoder_of
 from seepage.registry import baselines
 from seepage.tabular.schema import Discrete
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
+from seepage.wire.vertical import ActivationView, FeatureGuess, FeatureKnowledge, FeatureView
 
 # Share of a column's range: UIFV counts a number as right within 0.2 where bounds are -1 and 1.
 NEAR = 0.1
 
 
+@baselines.register("constant", "split")
 @baselines.register("constant", "vertical")
 @dataclass(frozen=True)
 class Constant:
     """Each column's most frequent category, or the number with most others within a tenth of the column's range."""
 
-    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
+    def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used."""
         row = [
             marginal.median if isinstance(column, Discrete) else marginal.likeliest(NEAR * (column.high - column.low))
@@ -33,12 +34,13 @@ class Constant:
         return _same(view, row)
 
 
+@baselines.register("median", "split")
 @baselines.register("median", "vertical")
 @dataclass(frozen=True)
 class Median:
     """Each column's most frequent category or median."""
 
-    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
+    def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used."""
         return _same(view, [marginal.median for marginal in knowledge.marginals])
 
@@ -102,6 +104,6 @@ def own_inputs(
     return torch.cat([encoded, torch.nn.functional.one_hot(labels.long(), target.width).to(encoded)], dim=-1)
 
 
-def _same(view: FeatureView, row: Sequence[float | Tensor]) -> FeatureGuess:
+def _same(view: ActivationView, row: Sequence[float | Tensor]) -> FeatureGuess:
     cells = torch.tensor([float(value) for value in row], dtype=torch.float64)
     return FeatureGuess(cells.repeat(view.trainings, view.records, 1))

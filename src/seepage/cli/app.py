@@ -34,9 +34,11 @@ _UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
 _AUDITS = "seepage.cli.audit"
 # The commands beside one for each setting, and their modules, in the order of --help.
 COMMANDS = {
+    "recommend": "seepage.cli.recommend",
     "correlate": "seepage.cli.correlate",
     "spec": "seepage.cli.spec",
     "schema": "seepage.cli.schema",
+    "new": "seepage.cli.new",
     "capture": "seepage.cli.capture",
     "attack": "seepage.cli.attack",
     "verify": "seepage.cli.verify",

@@ -25,6 +25,8 @@ from seepage.captures.recovery import (
     recover,
     write_recovered,
 )
+from seepage.captures.transcript_attacks import RECONSTRUCTION, RESULTS, TranscriptAttack
+from seepage.captures.transcripts import is_transcript, read_transcript
 from seepage.captures.trees import is_tree_file, load_tree_files, read_trees
 from seepage.cli.app import app
 from seepage.cli.capture import DROPOUT_HELP, MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
@@ -35,6 +37,7 @@ from seepage.files import write_whole
 from seepage.report.federation import PAGE, render_federation, show_federation
 from seepage.report.progress import Bar
 from seepage.report.terminal import make_console, make_table
+from seepage.report.transcript import show_transcript
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.network import make_model
 from seepage.tabular.schema import Schema
@@ -50,13 +53,19 @@ def attack(
     update: Annotated[
         Path,
         typer.Argument(
-            help="The captured update (.safetensors), see seepage capture --help; or a folder of those of many clients "
-            "and rounds; or a client's trees as xgboost's JSON, or a folder with those of its rounds."
+            help="The captured update (.safetensors), see seepage capture --help; a folder of those of many clients "
+            "and rounds; the folder of a transcript of split or vertical training; or a client's trees as xgboost's "
+            "JSON, or a folder with those of its rounds."
         ),
     ],
-    schema: Annotated[Path, typer.Option(help=SCHEMA_HELP)],
     out: Annotated[Path, typer.Option(help="Folder for the results, made if need be.")],
-    model: Annotated[str | None, typer.Option(help=f"{MODEL_HELP} Of tree files none.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help=MODEL_HELP + " Of a transcript: the network that it names, if left out. Of tree files none."),
+    ] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help=SCHEMA_HELP + " Of a transcript: the one in its folder, if left out.")
+    ] = None,
     weights: Annotated[Path | None, typer.Option(help=WEIGHTS_HELP)] = None,
     data: Annotated[
         Path | None,
@@ -65,12 +74,24 @@ def attack(
     batch_size: Annotated[
         int | None, typer.Option(help="Records behind the update, where it does not say it. Default: counted.")
     ] = None,
-    attack: Annotated[str, typer.Option(help="Attack; [bold]seepage attacks[/bold] lists them.")] = "unmix",
+    attack: Annotated[
+        str | None,
+        typer.Option(
+            help="Attack; [bold]seepage attacks[/bold] lists them. Default: unmix, of a transcript all that can be "
+            "tried."
+        ),
+    ] = None,
+    known: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a transcript: records that the attacker knows, with ids and the label, private columns or both."
+        ),
+    ] = None,
     truth: Annotated[
         Path | None,
         typer.Option(
             help="The true rows of the batch, in any order: scores what was read. For a folder the client's own rows, "
-            "or a folder with ID.csv for each client."
+            "or a folder with ID.csv for each client. For a transcript rows with ids."
         ),
     ] = None,
     holds: Annotated[
@@ -91,7 +112,7 @@ def attack(
     ] = False,
     head: Annotated[str | None, typer.Option(help="softmax, sigmoid or regression, if not the usual one.")] = None,
     model_seed: Annotated[int, typer.Option(help="Of the network's initialisation, without --weights.")] = 0,
-    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "refused",
+    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "on",
     profile: Annotated[str, typer.Option(help="default: the strongest attacks we know; faithful: as published.")] = (
         "default"
     ),
@@ -126,8 +147,32 @@ def attack(
 
         seepage attack captured --model nn3 --schema people.yaml --proofs-only --out read
 
+        seepage attack transcript --truth people.csv --out read
+
         seepage attack client.json --schema people.yaml --data public.csv --out read
     """
+    if is_transcript(update):
+        others = {
+            "--weights": weights,
+            "--batch-size": batch_size,
+            "--holds": holds,
+            "--proofs-only": proofs_only,
+            "--certificate": certificate,
+            "--restore-labels": restore_labels,
+            "--head": head,
+            "--restarts": restarts,
+            "--iterations": iterations,
+        }
+        refused = [name for name, value in others.items() if value]
+        if refused:
+            raise BadInputError(f"{refused[0]} is of captured updates; leave it out for a transcript.")
+        torch.set_num_threads(make_spec(threads=threads).threads)
+        training = read_transcript(update, None if schema is None else Schema.load(schema))
+        made = TranscriptAttack(training, model, [attack] if attack else [], data, known, truth, separator, seed)
+        _attack_transcript(out, made, as_json)
+        return
+    if known is not None:
+        raise BadInputError("--known is of the records of a transcript; leave it out for captured updates.")
     if is_tree_file(update):
         if model is not None or weights is not None or certificate is not None or holds is not None:
             raise BadInputError(
@@ -139,13 +184,17 @@ def attack(
                 "eta is above 0, lambda at least 0 and a number of rows at least 1, got --learning-rate "
                 f"{learning_rate}, --regularisation {regularisation}, --batch-size {batch_size}."
             )
+        if schema is None:
+            raise BadInputError("tree files are read with the schema of the client's table; give it with --schema.")
         table = Schema.load(schema)
         _attack_trees(
             update, table, data, truth, out, separator, batch_size, regularisation, learning_rate, seed, as_json
         )
         return
-    if model is None:
-        raise BadInputError("an update is attacked with the client's network; name it with --model.")
+    if model is None or schema is None:
+        lacking = "--model" if model is None else "--schema"
+        raise BadInputError(f"Missing option '{lacking}': captured updates are attacked with their model and schema.")
+    attack = attack or "unmix"
     spec = make_spec(
         head=head, device=device, threads=threads, seed=seed, profile=profile, model_seed=model_seed, dropout=dropout
     )
@@ -299,6 +348,20 @@ def _attack_folder(folder: Path, out: Path, federation: FederationAttack, as_jso
         console.print(Text(f"Report: {out / PAGE}; records that were read: a folder an update beside it"))
     if findings.incomplete:
         raise typer.Exit(Exit.JOBS_FAILED)
+
+
+def _attack_transcript(out: Path, made: TranscriptAttack, as_json: bool) -> None:
+    """Attack a transcript, write the results and show them."""
+    check_new(out, (RESULTS, RECONSTRUCTION))
+    errors = make_console(stderr=True)
+    findings = made.run(lambda label: errors.print(Text(f"{label} ...", "dim")))
+    findings.write(out)
+    if as_json:
+        print((out / RESULTS).read_text(encoding="utf-8"), end="")
+        return
+    console = make_console()
+    show_transcript(console, findings)
+    console.print(Text(f"Read cells: {out / RECONSTRUCTION}; results: {out / RESULTS}"))
 
 
 def _options(attack: str, profile: str, restarts: int | None, iterations: int | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,9 +23,9 @@ from seepage.config.wording import as_key, as_option
 from seepage.errors import BadInputError
 from seepage.settings.catalogue import Setting
 from seepage.settings.catalogue import setting as find_setting
-from seepage.settings.option import ATTACK, OUTPUT, RUNNING
+from seepage.settings.option import ATTACK, OUTPUT, RUNNING, fields_of
+from seepage.tabular.policy import SUFFIXES
 
-_TABLES = (".csv", ".csv.gz", ".parquet")
 _DOCUMENTS = (".yaml", ".yml")
 
 Document = Annotated[
@@ -51,7 +51,7 @@ Preset = Annotated[
         rich_help_panel=ATTACK,
         help="A ready document: which networks, batch sizes and attacks are run. "
         + " ".join(f"[bold]{name}[/bold]: {what}" for name, what in presets().items())
-        + " Default: default.",
+        + " Default: decide; default where an attack, a defense, a protocol or a gate is given.",
         autocompletion=lambda incomplete: [name for name in presets() if name.startswith(incomplete)],
     ),
 ]
@@ -122,8 +122,8 @@ def add(audited: Setting) -> None:
         quiet: Quiet = False,
         **more: Any,
     ) -> None:
-        text, name = _document(setting, document, preset)
         given = old.translated(setting, given, more)
+        text, name = _document(setting, document, preset, given)
         folder = Path() if document is None else document.parent
         specs = read_text_document(text, name, folder, given, allow_code=allow_code)
         # Only what can be run is worth the time that the runner takes to load.
@@ -132,10 +132,14 @@ def add(audited: Setting) -> None:
         # What is wrong with a table is worded as it was named.
         wording = as_option if document is None or "data" in given else as_key
         kept = None if document is None else text
-        running.run(specs, out, wording, as_json=as_json, quiet=quiet, kept=kept, cluster=machines)
+        # Defenses that nobody asked for must not stop an audit that they do not fit.
+        optional = document is None and preset is None
+        running.run(specs, out, wording, as_json=as_json, quiet=quiet, kept=kept, cluster=machines, optional=optional)
 
     hidden = () if setting == HORIZONTAL else ("preset",)
-    setting_command = fields_in_options(spec)(_with(command, old.parameters(setting), hidden))
+    # What is searched for has a command of its own.
+    names = [name for name in fields_of(spec) if name != "recommend"]
+    setting_command = fields_in_options(spec, names)(_with(command, old.parameters(setting), hidden))
     setting_command.__doc__ = guide(spec.guide)
     app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else None)(setting_command)
 
@@ -158,17 +162,22 @@ def _with(
     return taking
 
 
-def _document(setting: str, document: Path | None, preset: str | None) -> tuple[str, str]:
+# What says itself what is audited, so that nothing is audited beside it.
+_TELLING = ("attacks", "defenses", "protocol", "gate")
+
+
+def _document(setting: str, document: Path | None, preset: str | None, given: Mapping[str, object]) -> tuple[str, str]:
     """Return text and name of what an audit starts from."""
     if document is not None and preset is not None:
         raise BadInputError(f"either a document or a preset: give {str(document)!r} or --preset {preset}, not both.")
-    if document is not None and document.name.endswith(_TABLES):
+    if document is not None and document.name.lower().endswith(SUFFIXES):
         raise BadInputError(
             f"{str(document)!r} is a table and no audit document; give it with --data {document} --target COLUMN."
         )
     if document is None:
         if setting == HORIZONTAL:
-            return read_preset(preset or "default"), f"preset {preset or 'default'}"
+            usual = "default" if any(given.get(name) is not None for name in _TELLING) else "decide"
+            return read_preset(preset or usual), f"preset {preset or usual}"
         return f"{SETTING}: {setting}\n", ""
     text = read_text(document)
     documented = setting_of(text, str(document))

@@ -55,8 +55,8 @@ app.add_typer(captures, name="capture")
 MODEL_HELP = "The network: a name of [bold]seepage models[/bold], package.module:factory or path/to/file.py:factory."
 SCHEMA_HELP = "YAML schema of the client's table; [bold]seepage schema[/bold] drafts one."
 DROPOUT_HELP = (
-    "A network that drops values in training: refused, or off where the update was computed without dropout, or to "
-    "attack it as if."
+    "A network that drops values in training: on, or off where the update was computed without dropout, or to attack "
+    "it as if."
 )
 WEIGHTS_HELP = "Its weights when the update was made (.safetensors). Default: those of its initialisation."
 
@@ -69,7 +69,7 @@ def check(
     weights: Annotated[Path | None, typer.Option(help=WEIGHTS_HELP)] = None,
     head: Annotated[str | None, typer.Option(help="softmax, sigmoid or regression, if not the usual one.")] = None,
     model_seed: Annotated[int, typer.Option(help="Of the network's initialisation.")] = 0,
-    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "refused",
+    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "on",
 ) -> None:
     """Check that a captured update is whole and can be one of a model.
 
@@ -128,7 +128,7 @@ def example(
     reference: Annotated[
         bool, typer.Option("--reference", help="Write all rows as reference.csv, to stand for public ones.")
     ] = False,
-    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "refused",
+    dropout: Annotated[str, typer.Option(help=DROPOUT_HELP)] = "on",
     seed: Annotated[int, typer.Option(help="Of the batch and of the network's initialisation.")] = 0,
 ) -> None:
     """Make a captured update from a table: that of the first victim of an audit with the same seed.

@@ -32,7 +32,7 @@ _MEASURES = {
 
 _OF_TABLES = (
     *("dataset", "dataset_options", "data_folder", "data", "target", "schema_file", "missing", "drop", "overrides"),
-    *("most_categories", "separator"),
+    *("most_categories", "separator", "day_first"),
 )
 
 

@@ -14,14 +14,19 @@ from seepage.settings.threat_model import Deployment, deployment_of, grid_of_att
 from seepage.text import clean
 
 
-def show_grid(console: Console, document: Path) -> None:
+def show_grid(console: Console, document: Path, allow_code: bool = False) -> None:
     """Print which registered attacks each deployment of a document admits, and why not the others.
+
+    Args:
+        console: where to.
+        document: audit document.
+        allow_code: whether the document may name attacks and defenses of one's own, whose code is run.
 
     Raises:
         DocumentError: something in the document cannot be used.
     """
-    # Nothing that the document names is loaded.
-    specs = read_document(document, allow_code=True)
+    # The networks that the document names are not loaded.
+    specs = read_document(document, allow_code=allow_code or "networks")
     deployments = dict.fromkeys(deployment_of(spec) for spec in specs)
     for deployment in deployments:
         _show(console, deployment)

@@ -58,6 +58,10 @@ def attacks(
             show_default=False,
         ),
     ] = None,
+    allow_code: Annotated[
+        bool,
+        typer.Option("--allow-code", metavar="", help="Let the document name attacks and defenses of your own."),
+    ] = False,
 ) -> None:
     """List the attacks and baselines by setting.
 
@@ -65,7 +69,7 @@ def attacks(
     [bold]vertical[/bold] and [bold]pooled[/bold], which run the ones that they say by default.
     """
     if document is not None:
-        grids.show_grid(make_console(), document)
+        grids.show_grid(make_console(), document, allow_code)
         return
     for setting in registry.attacks.settings():
         command = "audit" if setting == "horizontal" else setting

@@ -17,6 +17,7 @@ from seepage.errors import BadInputError
 from seepage.settings.option import SpecField, fields_of
 from seepage.settings.part import read_part
 from seepage.settings.spec import Spec
+from seepage.user_code import is_reference
 
 _TYPES: Mapping[str, type] = {"whole": int, "number": float, "path": Path, "switch": bool}
 
@@ -110,6 +111,7 @@ def help_of(field: SpecField) -> str:
 
     Example:
         >>> from seepage.settings.spec import Spec
+    from seepage.user_code import is_reference
         >>> help_of(fields_of(Spec)["threads"])
         'Number of CPU threads of each worker. Default: 1.'
     """
@@ -162,6 +164,7 @@ def read_value(field: SpecField, value: Any) -> Any:
 
     Example:
         >>> from seepage.settings.spec import Spec
+    from seepage.user_code import is_reference
         >>> read_value(fields_of(Spec)["overrides"], ["age={low: 0}", "zip=discrete"])
         {'age': {'low': 0}, 'zip': 'discrete'}
     """
@@ -186,11 +189,17 @@ def _part(field: SpecField, text: str) -> object:
     options = part.get("options", {})
     if "+" in part["name"]:
         return {"all": [{"name": name, **options.get(name, {})} for name in part["name"].split("+")]}
-    if ":" in part["name"] and not field.option.own:
+    if ":" in part["name"] and not field.option.own and not all(map(_is_name, part["name"].split("+"))):
         raise BadInputError(
-            f"{field.flag} takes a name, or a name with options such as NAME:{{option: value}}, got {text!r}."
+            f"{field.flag} takes a name, one of your own such as file.py:Class, or either with options such as "
+            f"NAME:{{option: value}}, got {text!r}."
         )
     return {"name": part["name"], **options} if options else part["name"]
+
+
+def _is_name(name: str) -> bool:
+    """Return whether a name is that of a registered part, or of code of the user's own."""
+    return ":" not in name or (is_reference(name) and "." in name)
 
 
 def _pair(field: SpecField, text: str) -> tuple[str, object]:

@@ -22,6 +22,8 @@ from seepage.report.terminal import make_console
 from seepage.results.gate import combined, needed
 from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener
+from seepage.settings.part import NONE
+from seepage.settings.setting import Audit
 from seepage.settings.spec import Spec
 
 
@@ -34,6 +36,7 @@ def run(
     quiet: bool = False,
     kept: str | None = None,
     cluster: ClusterOptions = THIS_MACHINE,
+    optional: bool = False,
 ) -> None:
     """Run audits with a progress bar, print what they found, and decide a gate.
 
@@ -45,6 +48,7 @@ def run(
         quiet: whether to print neither progress nor tables.
         kept: text that is kept in the run folder; None for none.
         cluster: options that name the cluster which carries the jobs out.
+        optional: whether defenses that do not fit table or network are left out, with a line that says why.
 
     Raises:
         BadInputError: something cannot be used.
@@ -52,6 +56,8 @@ def run(
     """
     try:
         audits = prepare_all(specs, out)
+        if optional:
+            audits = [_fitting(audit, out) for audit in audits]
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
     place = out or Path("runs") / f"{audits[0].about.dataset}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -80,3 +86,21 @@ def run(
         raise typer.Exit(Exit.JOBS_FAILED)
     if decision is not None and decision.outcome == "undecided":
         raise typer.Exit(Exit.UNDECIDED)
+
+
+def _fitting(audit: Audit, out: Path | None) -> Audit:
+    """Return an audit without the defenses under which no unit can be exposed; a line says of each why."""
+    wrong: dict[str, str] = {}
+    for configuration in audit.configurations:
+        if configuration.defense not in (NONE, *wrong):
+            try:
+                audit.expose(configuration, range(1))
+            except BadInputError as error:
+                wrong[configuration.defense] = str(error)
+    for name, why in wrong.items():
+        print_message(f"{name} is left out: {why}")
+    kept = tuple(part for part in audit.spec.defenses if part.called not in wrong)
+    if not wrong or not kept:
+        return audit
+    [fitting] = prepare_all([audit.spec.model_copy(update={"defenses": kept})], out)
+    return fitting

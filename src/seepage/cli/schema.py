@@ -15,15 +15,18 @@ from seepage.report.terminal import make_console
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.tabular.infer import infer
+from seepage.tabular.policy import SUFFIXES
 from seepage.tabular.reading import open_table
 
-_OF_TABLES = ("sensitive", "drop", "separator", "overrides", "missing", "most_categories", "keep_dummies")
+_OF_TABLES = (
+    *("sensitive", "drop", "separator", "day_first", "overrides", "missing", "most_categories", "keep_dummies"),
+)
 
 
 @app.command()
 @fields_in_options(Spec, _OF_TABLES)
 def schema(
-    file: Annotated[Path, typer.Argument(help="The table: .csv, .csv.gz or .parquet.")],
+    file: Annotated[Path, typer.Argument(help=f"The table: {', '.join(SUFFIXES)}.")],
     target: Annotated[str, typer.Option(help="Column that the model learns.")],
     *,
     given: Any,
@@ -50,4 +53,4 @@ def schema(
         # A schema holds cells of the table: every category. Extremes are rounded outwards.
         write_whole(out, inferred_schema.to_yaml(), private=True)
         print(f"{len(inferred_schema.columns)} columns and the target {inferred_schema.target.name!r} written to {out}")
-    show_inferred(make_console(stderr=True), inferred)
+    show_inferred(make_console(stderr=True), inferred, every=True)

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,6 +18,7 @@ from seepage.config.tree import Node, is_word, join
 from seepage.errors import BadInputError, unknown_name
 from seepage.registry import Registry
 from seepage.settings.part import Part, combine, read_part
+from seepage.user_code import is_file, is_reference, short_name
 
 # More audits, or parts of one, than anyone can run; and more combinations of all that is swept over.
 MOST, MOST_SWEPT = 10_000, 1_000_000
@@ -72,7 +74,7 @@ class Choice:
     @property
     def called(self) -> str:
         """The name in results."""
-        return self.label or self.name
+        return Part(name=self.name, label=self.label).called
 
     @property
     def values(self) -> dict[str, object]:
@@ -88,6 +90,8 @@ def read_choices(
     own: bool = False,
     default: str | None = None,
     whole: Collection[str] = (),
+    consent: bool = False,
+    folder: Path = Path(),
 ) -> list[Choice]:
     """Return what an entry, or a list of entries, chooses among.
 
@@ -102,8 +106,10 @@ def read_choices(
         own: whether names with a colon stand for a part of the user's own.
         default: name of an entry that says none; None where each needs one.
         whole: options of which a list is one value.
+        consent: whether names of code of the user's own, which reading runs, are no mistake.
+        folder: folder of the document, which paths in it start from.
     """
-    read = _Entries(registry, mistakes, own, default, whole)
+    read = _Entries(registry, mistakes, own, default, whole, consent, folder)
     choices: list[Choice] = []
     for entry in each(Said(None, node, path), mistakes, "entry"):
         choices.extend(read.entry(entry))
@@ -139,6 +145,8 @@ class _Entries:
     own: bool
     default: str | None
     whole: Collection[str]
+    consent: bool
+    folder: Path
 
     def entry(self, entry: Said) -> list[Choice]:
         """Return what one entry chooses among."""
@@ -155,10 +163,11 @@ class _Entries:
             return []
         mechanisms = []
         for mechanism in part.mechanisms:
-            if not self.known(Said(mechanism.name, entry.node, entry.path)):
+            name = self.located(Said(mechanism.name, entry.node, entry.path))
+            if not self.known(name):
                 return []
             options = {key: Said(value, entry.node, entry.path) for key, value in mechanism.options.items()}
-            mechanisms.append(Choice(mechanism.name, options, None, entry))
+            mechanisms.append(Choice(name.value, options, None, entry))
         return mechanisms if len(mechanisms) == 1 else [_combined(mechanisms, None, entry)]
 
     def together(self, entry: Said, fields: Mapping[str, Node]) -> list[Choice]:
@@ -193,7 +202,20 @@ class _Entries:
 
     def known(self, said: Said) -> bool:
         """Return whether there is a part of a name; note it as a mistake where there is none."""
+        code = not self.own and isinstance(said.value, str) and is_reference(said.value)
+        # What an option names has the consent of whoever gave it.
+        if code and said.node.source is None and not self.consent:
+            said.wrong(self.mistakes, no_consent(said.value))
+            return False
         return _known(said, self.registry, self.mistakes, self.own)
+
+    def located(self, said: Said) -> Said:
+        """Return a name with the path of its file, which a document gives as seen from its own folder."""
+        text = said.value
+        if self.own or not isinstance(text, str) or not is_reference(text) or said.node.source is not None:
+            return said
+        place, _, name = text.rpartition(":")
+        return Said(f"{self.folder / place}:{name}", said.node, said.path) if is_file(place) else said
 
     def values(self, names: Sequence[Said], key: str, said: Said) -> list[Said]:
         """Return what an option sweeps over."""
@@ -230,7 +252,7 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
         return []
     named = fields.get("name", Node(read.default, entry.node.line, entry.node.source))
     place = Said(named.plain(), named, join(entry.path, "name"))
-    names = [said for said in each(place, mistakes, "name") if read.known(said)]
+    names = [said for said in map(read.located, each(place, mistakes, "name")) if read.known(said)]
     axes: dict[str, list[Said]] = {}
     label: str | None = None
     for key, child in fields.items():
@@ -255,9 +277,17 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
         options = dict(zip(axes, values, strict=True))
         base = label if label is None or len(names) == 1 else f"{label}:{name.value}"
         values_of_swept = {key: options[key].value for key in swept}
-        called = describe(base or name.value, values_of_swept) if swept else base
+        called = describe(base or short_name(name.value), values_of_swept) if swept else base
         choices.append(Choice(name.value, options, called, entry))
     return choices
+
+
+def no_consent(name: str) -> str:
+    """Return what is wrong with a document that names code, without the user's consent."""
+    return (
+        f"{shown(name)} is code, which a document may run only with your consent; read it, then give --allow-code (in "
+        "Python: allow_code=True)."
+    )
 
 
 def _refused(error: BadInputError | ValidationError) -> object:
@@ -300,7 +330,7 @@ def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistak
     """Give choices of the same label all their options as label; those that still are alike are a mistake."""
     labels = [choice.called for choice in choices]
     labelled = [
-        replace(choice, label=describe(choice.name, choice.values))
+        replace(choice, label=describe(short_name(choice.name), choice.values))
         if choice.options and choice.label is None and labels.count(choice.called) > 1
         else choice
         for choice in choices

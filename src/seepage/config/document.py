@@ -9,9 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from seepage.config.choices import MOST, MOST_SWEPT, Choice, Said, check_made, check_names, each, read_choices, shown
+from seepage.config.choices import (
+    MOST,
+    MOST_SWEPT,
+    Choice,
+    Said,
+    check_made,
+    check_names,
+    each,
+    no_consent,
+    read_choices,
+    shown,
+)
 from seepage.config.mistakes import Mistakes
 from seepage.config.override import keys_of, override
 from seepage.config.tree import Node, join, parse, plant, read_text
@@ -33,9 +44,12 @@ _GIVEN = {
     "protocols": ("batch_size", "replacement", "defense"),
 }
 
+# Whether a document may name code: none, all, or networks alone, which reading does not load.
+AllowedCode = bool | Literal["networks"]
+
 
 def read_document(
-    path: str | Path, given: Mapping[str, object] | None = None, *, allow_code: bool = False
+    path: str | Path, given: Mapping[str, object] | None = None, *, allow_code: AllowedCode = False
 ) -> list[Spec]:
     """Return the audits of a YAML document.
 
@@ -51,7 +65,7 @@ def read_document(
 
 
 def read_text_document(
-    text: str, name: str, folder: Path, given: Mapping[str, object] | None = None, *, allow_code: bool = False
+    text: str, name: str, folder: Path, given: Mapping[str, object] | None = None, *, allow_code: AllowedCode = False
 ) -> list[Spec]:
     """Return the audits of the text of a YAML document.
 
@@ -70,7 +84,7 @@ def read_text_document(
 
 
 def make_specs(
-    document: Mapping[str, object], given: Mapping[str, object] | None = None, *, allow_code: bool = False
+    document: Mapping[str, object], given: Mapping[str, object] | None = None, *, allow_code: AllowedCode = False
 ) -> list[Spec]:
     """Return the audits of a document that is given as a mapping: the same keys, the same checks.
 
@@ -135,7 +149,7 @@ class _Point:
     label: str = ""
 
 
-def _specs(root: Node, source: str, folder: Path, given: Mapping[str, object], allow_code: bool) -> list[Spec]:
+def _specs(root: Node, source: str, folder: Path, given: Mapping[str, object], allow_code: AllowedCode) -> list[Spec]:
     mistakes = Mistakes(source)
     kind = find_setting(_setting(root, mistakes)).spec
     reader = _Reader(kind, folder, mistakes, allow_code)
@@ -236,7 +250,7 @@ class _Reader:
         allow_code: whether names of code are no mistake.
     """
 
-    def __init__(self, kind: type[Spec], folder: Path, mistakes: Mistakes, allow_code: bool) -> None:
+    def __init__(self, kind: type[Spec], folder: Path, mistakes: Mistakes, allow_code: AllowedCode) -> None:
         self._kind, self._folder, self._mistakes, self._allow_code = kind, folder, mistakes, allow_code
         self._fields = fields_of(kind)
         # Checks of names without options, whose modules are imported only where all else is well.
@@ -370,7 +384,9 @@ class _Reader:
 
     def _parts(self, field: SpecField, said: Said) -> _Point:
         registered = self._kind.registered(field)
-        choices = read_choices(said.node, said.path, registered, self._mistakes)
+        choices = read_choices(
+            said.node, said.path, registered, self._mistakes, consent=self._allow_code is True, folder=self._folder
+        )
         for choice in choices:
             self._check(choice, partial(check_made, choice, registered, self._mistakes))
         parts = tuple(
@@ -400,11 +416,7 @@ class _Reader:
             others = {key: value for key, value in choice.options.items() if key not in below}
             own = field.option.own and ":" in choice.name
             if own and field.option.code and choice.entry.node.source is None and not self._allow_code:
-                choice.entry.wrong(
-                    self._mistakes,
-                    f"{shown(choice.name)} is code, which a document may run only with your consent; read it, then "
-                    "give --allow-code (in Python: allow_code=True).",
-                )
+                choice.entry.wrong(self._mistakes, no_consent(choice.name))
             if not own:
                 beside = ("name", *(str(key) for key in below))
                 names = beside if below else ()

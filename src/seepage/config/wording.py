@@ -45,8 +45,8 @@ def as_option(remedy: Remedy, spec: type[Spec] = Spec) -> str:
         return " ".join(f"{flag} {_word(item)}" for item in remedy.value)
     if isinstance(remedy.value, Mapping):
         return " ".join(f"{flag} {key}={_word(value)}" for key, value in remedy.value.items())
-    if remedy.value is True:
-        return flag
+    if isinstance(remedy.value, bool):
+        return flag if remedy.value else f"--no-{flag[2:]}"
     value = remedy.placeholder or ("" if remedy.value is None else _word(remedy.value))
     return f"{flag} {value}".rstrip()
 

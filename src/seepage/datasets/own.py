@@ -10,7 +10,7 @@ from seepage.datasets.dataset import Dataset, split
 from seepage.errors import BadInputError
 from seepage.tabular.infer import Inferred, Policy, infer
 from seepage.tabular.one_hot import MergedSource, groups_of_schema
-from seepage.tabular.reading import open_table
+from seepage.tabular.reading import OrderedDates, open_table
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 
@@ -32,7 +32,7 @@ def own_table(
     Every row may be in a client's batch, so that no rows are held out for testing.
 
     Args:
-        rows: a DataFrame, or the path of a CSV (``.csv``, ``.csv.gz``) or Parquet file.
+        rows: a DataFrame, or the path of a file for ``open_table``.
         schema: schema of the columns; further columns are dropped.
         target: column to be learnt, where the schema is inferred.
         policy: choices in the inference of the schema, and the treatment of missing cells.
@@ -55,6 +55,8 @@ def own_table(
     """
     policy = policy or Policy()
     source = open_table(rows, separator)
+    if policy.day_first is not None:
+        source = OrderedDates(source, policy.day_first)
     inferred = None
     if schema is None and target is not None:
         inferred = infer(source, target, policy)
@@ -74,7 +76,9 @@ def own_table(
         named = [repr(name) for name in source.names if name not in (*schema.names, schema.target.name)]
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         left_out = (f"left out, as not in the schema: {', '.join(named[:_NAMED])}{more}",)
-    notes = (*left_out, *table.notes)
+    # What was inferred has them already.
+    read = source.notes if inferred is None else ()
+    notes = (*read, *left_out, *table.notes)
     known = "own data" if isinstance(rows, pd.DataFrame) else Path(rows).name
     called = name or ("own" if isinstance(rows, pd.DataFrame) else known.split(".", 1)[0] or "own")
     return Dataset(called, table, None, notes, known, "own data"), inferred
@@ -113,7 +117,7 @@ def from_frame(
     """Make a dataset of a table in memory or a file, with rows held out.
 
     Args:
-        rows: a DataFrame, or the path of a CSV (``.csv``, ``.csv.gz``) or Parquet file.
+        rows: a DataFrame, or the path of a file for ``open_table``.
         schema: schema of the columns; further columns are dropped.
         test_share: share of the rows, shuffled, to hold out; 0 for none.
         seed: seed of the shuffle, see :func:`seepage.datasets.dataset.split`.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 registry.defenses.declare({"none": "seepage.defenses.none"})
 registry.defenses.declare(
     {
+        "aggregation": "seepage.defenses.aggregation",
         "clipping": "seepage.defenses.clipping",
         "dp_sgd": "seepage.defenses.dp_sgd",
         "gaussian_noise": "seepage.defenses.gaussian_noise",
@@ -27,7 +28,10 @@ registry.defenses.declare(
 registry.defenses.declare(
     {
         "cut_noise": "seepage.defenses.cut_noise",
+        "feature_noise": "seepage.defenses.feature_noise",
         "label_flip": "seepage.defenses.label_flip",
+        "marvell": "seepage.defenses.marvell",
+        "max_norm": "seepage.defenses.returned",
         "weight_noise": "seepage.defenses.weight_noise",
     },
     "split",
@@ -36,7 +40,10 @@ registry.defenses.declare(
     {
         "bottleneck": "seepage.defenses.bottleneck",
         "feature_noise": "seepage.defenses.feature_noise",
+        "mid": "seepage.defenses.mid",
+        "nopeek": "seepage.defenses.nopeek",
         "returned_noise": "seepage.defenses.returned",
+        "marvell": "seepage.defenses.marvell",
         "max_norm": "seepage.defenses.returned",
         "pa_imfl": "seepage.defenses.returned",
         "vfldefender": "seepage.defenses.returned",

@@ -8,6 +8,9 @@ import warnings
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from scipy.optimize import root_scalar
+from scipy.stats import norm
+
 from seepage.errors import BadInputError, check_count
 
 # Renyi orders over which the bound is minimised; the large ones are for strong noise.
@@ -51,6 +54,28 @@ class Private(Protocol):
             passes: number of gradients in a message that a record of its batch has part in (local epochs).
         """
         ...
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon of one Gaussian mechanism, in closed form (Dong, Roth and Su 2022, corollary 2).
+
+    Args:
+        mu: largest change by one record / noise standard deviation, above 0.
+        delta: failure probability, in (0, 1).
+
+    Example:
+        >>> round(gaussian_epsilon(1.0, 1e-5), 2)
+        4.38
+    """
+
+    def excess(epsilon: float) -> float:
+        first = float(norm.cdf(mu / 2 - epsilon / mu))
+        return first - math.exp(epsilon + float(norm.logcdf(-mu / 2 - epsilon / mu))) - delta
+
+    top = mu * mu / 2 + mu * 40
+    if excess(0.0) <= 0:
+        return 0.0
+    return float(root_scalar(excess, bracket=(0.0, top), method="brentq").root)
 
 
 def gaussian_guarantee(

@@ -8,10 +8,9 @@ from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
-from scipy.optimize import root_scalar
-from scipy.stats import norm
 from torch import Tensor
 
+from seepage.defenses.accounting import gaussian_epsilon
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.needs import ActsOn
 from seepage.registry import defenses
@@ -46,7 +45,7 @@ class CutNoise:
         [1.0, 1.0]
     """
 
-    acts_on: ClassVar[ActsOn] = "gradients at the cut"
+    acts_on: ClassVar[ActsOn] = "gradients that go back"
 
     noise_multiplier: float | int
     rule: Rule = "quantile"
@@ -110,16 +109,7 @@ class CutNoise:
             raise BadInputError(f"delta lies between 0 and 1, got delta={delta}.")
         if self.rule == "own" or self.noise_multiplier == 0:
             return None
-        mu = 2 * math.sqrt(exchanges) / self.noise_multiplier
-
-        def excess(epsilon: float) -> float:
-            first = float(norm.cdf(mu / 2 - epsilon / mu))
-            return first - math.exp(epsilon + float(norm.logcdf(-mu / 2 - epsilon / mu))) - delta
-
-        top = mu * mu / 2 + mu * 40
-        if excess(0.0) <= 0:
-            return 0.0
-        return float(root_scalar(excess, bracket=(0.0, top), method="brentq").root)
+        return gaussian_epsilon(2 * math.sqrt(exchanges) / self.noise_multiplier, delta)
 
 
 def clipped(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -78,6 +78,34 @@ class RecordDefense(Protocol):
 
 
 AnyDefense = Defense | RecordDefense
+
+
+def check_sent(defense: Defense, sent: object, update: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return what a defense sends: tensors with the names and shapes of the update.
+
+    Args:
+        defense: the defense.
+        sent: returned object.
+        update: update that it was called with.
+
+    Raises:
+        BadInputError: it is no such mapping; the message names the first tensor that differs.
+    """
+    name = type(defense).__name__
+    if not isinstance(sent, dict):
+        raise BadInputError(
+            f"the defense {name} returned an object of type {type(sent).__name__}, expected a dict of tensors, one for "
+            f"each parameter: {', '.join(list(update)[:4])}."
+        )
+    for key, tensor in update.items():
+        found = sent.get(key)
+        if not isinstance(found, Tensor) or found.shape != tensor.shape:
+            shown = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
+            raise BadInputError(
+                f"the defense {name} returned {shown} for {key!r}, expected a tensor of shape {tuple(tensor.shape)}, "
+                "victims leading; an entry that is withheld is zero."
+            )
+    return sent
 
 
 def defended(

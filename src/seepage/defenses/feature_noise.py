@@ -14,6 +14,7 @@ from seepage.needs import ActsOn
 from seepage.registry import defenses
 
 
+@defenses.register("feature_noise", "split")
 @defenses.register("feature_noise", "vertical")
 @dataclass(frozen=True)
 class FeatureNoise:

@@ -1,4 +1,4 @@
-"""Defenses of the gradients that go back to passive parties of vertical learning."""
+"""Defenses of the gradients that go back: to passive parties of vertical learning, to the server of split learning."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.defenses.cut_noise import clipped
+from seepage.defenses.marvell import Marvell
 from seepage.errors import BadInputError, positive
 from seepage.needs import ActsOn
 from seepage.registry import defenses
@@ -51,13 +52,17 @@ class ReturnedNoise:
         positive("clip", self.clip)
 
     def __call__(
-        self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
+        self,
+        gradients: Float[Tensor, "training record feature"],
+        generator: torch.Generator,
+        labels: Float[Tensor, "training record"] | None = None,
     ) -> Float[Tensor, "training record feature"]:
-        """Return the gradients to send back, from the gradient of each record's own loss."""
+        """Return the gradients to send back, from those of each record's own loss; ``labels`` are not used."""
         noise = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
         return clipped(gradients, float(self.clip)) + self.scale * self.clip * noise
 
 
+@defenses.register("max_norm", "split")
 @defenses.register("max_norm", "vertical")
 @dataclass(frozen=True)
 class MaxNorm:
@@ -79,9 +84,15 @@ class MaxNorm:
     acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     def __call__(
-        self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
+        self,
+        gradients: Float[Tensor, "training record feature"],
+        generator: torch.Generator,
+        labels: Float[Tensor, "training record"] | None = None,
     ) -> Float[Tensor, "training record feature"]:
-        """Return the gradients to send back, from the gradient of each record's own loss, one batch a training."""
+        """Return the gradients to send back, from those of each record's own loss, one batch a training.
+
+        ``labels`` are not used.
+        """
         norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
         # A gradient of zero has no direction to add noise along.
         along = gradients / norms.clamp(min=torch.finfo(gradients.dtype).tiny)
@@ -139,9 +150,12 @@ class PaImfl:
         return math.log1p(float(self.kept) * math.expm1(float(self.epsilon)))
 
     def __call__(
-        self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
+        self,
+        gradients: Float[Tensor, "training record feature"],
+        generator: torch.Generator,
+        labels: Float[Tensor, "training record"] | None = None,
     ) -> Float[Tensor, "training record feature"]:
-        """Return the gradients to send back, from the gradient of each record's own loss."""
+        """Return the gradients to send back, from those of each record's own loss; ``labels`` are not used."""
         size = gradients.abs().sum(-1, keepdim=True)
         bounded = gradients * (self.clip / size.clamp(min=float(self.clip)))
         drawn = torch.rand((2, *gradients.shape), generator=generator, dtype=gradients.dtype).to(gradients.device)
@@ -186,9 +200,12 @@ class VflDefender:
         positive("ratio", self.ratio)
 
     def __call__(
-        self, gradients: Float[Tensor, "training record feature"], generator: torch.Generator
+        self,
+        gradients: Float[Tensor, "training record feature"],
+        generator: torch.Generator,
+        labels: Float[Tensor, "training record"] | None = None,
     ) -> Float[Tensor, "training record feature"]:
-        """Return the gradients to send back, from the gradient of each record's own loss."""
+        """Return the gradients to send back, from those of each record's own loss; ``labels`` are not used."""
         tiny = torch.finfo(gradients.dtype).tiny
         norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
         along = gradients / norms.clamp(min=tiny)
@@ -198,4 +215,6 @@ class VflDefender:
         return gradients + self.ratio * norms * across
 
 
-ReturnedDefense = ReturnedNoise | MaxNorm | PaImfl | VflDefender
+# Defenses that look at a batch alone, so that any party with labels can use them.
+BatchDefense = MaxNorm | Marvell
+ReturnedDefense = ReturnedNoise | MaxNorm | PaImfl | VflDefender | Marvell

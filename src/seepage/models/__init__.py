@@ -33,10 +33,12 @@ registry.models.declare(
     },
     "horizontal",
 )
+registry.models.declare({"deepfm": "seepage.models.deepfm"}, "split")
+registry.models.declare({"vertical_mlp": "seepage.models.vertical"}, "vertical")
 
 
 def create(name: str, **options: object) -> Model:
-    """Return a network.
+    """Return a network of horizontal learning.
 
     Args:
         name: registered name.
@@ -45,7 +47,7 @@ def create(name: str, **options: object) -> Model:
     Raises:
         BadInputError: the name or an option is unknown, or one is missing.
     """
-    return cast("Model", registry.models.create(name, **options))
+    return cast("Model", registry.models.of("horizontal").create(name, **options))
 
 
 lazy_package(__name__)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
 from seepage.models.split import SplitHead, SplitModel, positions
+from seepage.registry import models
 from seepage.tabular.schema import Discrete, Schema
 
 # DeepCTR-Torch initialises embeddings, first-order weights and hidden layers with this standard deviation.
@@ -264,6 +265,7 @@ class DeepFMClient(nn.Module):
         return logits + record.linear if self.logit else logits, active
 
 
+@models.register("deepfm", "split")
 def deepfm(
     schema: Schema,
     private: Sequence[str],

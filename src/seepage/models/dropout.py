@@ -1,30 +1,48 @@
-"""Dropout in networks: where values are dropped at random in training, and the same network without it."""
+"""Dropout in networks: where values are dropped at random in training, by masks in place of that, or not at all.
+
+A client draws masks and sends them to nobody. ``with_masks`` makes a network a function of its rows and its masks, so
+that a client's computation can be replayed and an attacker can seek masks as it seeks records.
+"""
 
 from __future__ import annotations
 
-from torch import nn
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from seepage.errors import BadInputError
 from seepage.models.copies import copied
 
 _LAYER = nn.modules.dropout._DropoutNd  # pyright: ignore[reportPrivateUsage]
 _RATE = "dropout"
+_DROPS = "_seepage_drops"
+# Places that a message names.
+_NAMED = 3
+# A prime, so that an axis of this size is that of the rows.
+_ROWS = 7
+_HEADS = inspect.signature(functional.multi_head_attention_forward)
 
 
 def dropping(module: nn.Module) -> list[str]:
-    """Return the layers of PyTorch's in a module that drop values at random in training, each as ``Kind at 'name'``.
+    """Return the parts of a module that may drop values at random in training, each as ``Kind at 'name'``.
 
     Example:
-        >>> dropping(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1), nn.MultiheadAttention(2, 1, dropout=0.2)))
-        ["Dropout at '1'", "MultiheadAttention at '2'"]
+        >>> dropping(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1), nn.GRU(2, 1, 2, dropout=0.2)))
+        ["Dropout at '1'", "GRU at '2'"]
         >>> dropping(nn.Dropout(0.0))
         []
     """
-    return [
-        _place(name, part)
-        for name, part in module.named_modules()
-        if isinstance(part, _LAYER | nn.MultiheadAttention) and _rates(part)
-    ]
+    return [_place(name, part) for name, part in module.named_modules() if _rates(part)]
 
 
 def without_dropout(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
@@ -48,12 +66,229 @@ def without_dropout(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
     return found, tuple(places)
 
 
-def random_outputs(model: str) -> BadInputError:
-    """Return the refusal of a model that returns other outputs for the same rows each time."""
+@dataclass(frozen=True)
+class Drop:
+    """A place in a network's run where values are dropped.
+
+    Attributes:
+        size: number of values a record.
+        rate: chance of each to be dropped.
+    """
+
+    size: int
+    rate: float
+
+
+@dataclass(frozen=True)
+class Drops:
+    """The places in a network's run where values are dropped, in the order in which they are reached.
+
+    Attributes:
+        width: number of entries of a row before its masks.
+        places: the places.
+    """
+
+    width: int
+    places: tuple[Drop, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of entries of a record's masks."""
+        return sum(place.size for place in self.places)
+
+    @property
+    def rates(self) -> Float[Tensor, " mask"]:
+        """Chance of each entry of a record's masks to be 0."""
+        return torch.cat([torch.full((place.size,), place.rate) for place in self.places])
+
+    @property
+    def kept(self) -> Float[Tensor, " mask"]:
+        """Factor of each value that is kept, 1 / (1 - rate); 0 where all are dropped."""
+        rates = self.rates
+        return torch.where(rates < 1, 1 / (1 - rates), torch.zeros_like(rates))
+
+    def draw(self, shape: Sequence[int], generator: torch.Generator) -> Float[Tensor, "*shape mask"]:
+        """Return masks as a client draws them: 0 or ``kept``.
+
+        Example:
+            >>> drops = Drops(3, (Drop(4, 0.5),))
+            >>> sorted(drops.draw([100], torch.Generator().manual_seed(0)).unique().tolist())
+            [0.0, 2.0]
+        """
+        stays = torch.rand(*shape, self.size, generator=generator) >= self.rates
+        return stays * self.kept
+
+
+def with_masks(module: nn.Module, width: int) -> nn.Module:
+    """Return a copy of a module that is told its masks of dropout, behind the entries of each row.
+
+    Rows of ``width`` entries go through it without dropout, as in evaluation. Told are ``functional.dropout`` and what
+    calls it, such as ``nn.Dropout``, and the attention of ``nn.MultiheadAttention``; the module itself is returned
+    where it calls none of them. Parameters keep their names and values.
+
+    Args:
+        module: module in training mode.
+        width: number of entries of its rows.
+
+    Example:
+        >>> found = with_masks(nn.Sequential(nn.Linear(1, 2, bias=False), nn.Dropout(0.5)), width=1)
+        >>> _ = nn.init.ones_(found[0].weight)
+        >>> found(torch.ones(1, 1)).tolist(), found(torch.tensor([[1.0, 0.0, 2.0]])).tolist()
+        ([[1.0, 1.0]], [[0.0, 2.0]])
+    """
+    if drops_of(module) is not None:
+        return module
+    first = next(module.parameters())
+    seen: list[Drop] = []
+    try:
+        with torch.no_grad(), _Masking(seen=seen):
+            module(torch.zeros(_ROWS, width, dtype=first.dtype, device=first.device))
+    except BadInputError:
+        raise
+    except Exception:  # A user's module may raise anything; ``Model.check`` says what.
+        return module
+    if not seen:
+        return module
+    found = copied(module)
+    vars(found)[_DROPS] = Drops(width, tuple(seen))
+    found.forward = MethodType(_forward, found)
+    return found
+
+
+def undropped() -> AbstractContextManager[object]:
+    """Have nothing dropped in networks that run inside.
+
+    Example:
+        >>> with undropped():
+        ...     nn.Dropout(0.5)(torch.ones(3)).tolist()
+        [1.0, 1.0, 1.0]
+    """
+    return _Masking()
+
+
+def drops_of(module: nn.Module) -> Drops | None:
+    """Return the places where a module that ``with_masks`` returned drops values; None for any other."""
+    found = vars(module).get(_DROPS)
+    return found if isinstance(found, Drops) else None
+
+
+def _forward(module: nn.Module, rows: Tensor) -> Tensor:
+    drops = drops_of(module)
+    assert drops is not None
+    masks = None
+    if rows.shape[-1] > drops.width:
+        sizes = [drops.width, *(place.size for place in drops.places)]
+        rows, *masks = rows.split(sizes, dim=-1)
+    with _Masking(masks):
+        return type(module).forward(module, rows)
+
+
+class _Masking(TorchFunctionMode):
+    """Has values multiplied by masks where they would be dropped at random, and left alone without masks.
+
+    Args:
+        masks: masks in the order in which they are needed, each (record, size).
+        seen: list to which the places are added.
+    """
+
+    def __init__(self, masks: Sequence[Tensor] | None = None, seen: list[Drop] | None = None) -> None:
+        super().__init__()
+        self._masks: Iterator[Tensor] | None = None if masks is None else iter(masks)
+        self._seen = seen
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        if func in (functional.dropout, torch.dropout):
+            return self._dropout(*args, **given)
+        if func is functional.scaled_dot_product_attention:
+            return self._attention(*args, **given)
+        if func is functional.multi_head_attention_forward:
+            bound = _HEADS.bind(*args, **given)
+            bound.apply_defaults()
+            return self._heads(func, bound.arguments)
+        return func(*args, **given)
+
+    def _dropout(
+        self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True
+    ) -> Tensor:
+        if not (training and train) or p == 0:
+            return input
+        if self._seen is not None:
+            if input.shape[0] % _ROWS:
+                raise BadInputError(
+                    f"the network drops values of a tensor of shape {tuple(input.shape)} for {_ROWS} rows, so that a "
+                    "record's mask cannot be told; put the records on the first axis, or audit it with dropout='off' "
+                    "(--dropout off), as if clients trained without it."
+                )
+            self._seen.append(Drop(input.numel() // _ROWS, float(p)))
+            return input
+        return input if self._masks is None else input * next(self._masks).to(input.dtype).reshape(input.shape)
+
+    def _attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        if dropout_p == 0 or is_causal or enable_gqa:
+            return functional.scaled_dot_product_attention(
+                query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+        weights = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+        if attn_mask is not None:
+            weights = (
+                weights.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else weights + attn_mask
+            )
+        return self._dropout(weights.softmax(-1), dropout_p) @ value
+
+    def _heads(self, func: Callable[..., Any], given: dict[str, Any]) -> Any:
+        """Return what ``nn.MultiheadAttention`` does without masks of attention, as in encoders of tables."""
+        rate = given["dropout_p"] if given["training"] else 0.0
+        special = ("bias_k", "bias_v", "add_zero_attn", "key_padding_mask", "attn_mask", "static_k", "static_v")
+        if (
+            rate == 0
+            or given["use_separate_proj_weight"]
+            or any(given[name] is not None and given[name] is not False for name in special)
+        ):
+            return func(**given)
+        query, key, value = given["query"], given["key"], given["value"]
+        weight, bias = given["in_proj_weight"], given["in_proj_bias"]
+        biases = (None,) * 3 if bias is None else bias.chunk(3)
+        heads = given["num_heads"]
+        # Records are on the second axis here, behind tokens.
+        parts = [
+            functional.linear(entering, own, shift).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+            for entering, own, shift in zip((query, key, value), weight.chunk(3), biases, strict=True)
+        ]
+        weights = (parts[0] @ parts[1].mT / math.sqrt(parts[0].shape[-1])).softmax(-1)
+        weights = self._dropout(weights, rate)
+        mixed = (weights @ parts[2]).permute(2, 0, 1, 3).flatten(2)
+        sent = functional.linear(mixed, given["out_proj_weight"], given["out_proj_bias"])
+        if not given["need_weights"]:
+            return sent, None
+        return sent, weights.mean(1) if given["average_attn_weights"] else weights
+
+
+def random_outputs(model: str, places: Sequence[str] = ()) -> BadInputError:
+    """Return the refusal of a model that returns other outputs for the same rows each time.
+
+    Args:
+        model: name of the model.
+        places: places where it may drop values.
+    """
+    dropped = f" It drops values: {', '.join(places[:_NAMED])}." if places else ""
     return BadInputError(
-        f"model {model!r} returns other outputs for the same rows each time, so its gradient cannot be replayed. "
-        "Remove what is random from it. A functional dropout is switched off by dropout='off' (--dropout off) where "
-        "its rate is an attribute with 'dropout' in its name, such as self.dropout."
+        f"model {model!r} returns other outputs for the same rows each time, so its gradient cannot be replayed."
+        f"{dropped} Masks can be told to nn.Dropout, functional.dropout and attention; anything else that is random is "
+        "switched off by dropout='off' (--dropout off) where its rate is an attribute with 'dropout' in its name, such "
+        "as self.dropout, or has to be removed."
     )
 
 

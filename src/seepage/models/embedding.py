@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from seepage.errors import BadInputError
 from seepage.models.copies import copied
-from seepage.models.dropout import random_outputs
+from seepage.models.dropout import random_outputs, undropped
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -183,7 +183,7 @@ class Embedded(nn.Module):
             raw[:, block] = functional.one_hot(codes[:, i], block.stop - block.start).double()
         encoded = encoder.standardise(raw).to(like.dtype)
         encoded[:, self._continuous] = numbers.to(encoded)
-        with torch.no_grad():
+        with torch.no_grad(), undropped():
             real, again = (self._called(codes, numbers.to(like)) for _ in range(2))
             adapted = self(encoded)
         if not torch.equal(real, again):

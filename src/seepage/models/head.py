@@ -5,5 +5,5 @@ from typing import Literal
 Head = Literal["softmax", "sigmoid", "regression"]
 """Outputs of a network."""
 
-Dropout = Literal["refused", "off"]
-"""What is done with a network that drops values in training: it is refused, or audited without dropout."""
+Dropout = Literal["on", "off"]
+"""How clients train a network that drops values in training: as it is, or without dropout."""

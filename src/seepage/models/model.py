@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar, get_args
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import vmap
 
@@ -14,7 +15,7 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.models.batch_norm import by_batch
 from seepage.models.calling import plain_attention
 from seepage.models.copies import copied
-from seepage.models.dropout import dropping, random_outputs, without_dropout
+from seepage.models.dropout import Drops, dropping, drops_of, random_outputs, with_masks, without_dropout
 from seepage.models.head import Dropout, Head
 from seepage.tabular.schema import Discrete, Schema
 
@@ -34,14 +35,13 @@ class Model:
         crafted: manipulation of the network by a malicious server, as a clause; empty where there is none.
         each: parameters that differ by client, by name, shape (client, *parameter); empty where all clients receive
             the same network, the module's own.
-        dropout: ``refused``: a module that drops values in training is refused; ``off``: its copy without dropout is
-            taken, see ``models.dropout``.
+        dropout: ``on``: a module that drops values in training does so in clients, by masks which they draw, see
+            ``masked``; ``off``: its copy without dropout is taken, see ``models.dropout``.
         switched_off: places whose dropout was switched off.
 
     Raises:
-        BadInputError: the head is unknown, the module has no parameters, it drops values in training (dropout), which
-            the protocols here do not simulate, or it has batch normalisation in another form or mode than clients
-            train with.
+        BadInputError: the head is unknown, the module has no parameters, or it has batch normalisation in another form
+            or mode than clients train with.
 
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape
@@ -53,7 +53,7 @@ class Model:
     name: str
     crafted: str = ""
     each: Mapping[str, Tensor] = field(default_factory=dict)
-    dropout: Dropout = "refused"
+    dropout: Dropout = "on"
     switched_off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -65,25 +65,48 @@ class Model:
             )
         if self.dropout not in get_args(Dropout):
             raise unknown_name("dropout", str(self.dropout), get_args(Dropout))
-        places = dropping(self.module)
         if self.dropout == "off":
             module, switched_off = without_dropout(self.module)
             if switched_off:
                 object.__setattr__(self, "module", module)
                 object.__setattr__(self, "switched_off", switched_off)
-        elif places:
-            others = f" and {len(places) - 1} more" if len(places) > 1 else ""
-            raise BadInputError(
-                f"model {self.name!r} holds {places[0]}{others}, which drops values at random in training; the attacks "
-                "here would be run against the wrong gradient. Audit it as if clients trained without dropout, which "
-                "is an upper bound (dropout='off', --dropout off), or remove the layer."
-            )
         object.__setattr__(self, "module", by_batch(self.module, self.name))
 
     @property
     def parameters(self) -> dict[str, Tensor]:
         """Parameters by name in module order, detached."""
         return {name: parameter.detach() for name, parameter in self.module.named_parameters()}
+
+    @property
+    def drops(self) -> Drops | None:
+        """Places where the module drops values by masks that it is told; None where there are none."""
+        return drops_of(self.module)
+
+    def masked(self, width: int) -> Model:
+        """Return the model whose module takes masks of dropout behind the entries of each row, see ``with_masks``.
+
+        Args:
+            width: number of entries of its encoded rows.
+
+        Raises:
+            BadInputError: values are dropped of a tensor whose first axis is not that of the records.
+
+        Example:
+            >>> model = Model(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.1), nn.Linear(4, 2)), "softmax", "mine")
+            >>> model.masked(3).drops.size
+            4
+        """
+        module = with_masks(self.module, width)
+        return self if module is self.module else replace(self, module=module)
+
+    def drawn(
+        self, encoded: Float[Tensor, "*batch encoded"], generator: torch.Generator
+    ) -> Float[Tensor, "*batch entering"]:
+        """Return rows with masks that a client draws behind them, the rows themselves where nothing is dropped."""
+        drops = self.drops
+        if drops is None:
+            return encoded
+        return torch.cat([encoded, drops.draw(encoded.shape[:-1], generator).to(encoded)], -1)
 
     def sent(self, clients: int) -> list[Model]:
         """Return the model that each client is sent.
@@ -152,11 +175,13 @@ class Model:
         if not outputs.isfinite().all():
             raise BadInputError(f"model {self.name!r} returns non-finite outputs; check its parameters.")
         if not torch.equal(outputs, self.outputs(rows)):
-            raise random_outputs(self.name)
+            raise random_outputs(self.name, dropping(self.module))
         try:
             with torch.no_grad(), plain_attention():
                 vmap(self.module)(rows[None])
         except Exception as error:
+            if "randomness" in str(error):
+                raise random_outputs(self.name, dropping(self.module)) from error
             raise BadInputError(
                 f"model {self.name!r} cannot be run for several batches at once, as attacks do ({_paragraph(error)}); "
                 "write its forward with tensor operations only, without branches on values."

@@ -7,11 +7,8 @@ run at all is decided before: what a document names needs consent, see ``seepage
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +21,7 @@ from torch import nn
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Head, Model, output_width, seeded, usual_head
 from seepage.tabular.schema import Discrete, Schema
+from seepage.user_code import import_place, is_file, said_by, searched_first
 
 _FORM = "package.module:factory or path/to/file.py:factory"
 
@@ -89,21 +87,75 @@ def load_own(
         >>> load_own(linear, schema, options={"in_features": 1, "out_features": 2}).network
         Linear(in_features=1, out_features=2, bias=True)
     """
+    head = head or usual_head(schema)
+    offered: dict[str, object] = {
+        "schema": schema,
+        "inputs": schema.width,
+        "width": schema.width,
+        "outputs": output_width(schema, head),
+        "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
+        "numbers": len(schema.continuous),
+        "seed": seed,
+        "head": head,
+    }
     with _found(reference, seed) as factory:
-        arguments = _arguments(factory, reference, schema, seed, head, dict(options or {}))
-        try:
-            network = seeded(lambda: factory(**arguments), seed)
-        except (Exception, SystemExit) as error:
-            raise BadInputError(
-                f"the model factory {reference!r} raised {_said(error)}; it was called with "
-                f"{', '.join(arguments) or 'nothing'}. Mend it so that it returns an nn.Module."
-            ) from error
+        made = OwnFactory(reference, factory, source_digest(factory))
+        network = made(offered, seed, options)
     if isinstance(network, nn.Module | Model):
-        return LoadedNetwork(network, source_digest(factory))
+        return LoadedNetwork(network, made.digest)
     raise BadInputError(
         f"the model factory {reference!r} returned an object of type {type(network).__name__} where an nn.Module is "
         "expected; return the network itself, untrained or trained."
     )
+
+
+@dataclass(frozen=True)
+class OwnFactory:
+    """A factory of a user's, found once, so that worker processes need not find its file again.
+
+    Attributes:
+        reference: name by which it was found, for messages.
+        factory: the class or function.
+        digest: digest of its source file; None where there is none.
+    """
+
+    reference: str
+    factory: Callable[..., object]
+    digest: str | None
+
+    def __call__(self, offered: Mapping[str, object], seed: int, options: Mapping[str, object] | None = None) -> object:
+        """Return what the factory makes.
+
+        Args:
+            offered: arguments by name, of which the factory receives those that it has a parameter for.
+            seed: seed of what PyTorch draws meanwhile.
+            options: further arguments of the factory.
+
+        Raises:
+            BadInputError: the factory raises, or asks for an argument that is not known here.
+        """
+        arguments = _arguments(self.factory, self.reference, offered, dict(options or {}))
+        try:
+            return seeded(lambda: self.factory(**arguments), seed)
+        except (Exception, SystemExit) as error:
+            raise BadInputError(
+                f"the model factory {self.reference!r} raised {said_by(error)}; it was called with "
+                f"{', '.join(arguments) or 'nothing'}. Mend it so that it returns an nn.Module."
+            ) from error
+
+
+def find_own(reference: str) -> OwnFactory:
+    """Return the factory that ``reference`` names, see ``load_own``.
+
+    Raises:
+        BadInputError: as ``load_own``, as far as that shows before the factory is called.
+
+    Example:
+        >>> find_own("torch.nn.modules.linear:Linear")({"in_features": 1, "out_features": 2, "more": 3}, seed=0)
+        Linear(in_features=1, out_features=2, bias=True)
+    """
+    with _found(reference, 0) as factory:
+        return OwnFactory(reference, factory, source_digest(factory))
 
 
 def check_own(reference: str) -> None:
@@ -125,15 +177,15 @@ def _found(reference: str, seed: int) -> Iterator[Callable[..., object]]:
     place, _, attribute = reference.rpartition(":")
     if not place or not attribute.strip() or not place.strip():
         raise BadInputError(f"a network of your own is named as {_FORM}, got {reference!r}.")
-    if not _is_file(place) and place.partition(".")[0] in sys.stdlib_module_names:
+    if not is_file(place) and place.partition(".")[0] in sys.stdlib_module_names:
         raise BadInputError(
             f"the model {reference!r} names the module {place!r} of Python's standard library, which holds no network; "
             f"name one as {_FORM}."
         )
-    folder = Path(place).parent.resolve() if _is_file(place) else Path.cwd()
-    with _searched_first(folder):
+    folder = Path(place).parent.resolve() if is_file(place) else Path.cwd()
+    with searched_first(folder):
         # A module may draw random numbers when it is imported.
-        yield _factory(seeded(lambda: _imported(place, reference), seed), attribute, reference)
+        yield _factory(seeded(lambda: import_place(place, reference, "model"), seed), attribute, reference)
 
 
 def source_digest(factory: Callable[..., object]) -> str | None:
@@ -147,82 +199,6 @@ def source_digest(factory: Callable[..., object]) -> str | None:
     if file is None or not Path(file).is_file():
         return None
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
-
-
-def _is_file(place: str) -> bool:
-    return place.endswith(".py")
-
-
-# Modules that only a folder of the user's explains: no other process could import them by name.
-_LOADED: dict[str, ModuleType] = {}
-
-
-def loaded_files() -> list[ModuleType]:
-    """Return the modules that were loaded from files and folders of the user's."""
-    return [module for name, module in _LOADED.items() if sys.modules.get(name) is module]
-
-
-@contextmanager
-def _searched_first(folder: Path) -> Iterator[None]:
-    # Only while importing: a file of the user's must not shadow a library that seepage imports later.
-    entry = str(folder)
-    before = set(sys.modules)
-    sys.path.insert(0, entry)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        for name in set(sys.modules) - before:
-            file = getattr(sys.modules[name], "__file__", None)
-            if file is not None and folder in Path(file).resolve().parents and "site-packages" not in file:
-                _LOADED[name] = sys.modules[name]
-        if entry in sys.path:
-            sys.path.remove(entry)
-
-
-def _imported(place: str, reference: str) -> ModuleType:
-    try:
-        if not _is_file(place):
-            return importlib.import_module(place)
-        path = Path(place).resolve()
-        if not path.is_file():
-            raise BadInputError(
-                f"the model {reference!r} names the file {place!r}, which does not exist; give the path from the "
-                "current directory."
-            )
-        name = f"_seepage_own_{path.stem}_{hashlib.sha256(path.read_bytes() + str(path).encode()).hexdigest()[:12]}"
-        if name in sys.modules:
-            return sys.modules[name]
-        found = importlib.util.spec_from_file_location(name, path)
-        assert found is not None
-        assert found.loader is not None
-        module = importlib.util.module_from_spec(found)
-        sys.modules[name] = module
-        try:
-            found.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-        return module
-    except BadInputError:
-        raise
-    except ModuleNotFoundError as error:
-        if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
-            raise BadInputError(
-                f"the model {reference!r} names the module {place!r}, but there is no module {error.name!r}, neither "
-                "in the current directory nor installed; check its spelling, start seepage where it lies, or give "
-                "path/to/file.py:factory."
-            ) from error
-        raise _broken(reference, place, error) from error
-    except (Exception, SystemExit) as error:
-        raise _broken(reference, place, error) from error
-
-
-def _broken(reference: str, place: str, error: BaseException) -> BadInputError:
-    return BadInputError(
-        f"the module {place!r} of the model {reference!r} cannot be imported: it raised {_said(error)}. Mend it, or "
-        "install what it needs."
-    )
 
 
 def _factory(module: ModuleType, attribute: str, reference: str) -> Callable[..., object]:
@@ -268,24 +244,9 @@ def _returned(function: Callable[..., object]) -> type | None:
 
 
 def _arguments(
-    factory: Callable[..., object],
-    reference: str,
-    schema: Schema,
-    seed: int,
-    head: Head | None,
-    options: Mapping[str, object],
+    factory: Callable[..., object], reference: str, offered: Mapping[str, object], options: Mapping[str, object]
 ) -> dict[str, object]:
-    head = head or usual_head(schema)
-    offered: dict[str, object] = {
-        "schema": schema,
-        "inputs": schema.width,
-        "width": schema.width,
-        "outputs": output_width(schema, head),
-        "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
-        "numbers": len(schema.continuous),
-        "seed": seed,
-        "head": head,
-    }
+    offered = dict(offered)
     try:
         parameters = inspect.signature(factory).parameters
     except ValueError:
@@ -294,7 +255,7 @@ def _arguments(
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     if "width" in parameters and parameters["width"].default is not inspect.Parameter.empty:
         # With a default it is the width of a layer.
-        del offered["width"]
+        offered.pop("width", None)
     for option in options:
         if option not in named and not takes_any:
             raise unknown_name(f"option of model {reference!r}:", option, named)
@@ -310,16 +271,3 @@ def _arguments(
             f"it passes, by name, any of {', '.join(offered)}. Give the others defaults, or set them as model options."
         )
     return arguments
-
-
-def _said(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    text = text if len(text) <= 400 else text[:399] + "…"
-    place = ""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
-    if isinstance(error, SyntaxError) and error.filename:
-        # The text of a syntax error names the line already.
-        place = ""
-    elif frames and frames[-1].filename != __file__:
-        place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
-    return f"{type(error).__name__}{': ' + text if text else ''}{place}"

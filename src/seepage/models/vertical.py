@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from seepage.errors import BadInputError
 from seepage.models.model import seeded
 from seepage.models.split import SplitHead, label_chances, record_losses
+from seepage.registry import models
 from seepage.tabular.encoder import Encoder, to_bounds
 from seepage.tabular.partition import Partition
 from seepage.tabular.schema import Discrete, Schema
@@ -51,6 +52,28 @@ class Stack(nn.Module):
         for weight, bias in zip([*self.weights][:-1], [*self.biases][:-1], strict=True):
             rows = torch.baddbmm(bias, rows, weight).relu()
         return rows
+
+
+class Copies(nn.Module):
+    """One network of any kind for each training, behind the leading axis of trainings.
+
+    They stay in the mode in which they predict: dropout is off, and batch normalisation does not depend on the batch.
+
+    Args:
+        networks: network of each training, from rows (record, input) to (record, output).
+
+    Example:
+        >>> Copies([nn.Linear(3, 2), nn.Linear(3, 2)])(torch.ones(2, 4, 3)).shape
+        torch.Size([2, 4, 2])
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks).eval()
+
+    def forward(self, rows: Float[Tensor, "network record input"]) -> Float[Tensor, "network record output"]:
+        """Return each network's outputs for its rows."""
+        return torch.stack([network(one) for network, one in zip(self.networks, rows, strict=True)])
 
 
 class Summed(nn.Module):
@@ -205,6 +228,7 @@ def losses_of(
     return record_losses(head, outputs.flatten(0, 1), labels.flatten()).view(labels.shape)
 
 
+@models.register("vertical_mlp", "vertical")
 def vertical_mlp(
     partition: Partition,
     seeds: Sequence[int],

@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
-from seepage.defenses.defense import check_one_each
+from seepage.defenses.aggregation import Aggregation
+from seepage.defenses.defense import check_one_each, check_sent
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
@@ -37,8 +38,8 @@ class Clients(ABC, Generic[M]):
         batch_size: number of records in one client's message.
         replacement: whether a client may hold a row twice (TabLeak's code draws with replacement).
         defense: defense that each client applies to its message, or to the gradients that it computes; none if None.
-        clients: number of clients whose messages are aggregated; a message that the server receives depends on
-            ``clients * batch_size`` records.
+        clients: number of clients whose messages are aggregated, in each of those that the defense ``aggregation`` puts
+            together; a message that the server receives depends on ``clients * batch_size`` records.
         holds: number of records of a client; in each round it draws a batch of them. Equal to the batch size if None;
             the batch is then the same in every round.
         precision: number format that each client casts its message to, after any defense; ``full`` sends it as it is.
@@ -64,6 +65,8 @@ class Clients(ABC, Generic[M]):
         if batch_size < 1:
             raise BadInputError(f"a batch holds at least one record, got batch_size={batch_size}.")
         check_count("clients", clients)
+        # Aggregates of aggregates are larger aggregates.
+        clients *= defense.clients if isinstance(defense, Aggregation) else 1
         self.batch_size, self.replacement, self.defense, self.clients = batch_size, replacement, defense, clients
         self.holds = batch_size if holds is None else holds
         check_count("holds", self.holds)
@@ -184,7 +187,7 @@ class Clients(ABC, Generic[M]):
             ]
             answers = {name: torch.stack([message[name] for message in messages]) for name in messages[0]}
             if isinstance(self.defense, Defense):
-                answers = self.defense(answers, guards)
+                answers = check_sent(self.defense, self.defense(dict(answers), guards), answers)
             if self.precision != "full":
                 answers = {
                     name: torch.stack([cast(one, self.precision) for one in answer]) for name, answer in answers.items()

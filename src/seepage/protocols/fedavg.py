@@ -110,7 +110,9 @@ class FedAvg(Clients[UpdateView]):
             for _ in range(self.training.epochs)
         ]
         order = torch.stack(orders).to(encoded.device)
-        update = local_update(model, encoded[order][None], labels[order][None], self.training, gradient_of)
+        # Masks of dropout are drawn anew in each epoch.
+        rows = model.drawn(encoded[order], generator)
+        update = local_update(model, rows[None], labels[order][None], self.training, gradient_of)
         return {name: change[0] for name, change in update.items()}
 
     def view(self, model: Model, message: dict[str, Tensor]) -> UpdateView:

@@ -33,7 +33,7 @@ class FedSGD(Clients[GradientView]):
         gradient_of: GradientOf = gradient,
     ) -> dict[str, Tensor]:
         """Return the gradient of the mean loss."""
-        return gradient_of(model, encoded, labels, None)
+        return gradient_of(model, model.drawn(encoded, generator), labels, None)
 
     def view(self, model: Model, message: dict[str, Tensor]) -> GradientView:
         """Return the gradients."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
+from seepage.defenses.returned import BatchDefense
 from seepage.errors import BadInputError, check_count
 from seepage.learning import CutStep, cut_step
 from seepage.models.deepfm import Fields
@@ -20,7 +21,7 @@ from seepage.models.split import SplitModel
 from seepage.protocols.finite import check_finite
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript
-from seepage.wire.split import CutView, KnownCut
+from seepage.wire.split import CutView, KnownCut, batches
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,11 @@ class SplitLearning:
         rows_each: number of rows of a client; None for one client with all of them.
         clients: number of clients in an exchange, where there are several.
         flip: defense of labels; none if None.
-        noise: defense of gradients; none if None.
+        noise: defense of gradients, record by record; none if None.
+        returned: defense of the gradients of each client's records together; none if None.
 
     Raises:
-        BadInputError: a count is below 1, or a rate is not a number from 0 up.
+        BadInputError: a count is below 1, a rate is not a number from 0 up, or gradients have two defenses.
     """
 
     reveals: ClassVar[tuple[type, ...]] = (CutView,)
@@ -85,8 +87,14 @@ class SplitLearning:
     clients: int = 16
     flip: LabelFlip | None = None
     noise: CutNoise | None = None
+    returned: BatchDefense | None = None
 
     def __post_init__(self) -> None:
+        if self.noise is not None and self.returned is not None:
+            raise BadInputError(
+                f"gradients that go back have one defense, got noise={self.noise} and returned={self.returned}; leave "
+                "out one."
+            )
         for name in ("epochs", "batch_size", "clients"):
             check_count(name, getattr(self, name))
         if self.rows_each is not None:
@@ -130,7 +138,7 @@ class SplitLearning:
             total = 0.0
             for batch, behind, clients in self._batches(len(rows), held, order):
                 step, cut = _exchange(model, theirs[batch], own[batch], labels[batch], behind)
-                sent, bound = self._defended(step.sent, behind, bound, noising)
+                sent, bound = self._defended(step.sent, behind, labels[batch], bound, noising)
                 for optimiser in optimisers:
                     optimiser.zero_grad()
                 if cut.requires_grad:
@@ -211,7 +219,7 @@ class SplitLearning:
             behind = torch.full((batch.stop - batch.start,), float(batch.stop - batch.start))
             step, cut = _exchange(model, theirs[batch], own[batch], labels[batch], behind)
             cuts.append(cut.detach())
-            sent.append(self._defended(step.sent, behind, trained.clip, noising)[0])
+            sent.append(self._defended(step.sent, behind, labels[batch], trained.clip, noising)[0])
             means.append(behind)
         view = CutView(
             model=model if granted is None else model.with_client(granted.client),
@@ -232,6 +240,7 @@ class SplitLearning:
             clips=noise is not None,
             own_norm=noise is not None and noise.rule == "own",
             flip=0.0 if flip is None else float(flip.probability),
+            shaped=None if self.returned is None else self.returned.name,
         )
 
     def _check(self, model: SplitModel, rows: Table) -> None:
@@ -243,12 +252,17 @@ class SplitLearning:
             )
 
     def _defended(
-        self, sent: Tensor, behind: Tensor, bound: float | None, generator: torch.Generator
+        self, sent: Tensor, behind: Tensor, labels: Tensor, bound: float | None, generator: torch.Generator
     ) -> tuple[Tensor, float | None]:
-        if self.noise is None:
+        if self.noise is None and self.returned is None:
             return sent, bound
         means = behind[:, None].to(sent)
         own = sent * means
+        if self.returned is not None:
+            # A client knows its own records alone.
+            blurred = [self.returned(own[None, some], generator, labels[None, some])[0] for some in batches(behind)]
+            return torch.cat(blurred) / means, bound
+        assert self.noise is not None
         limit = self.noise.start if bound is None else bound
         return self.noise(own, limit, generator) / means, self.noise.follow(limit, own)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -12,6 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.mid import Mid
+from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
 from seepage.errors import BadInputError, check_count, positive
 from seepage.learning import VerticalStep, vertical_step
@@ -58,16 +60,31 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class VerticalStage:
+    """Several trainings as they stood at the beginning of an epoch.
+
+    Attributes:
+        model: all parts.
+        learned: standard deviation of the noise on each party's features, where it is learned; empty elsewhere.
+    """
+
+    model: VerticalModel
+    learned: tuple[Float[Tensor, "training 1 _feature"], ...]
+
+
+@dataclass(frozen=True)
 class TrainedVertical:
     """Result of several trainings in vertical learning.
 
     Attributes:
         model: all parts after training.
-        spread: standard deviation of each party's features over the records of training, before any defense.
+        spread: standard deviation of each party's features over the records of training, before any defense; that of
+            the noise on them where it is learned.
         losses: loss of each training and epoch, mean over records, in nats.
         rows: training rows.
         sent: every party's features of these rows, as sent in the last epoch.
         back: every party's gradients of each record's own loss with respect to them, as received in the last epoch.
+        earlier: the same training as it stood at the beginning of each epoch.
     """
 
     model: VerticalModel
@@ -76,6 +93,7 @@ class TrainedVertical:
     rows: Rows
     sent: tuple[Float[Tensor, "training record _feature"], ...]
     back: tuple[Float[Tensor, "training record _feature"], ...]
+    earlier: tuple[VerticalStage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,6 +152,7 @@ class VerticalLearning:
         learning_rate: learning rate of Adam.
         features: defense of features by passive parties, in training and at inference; None for nothing.
         returned: defense of each record's gradient on its way to a passive party; None for nothing.
+        unlike: term in the loss by which passive parties' features shall not resemble their rows; None for nothing.
         steering: passive party whose own steps break the protocol, and how; None where all follow it.
 
     Raises:
@@ -145,8 +164,9 @@ class VerticalLearning:
     epochs: int = 10
     batch_size: int = 64
     learning_rate: float | int = 1e-3
-    features: FeatureNoise | None = None
+    features: FeatureNoise | Mid | None = None
     returned: ReturnedDefense | None = None
+    unlike: NoPeek | None = None
     steering: Steering | None = None
 
     def __post_init__(self) -> None:
@@ -179,6 +199,8 @@ class VerticalLearning:
         encoded = model.encoded(rows.cells)
         labels = rows.labels.long()
         parameters = [p for part in (*model.bottoms, model.top) for p in part.parameters() if p.requires_grad]
+        learned = self._learned(model, encoded)
+        parameters += learned
         optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
         top = dict(model.top.named_parameters())
         every = torch.arange(len(seeds))[:, None]
@@ -187,15 +209,21 @@ class VerticalLearning:
         back: list[Tensor] = []
         steered = [] if self.steering is None else list(model.bottoms[self.steering.party].parameters())
         before: list[Tensor] | None = None
+        earlier = []
         for epoch in range(self.epochs):
+            earlier.append(VerticalStage(model.copy(), tuple(one.detach().exp() for one in learned)))
             shuffled = torch.stack([torch.randperm(rows.records, generator=one) for one in order])
             for batch in shuffled.split(self.batch_size, dim=1):
-                computed = model.features([one[every, batch] for one in encoded])
-                messages = self._defended(computed, _spread(computed), noising)
-                step = vertical_step(model.active, messages, labels[every, batch].to(messages[0].dtype))
-                gradients = self._returned(step, returning)
+                inputs, answers = [one[every, batch] for one in encoded], labels[every, batch]
+                computed = model.features(inputs)
+                spread = [one.exp() for one in learned] or _spread(computed)
+                blurred = self._blurred(computed, spread, noising)
+                messages = tuple(one.detach() for one in blurred)
+                step = vertical_step(model.active, messages, answers.to(messages[0].dtype))
+                gradients = self._returned(step, answers, returning)
                 optimiser.zero_grad()
-                torch.autograd.backward(list(computed), list(gradients))
+                terms = self._terms(inputs, computed, spread)
+                torch.autograd.backward([*blurred, *terms], [*gradients, *(torch.ones_like(one) for one in terms)])
                 for name, gradient in step.parameters.items():
                     top[name].grad = gradient
                 at = [p.detach().clone() for p in steered]
@@ -218,8 +246,8 @@ class VerticalLearning:
                 "give a smaller learning_rate."
             )
         with torch.no_grad():
-            spread = _spread(model.features(encoded))
-        return TrainedVertical(model, spread, losses, rows, tuple(sent), tuple(back))
+            spread = tuple(one.exp() for one in learned) or _spread(model.features(encoded))
+        return TrainedVertical(model, spread, losses, rows, tuple(sent), tuple(back), tuple(earlier))
 
     def send(
         self, trained: TrainedVertical, rows: Rows, generator: torch.Generator, exposures: int = 1
@@ -279,51 +307,89 @@ class VerticalLearning:
         view = FeatureView(trained.model.active, target, rows.cells[..., own], trained.sent, rows.labels)
         return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
 
-    def passive(self, trained: TrainedVertical, party: int) -> ReturnedView:
-        """Return what a passive party held and received of the records of training in the last epoch.
+    def passive(
+        self, trained: TrainedVertical, party: int, records: int | None = None, exchanges: int = 1, seed: int = 0
+    ) -> ReturnedView:
+        """Return what a passive party held and received of records of training, the newest exchange first.
+
+        The newest exchange is that of the last epoch. Those before are as though the first records had been sent
+        together at the beginning of each earlier epoch.
+
+        Args:
+            trained: result of the training.
+            party: number of the passive party.
+            records: number of records, the first of each training; all if None.
+            exchanges: number of exchanges, at most one an epoch.
+            seed: seed of the defenses in the earlier ones.
 
         Raises:
-            BadInputError: there is no such passive party.
+            BadInputError: there is no such passive party, or there were fewer exchanges.
             NotFiniteError: an entry of the message is not finite.
         """
         trained.model.partition.check_target(party)
-        own = trained.model.encoded(trained.rows.cells)[party]
-        check_finite({"gradients sent back": trained.back[party]})
+        some = slice(0, records)
+        own = trained.model.encoded(trained.rows.of(some).cells)[party]
         kind = LogitsView if trained.model.unsplit else ReturnedView
-        return kind(trained.sent[party], trained.back[party], own)
+        generator = torch.Generator().manual_seed(seed)
+        messages = [(trained.sent[party][:, some], trained.back[party][:, some])]
+        for stage in self._stages(trained, exchanges):
+            parts = [
+                self._exchange(stage, trained.rows.of(batch), party, generator)
+                for batch in _chunks(own.shape[1], self.batch_size)
+            ]
+            messages.append((torch.cat([sent for sent, _ in parts], 1), torch.cat([back for _, back in parts], 1)))
+        for _, back in messages:
+            check_finite({"gradients sent back": back})
+        first, *others = (kind(sent, back, own) for sent, back in messages)
+        return replace(first, earlier=tuple(others))
 
-    def passive_batches(self, trained: TrainedVertical, party: int, batch_size: int, seed: int) -> BatchView:
+    def passive_batches(
+        self, trained: TrainedVertical, party: int, batch_size: int, seed: int, exchanges: int = 1
+    ) -> BatchView:
         """Return what a passive party holds where only gradients of whole batches of training records come back.
+
+        The newest exchange is one after the training; those before are at the beginning of each earlier epoch.
 
         Args:
             trained: result of the training.
             party: number of the passive party.
             batch_size: number of records of a batch; those that do not fill a whole one are left out.
-            seed: seed of the defense of gradients.
+            seed: seed of the defenses.
+            exchanges: number of exchanges, at most one an epoch.
 
         Raises:
             BadInputError: there is no such passive party, its bottom model does not end in a layer of its own with
-                weights and biases, or there is not one whole batch.
+                weights and biases, there is not one whole batch, or there were fewer exchanges.
         """
         model, rows = trained.model, trained.rows
         model.partition.check_target(party)
-        bottom = model.bottoms[party]
-        if not isinstance(bottom, Stack):
+        if not isinstance(model.bottoms[party], Stack):
             raise BadInputError(
                 "label inference from gradients of batches reads the last layer of fully connected bottom models, got "
-                f"{type(bottom).__name__}; leave the attack out."
+                f"{type(model.bottoms[party]).__name__}; leave the attack out."
             )
         batches = rows.records // batch_size
         if not batches:
             raise BadInputError(
                 f"a batch of {batch_size} records is more than the {rows.records} of training; ask for smaller ones."
             )
-        used = rows.of(slice(0, batches * batch_size))
+        last = VerticalStage(model, trained.spread if isinstance(self.features, Mid) else ())
+        first, *others = (
+            self._batches(stage, rows.of(slice(0, batches * batch_size)), party, batch_size, seed + 2 * number)
+            for number, stage in enumerate((last, *self._stages(trained, exchanges)))
+        )
+        return replace(first, earlier=tuple(others))
+
+    def _batches(self, stage: VerticalStage, used: Rows, party: int, batch_size: int, seed: int) -> BatchView:
+        model, batches = stage.model, used.records // batch_size
+        bottom = model.bottoms[party]
+        assert isinstance(bottom, Stack)
         encoded = model.encoded(used.cells)
         with torch.no_grad():
             computed = model.features(encoded)
             hidden = bottom.hidden(encoded[party])
-        messages = self._defended(computed, trained.spread, torch.Generator().manual_seed(seed))
+        spread = stage.learned or _spread(computed)
+        messages = self._defended(computed, spread, torch.Generator().manual_seed(seed))
         step = vertical_step(model.active, messages, used.labels.to(messages[0].dtype))
         # Those are gradients of the mean over all records.
         came, hidden, sent, own = (
@@ -331,9 +397,31 @@ class VerticalLearning:
             for one in (step.returned[party] * used.records, hidden, messages[party], encoded[party])
         )
         if self.returned is not None:
-            defended = self.returned(came.flatten(0, 1), torch.Generator().manual_seed(seed + 1))
+            answers = used.labels.unflatten(1, (batches, batch_size)).flatten(0, 1)
+            defended = self.returned(came.flatten(0, 1), torch.Generator().manual_seed(seed + 1), answers)
             came = defended.unflatten(0, came.shape[:2])
         return BatchView(hidden, hidden.mT @ came / batch_size, came.mean(2), sent, own)
+
+    def _stages(self, trained: TrainedVertical, exchanges: int) -> tuple[VerticalStage, ...]:
+        """Return the stages of all exchanges but the newest, the newest first."""
+        check_count("exchanges", exchanges)
+        if exchanges > max(1, len(trained.earlier)):
+            raise BadInputError(
+                f"each record of training was sent once an epoch, {len(trained.earlier)} times, got "
+                f"exchanges={exchanges}; ask for fewer."
+            )
+        return trained.earlier[::-1][1:exchanges]
+
+    def _exchange(
+        self, stage: VerticalStage, rows: Rows, party: int, generator: torch.Generator
+    ) -> tuple[Float[Tensor, "training record feature"], Float[Tensor, "training record feature"]]:
+        """Return what a party sends of a batch, and the gradient of each record's own loss that comes back."""
+        with torch.no_grad():
+            computed = stage.model.features(stage.model.encoded(rows.cells))
+        messages = self._defended(computed, stage.learned or _spread(computed), generator)
+        step = vertical_step(stage.model.active, messages, rows.labels.to(messages[0].dtype))
+        back = self._returned(step, rows.labels, generator)[party] * rows.records
+        return messages[party], back
 
     def predict(
         self, trained: TrainedVertical, rows: Rows, generator: torch.Generator
@@ -397,10 +485,9 @@ class VerticalLearning:
         used = seen.of(slice(0, batches * batch_size))
         split = [one.unflatten(1, (batches, batch_size)).flatten(0, 1) for one in used.view.features]
         top = {name: p.repeat_interleave(batches, 0) for name, p in _held(view.model.top)}
-        step = vertical_step(
-            view.model, split, used.labels.unflatten(1, (batches, batch_size)).flatten(0, 1).to(split[0].dtype), top
-        )
-        back = self._returned(step, torch.Generator().manual_seed(seed))[view.target]
+        answers = used.labels.unflatten(1, (batches, batch_size)).flatten(0, 1)
+        step = vertical_step(view.model, split, answers.to(split[0].dtype), top)
+        back = self._returned(step, answers, torch.Generator().manual_seed(seed))[view.target]
         bottom = trained.model.bottoms[view.target]
         held = {name: p.repeat_interleave(batches, 0).requires_grad_(True) for name, p in _held(bottom)}
         rows = trained.model.encoders[view.target].encode(used.cells).unflatten(1, (batches, batch_size)).flatten(0, 1)
@@ -413,10 +500,12 @@ class VerticalLearning:
         """Return the knowledge of an attacker who knows the defenses."""
         names: dict[str, dict[str, float | int | str | bool]] = {}
         if self.features is not None:
-            names["feature_noise"] = {"scale": self.features.scale}
+            names["mid" if isinstance(self.features, Mid) else "feature_noise"] = asdict(self.features)
+        if self.unlike is not None:
+            names["nopeek"] = asdict(self.unlike)
         if self.returned is not None:
             names[self.returned.name] = asdict(self.returned)
-        return KnownFeatures(names, 0.0 if self.features is None else float(self.features.scale))
+        return KnownFeatures(names, float(self.features.scale) if isinstance(self.features, FeatureNoise) else 0.0)
 
     def knowledge(self, trained: TrainedVertical, target: int, statistics: Statistics) -> FeatureKnowledge:
         """Return the active party's knowledge of a target before anything is granted."""
@@ -430,21 +519,45 @@ class VerticalLearning:
         # Without noise all messages of a row are the same.
         return 1 if self.features is None else exposures
 
+    def _blurred(
+        self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
+    ) -> tuple[Tensor, ...]:
+        """Return what parties send, with derivatives by what they computed."""
+        if self.features is None:
+            return tuple(computed)
+        noisy = [self.features(one, s, generator) for one, s in zip(computed[1:], spread[1:], strict=True)]
+        return (computed[0], *noisy)
+
     def _defended(
         self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
     ) -> tuple[Tensor, ...]:
-        messages = tuple(one.detach() for one in computed)
-        if self.features is None:
-            return messages
-        noisy = [self.features(one, s, generator) for one, s in zip(messages[1:], spread[1:], strict=True)]
-        return (messages[0], *noisy)
+        return tuple(one.detach() for one in self._blurred(computed, spread, generator))
 
-    def _returned(self, step: VerticalStep, generator: torch.Generator) -> tuple[Tensor, ...]:
+    def _learned(self, model: VerticalModel, encoded: Sequence[Tensor]) -> list[nn.Parameter]:
+        """Return the logarithms of the noise that is learned, for each party; none where it is not."""
+        if not isinstance(self.features, Mid):
+            return []
+        with torch.no_grad():
+            first = model.features([one[:, :1] for one in encoded])
+        return [nn.Parameter(torch.zeros_like(one)) for one in first]
+
+    def _terms(self, inputs: Sequence[Tensor], computed: Sequence[Tensor], spread: Sequence[Tensor]) -> list[Tensor]:
+        """Return what passive parties add to the loss of a batch."""
+        terms = []
+        for rows, features, noise in zip(inputs[1:], computed[1:], spread[1:], strict=True):
+            if self.unlike is not None:
+                terms.append(self.unlike.loss(rows, features))
+            if isinstance(self.features, Mid):
+                terms.append(self.features.information(features, noise))
+        return terms
+
+    def _returned(self, step: VerticalStep, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         own, *theirs = step.returned
         if self.returned is None:
             return step.returned
         behind = own.shape[1]
-        return (own, *(self.returned(one * behind, generator) / behind for one in theirs))
+        answers = labels.to(own)
+        return (own, *(self.returned(one * behind, generator, answers) / behind for one in theirs))
 
 
 def leak(seen: FeatureTranscript, records: int) -> tuple[FeatureTranscript, Leaked]:
@@ -480,6 +593,10 @@ def _steered(
             if before is not None:
                 place.copy_(start + steering.factor(gradient, then) * (place - start))
     return now
+
+
+def _chunks(records: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, records)) for start in range(0, records, size)]
 
 
 def _named(features: Sequence[Tensor]) -> dict[str, Tensor]:

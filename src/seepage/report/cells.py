@@ -93,7 +93,7 @@ def reliability_section(result: AuditResult) -> Section | None:
 
 
 def exposed_section(result: AuditResult) -> Section | None:
-    """Return the right cells that the attacker is surest of; None where no attack keeps single cells."""
+    """Return the right cells that tell most; None where no attack keeps single cells."""
     title = "The most exposed cells"
     if not result.evidence:
         return None
@@ -126,8 +126,8 @@ def exposed_section(result: AuditResult) -> Section | None:
         cells,
     )
     words = [
-        "Cells that the attack read correctly and of which it was most certain by its own account. Among equally "
-        "certain ones, those that the best baseline gets least often come first."
+        "Cells that the attack read correctly: sensitive columns first, then those that the best baseline gets least "
+        "often. Of each column and each record stands one, that of which the attack was most certain."
     ]
     if not result.open:
         words.append("This is a table of your own: positions are shown, records are not.")

@@ -280,6 +280,8 @@ def costs_table(result: AuditResult) -> Table | None:
             baseline,
             *(_bound(record, key) for key in bounds),
         )
+    if "epsilon" in bounds and result.audit.about.unaccounted is not None:
+        table.caption = result.audit.about.unaccounted
     return table
 
 

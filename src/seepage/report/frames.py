@@ -271,12 +271,12 @@ def _by_kind(
 
 
 def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | None], most: int = 20) -> list[Record]:
-    """Return the cells that are right and of which the attacker is most certain.
+    """Return the right cells that tell most: no record and no column twice.
 
-    Cells are ranked within their kind, by their uncertainty to two decimals; among cells of equal rank those that
-    the best baseline gets least often come first. Cells of columns that a baseline always gets are nothing that
-    leaked. Each has victim, record, column (positions from 1 and the name), kind, certainty (discrete), spread in
-    standard deviations (continuous), baseline, and truth and guess where evidence holds them.
+    Sensitive columns come first, then those that the best baseline gets least often; within a column the cells of which
+    the attacker is most certain, by their uncertainty to two decimals. Cells of columns that a baseline always gets are
+    nothing that leaked. Each has victim, record, column (positions from 1 and the name), kind, certainty (discrete),
+    spread in standard deviations (continuous), baseline, and truth and guess where evidence holds them.
 
     Args:
         evidence: evidence of one attack in one setting.
@@ -298,9 +298,14 @@ def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | 
     rates = [baselines.get(name) for name in schema.names]
     known_rates = np.array([0.0 if rate is None else rate for rate in rates])
     cells = np.argwhere(evidence.right & ~np.isnan(rank) & (known_rates < 1))
-    order = np.lexsort((cells[:, 0], known_rates[cells[:, 2]], rank[tuple(cells.T)]))[:most]
-    records = []
+    plain = np.array([not column.sensitive for column in schema.columns])
+    order = np.lexsort((cells[:, 0], rank[tuple(cells.T)], known_rates[cells[:, 2]], plain[cells[:, 2]]))
+    records, shown = [], set[tuple[str, int] | tuple[str, int, int]]()
     for victim, record, position in cells[order].tolist():
+        once = {("column", position), ("record", victim, record)}
+        if len(records) == most or once & shown:
+            continue
+        shown |= once
         column = schema.columns[position]
         value = float(entropy[victim, record, position])
         discrete = isinstance(column, Discrete)
@@ -406,7 +411,8 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
 
     To the fields of ``overview`` come task_metric, task, task_low, task_high, task_n and task_baseline; and epsilon,
     label_epsilon, delta, steps and accountant of what the defense guarantees to single records (epsilon) and labels
-    over that training, None where it guarantees nothing.
+    over that training, None where it guarantees nothing. message_epsilon, measured_low and measured_high are the
+    epsilon of one message in closed form, and the interval of what canaries show of it.
 
     Args:
         rows: results of one audit.
@@ -460,4 +466,12 @@ def _guarantee(task: ResultRow, about: Sequence[ResultRow]) -> Record:
     privacy = task.settings.get("privacy") or {}
     measured = {row.metric: row.mean for row in about if row.metric in ("epsilon", "label_epsilon")}
     known = {name: privacy.get(name) for name in ("epsilon", "delta", "steps", "accountant")}
-    return {"label_epsilon": None, **known, **{name: value for name, value in measured.items() if value is not None}}
+    canaries = next(iter(pick(about, metric="empirical_epsilon")), None)
+    return {
+        "label_epsilon": None,
+        "message_epsilon": None if canaries is None else canaries.settings["accounted"],
+        "measured_low": None if canaries is None else canaries.low,
+        "measured_high": None if canaries is None else canaries.high,
+        **known,
+        **{name: value for name, value in measured.items() if value is not None},
+    }

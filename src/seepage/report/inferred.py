@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.text import Text
 
 from seepage.report.terminal import make_table
-from seepage.tabular.infer import Inferred
+from seepage.tabular.infer import Inferred, InferredColumn
 from seepage.text import clean
 
 _COLUMNS = 40
+# Rank of columns that nobody needs to look at.
+_OTHERS = 4
+# Largest number of characters of a note.
+_WIDE = 400
 
 
-def show_inferred(console: Console, inferred: Inferred) -> None:
-    """Print a line a column: what it was taken for and why; those left out first, where there are many.
+def show_inferred(console: Console, inferred: Inferred, every: bool = False) -> None:
+    """Print a line a column: what it was taken for and why. Those to look at come first.
+
+    These are the target, sensitive columns, those left out, and those whose kind was decided near a threshold.
 
     Args:
         console: where to.
         inferred: what was found.
+        every: whether the other columns follow, and are not only counted.
     """
-    columns = inferred.columns
-    shown = columns
-    if len(columns) > _COLUMNS:
-        shown = sorted(columns, key=lambda column: column.taken != "left out")[:_COLUMNS]
-    counts = {kind: sum(column.taken == kind for column in columns) for kind in ("discrete", "continuous", "left out")}
+    target = inferred.schema.target.name
+    sensitive = {column.name for column in inferred.schema.columns if column.sensitive}
+
+    def rank(column: InferredColumn) -> int:
+        marks = (column.name == target, column.name in sensitive, column.taken == "left out", bool(column.near), True)
+        return marks.index(True)
+
+    ranked = sorted(inferred.columns, key=rank)
+    first = sum(rank(column) < _OTHERS for column in ranked)
+    shown = ranked[: _COLUMNS if every else min(first, _COLUMNS)]
     table = make_table(
-        f"Columns as inferred from {inferred.rows:,} rows: "
-        + ", ".join(f"{count} {kind}" for kind, count in counts.items())
-        + f"; {inferred.schema.width:,} encoded"
+        f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; {inferred.schema.width:,} encoded"
     )
     for name in ("column", "taken as", "because"):
         table.add_column(name)
     for column in shown:
-        marks = " (target)" if column.name == inferred.schema.target.name else ""
-        style = "yellow" if column.taken == "left out" else ""
-        table.add_row(Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(clean(column.why, 120)))
+        marks = " (target)" if column.name == target else " (sensitive)" if column.name in sensitive else ""
+        style = "yellow" if column.taken == "left out" or column.near else ""
+        why = column.why + (f"; near a threshold: {column.near}" if column.near else "")
+        table.add_row(Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(clean(why, 160)))
     console.print(table)
-    if len(columns) > len(shown):
-        console.print(Text(f"  ... and {len(columns) - len(shown)} more columns."))
+    if rest := ranked[len(shown) :]:
+        console.print(Text(f"  ... and {len(rest)} more columns: {_counts(rest)}."))
+    for note in inferred.notes:
+        console.print(Text(f"  {clean(note, _WIDE)}"))
     console.print(Text("  Write it down with seepage schema, correct it and give it with --schema.\n", "dim"))
+
+
+def _counts(columns: Sequence[InferredColumn]) -> str:
+    counts = {kind: sum(column.taken == kind for column in columns) for kind in ("discrete", "continuous", "left out")}
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)

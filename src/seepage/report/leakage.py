@@ -190,6 +190,9 @@ def frontier_section(result: AuditResult) -> Section | None:
             grids.number("at delta", "delta", 2),
             grids.count("after steps", "steps"),
             grids.text("by", "accountant"),
+            grids.number("Epsilon of one message", "message_epsilon"),
+            grids.number("Canaries show at least", "measured_low"),
+            grids.number("and at most", "measured_high"),
         ],
         records,
     )
@@ -199,17 +202,36 @@ def frontier_section(result: AuditResult) -> Section | None:
             "Epsilon bounds what one record more or less can change in all messages of one training, except with "
             "probability delta."
         )
+        if result.audit.about.unaccounted is not None:
+            words.append(result.audit.about.unaccounted)
     if any(record["accountant"] is not None for record in records):
         words.append(
             "It is computed as if batches were drawn by Poisson sampling. Trainings that chose a learning rate, and "
             "what else is sent, are not counted."
         )
+    words += canary_words(records)
     if all(record["closed"] is None for record in records):
         return Section("frontier", title, words, grids=[table])
     marks = "Marks are numbered by batch size; dotted" if result.sized else "Dotted"
     words.insert(1, f"{marks} lines are the bounds of the verdict's tiers.")
     figure = figures.frontier("frontier", records, caption, f"{task} of the trained model", result.sized, error)
     return Section("frontier", title, words, figures=[(figure, table)])
+
+
+def canary_words(records: Sequence[Record]) -> list[str]:
+    """Return what canaries show of epsilons that are accounted for, in sentences; none where there are no canaries."""
+    known = [record for record in records if record["message_epsilon"] is not None]
+    if not known:
+        return []
+    broken = [record for record in known if record["measured_low"] > record["message_epsilon"]]
+    words = [
+        "Canaries bound the epsilon of one message from below, by what the defense's own code sends. Where the bound "
+        "is above the closed form, noise or clipping is not what it is said to be."
+    ]
+    if broken:
+        names = listed([clean(record["defense"], 60) for record in broken])
+        words.append(f"That is so under {names}: the accounted epsilon does not hold there.")
+    return words
 
 
 def advice_section(result: AuditResult) -> Section:

@@ -17,6 +17,10 @@ from seepage.text import clean, lasting, percent
 _LOG_SECONDS = 60.0
 
 
+# Seconds from which a plan says what takes most of it.
+_LONG = 600.0
+
+
 class Bar(Listener):
     """A progress bar over all victims of an audit, weighted by the work they take; off a terminal, a line a minute.
 
@@ -100,6 +104,22 @@ class Bar(Listener):
         self._progress.console.print(Text(f"seepage: {text}"), soft_wrap=True)
 
 
+def _longest(plan: Plan) -> list[str]:
+    """Return what to leave out of a plan that takes long: the part that takes most of it, in a sentence."""
+    if plan.seconds is None or plan.seconds < _LONG or plan.audits[0].spec.time_budget is not None:
+        return []
+    seconds: dict[str, float] = {}
+    for job in plan.jobs:
+        label = ", ".join(dict.fromkeys(plan.series[i].label for i in job.series))
+        seconds[label] = seconds.get(label, 0.0) + (plan.seconds_of[job.name] or 0.0)
+    label = max(seconds, key=lambda one: seconds[one])
+    share = seconds[label] / sum(seconds.values())
+    return [
+        f"{percent(share)} of it is {label}: leave that or some columns out, or limit the time of all "
+        "(--time-budget 10m)."
+    ]
+
+
 def outlook(plan: Plan) -> str:
     """Return what is about to be run and about how long it takes, and what was measured before, in a line."""
     unit = plan.audits[0].spec.unit if plan.audits else "unit"
@@ -107,7 +127,7 @@ def outlook(plan: Plan) -> str:
         several = "" if plan.workers == 1 else f" with {plan.workers} at a time"
         jobs = f"{len(plan.jobs)} job{'s' if len(plan.jobs) != 1 else ''}"
         length = ", the first will tell how long" if plan.seconds is None else f", about {lasting(plan.seconds)}"
-        parts = [f"{jobs}{length}{several}."]
+        parts = [f"{jobs}{length}{several}.", *_longest(plan)]
     else:
         parts = ["everything is measured already."]
     if plan.kept:

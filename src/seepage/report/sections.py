@@ -1,6 +1,7 @@
 """The parts of a report in the order in which they are read: words, figures and tables.
 
-A part whose data do not exist says why in one sentence, and is left out where an audit keeps nothing of the kind.
+Parts whose data do not exist are listed at the end with the reason; nothing is said of them where an audit keeps
+nothing of the kind.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from seepage.assessment.row import ResultRow
 from seepage.report import grids
+from seepage.report.action import action_section
 from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section
 from seepage.report.leakage import (
     advice_section,
@@ -51,6 +53,7 @@ def sections(result: AuditResult) -> list[Section]:
     """Return all parts of one audit's report."""
     every = [
         verdict_section(result),
+        action_section(result),
         _threat_model(result),
         _checks(result),
         leakage_section(result),
@@ -65,7 +68,14 @@ def sections(result: AuditResult) -> list[Section]:
         advice_section(result),
         _all(result),
     ]
-    return [section for section in every if section is not None]
+    every = [section for section in every if section is not None]
+    return [*(section for section in every if section.kind != "empty"), *_missing(every)]
+
+
+def _missing(every: Sequence[Section]) -> list[Section]:
+    """Return the part that says which parts have nothing to show, and why; none where all have."""
+    reasons = [f"{section.title}: {' '.join(section.words)}" for section in every if section.kind == "empty"]
+    return [Section("missing", "What is not shown, and why", points=reasons)] if reasons else []
 
 
 def anchored(section: Section, prefix: str) -> Section:

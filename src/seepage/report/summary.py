@@ -72,6 +72,7 @@ def headline(result: AuditResult) -> Headline:
     if weaker:
         words += f" {weaker[0].title}, so this is a lower bound."
     words += _bounds_above(result.alarms)
+    words = " ".join([words, *about.limits])
     return Headline(record, record["tier"], words)
 
 
@@ -85,7 +86,8 @@ def summary(result: AuditResult) -> str:
     """Return a paragraph for each configuration, and one on how to read them; never an empty text."""
     sentences = [_of_setting(result, size, defense) for size, defense in settings(result.rows)]
     paragraphs = [paragraph for paragraph in sentences if paragraph]
-    return "\n\n".join([*paragraphs, _READING] if paragraphs else [_nothing(result)])
+    limits = [" ".join(result.audit.about.limits)] if result.audit.about.limits else []
+    return "\n\n".join([*paragraphs, *limits, _READING] if paragraphs else [_nothing(result)])
 
 
 def _nothing(result: AuditResult) -> str:

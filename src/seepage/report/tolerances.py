@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from seepage.tabular.formats import DAYS
 from seepage.tabular.schema import Column, Continuous, Schema
-from seepage.tabular.texts import DAYS
 from seepage.text import clean
 
 

@@ -186,18 +186,20 @@ def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
     for configuration in limits.deployed:
         for attack in limits.attacks:
             column = limits.limit.column or limits.columns[attack]
+            metric = "exact_match" if limits.limit.whole_records else "accuracy"
             what = "all cells" if column is None else f"column {clean(column)}"
+            what = "whole records" if limits.limit.whole_records else what
             at = clean(place(Where(*_key(configuration), attack)), 120)
             samples = [
                 figure
                 for figure in limits.standings
                 if (figure.configuration, figure.attack) == (configuration, attack)
-                and (figure.metric, figure.column) == ("accuracy", column)
+                and (figure.metric, figure.column) == (metric, column)
             ]
             if not samples:
                 return f"{at} was not scored on {what} beside a baseline."
             size, defense = _key(configuration)
-            own = pick(rows, attack=attack, metric="accuracy", column=column, batch_size=size, defense=defense)
+            own = pick(rows, attack=attack, metric=metric, column=column, batch_size=size, defense=defense)
             if any(score.baseline is not None and score.baseline >= 1 for score in own):
                 return f"{at}: the best baseline is always right on {what}, so no lift is possible."
     return None

@@ -78,6 +78,7 @@ class Standing:
         below, above: whether the mean lift is shown to be below the limit, or above it.
         possible: whether it can still be shown to be below within the budget.
         more: about how many more units are needed; None where no number of units like these would do.
+        error: standard error of the mean; 0 of a single unit.
         share: upper bound of the share of units above ``worst``; None where it is not limited.
         closed: share of the gap between best baseline and certainty that the mean closes; None of what is no label, or
             where the baseline is always right. A label is below the limit only if it is also shown not to be wholly
@@ -92,6 +93,7 @@ class Standing:
     above: bool
     possible: bool
     more: int | None
+    error: float = 0.0
     share: float | None = None
     closed: float | None = None
 
@@ -164,7 +166,8 @@ class Limits:
         self.columns = {
             part.label: part.column
             for part in audit.parts
-            if part.kind == "attack" and (self.limit.column is None or part.column in (None, self.limit.column))
+            if part.kind == "attack"
+            and (part.column in (None, self.limit.column) or not (self.limit.column or self.limit.whole_records))
         }
         self.attacks = list(self.columns)
         self.standings: dict[LimitedFigure, Standing] = {}
@@ -248,6 +251,8 @@ class Limits:
     def _figures(self) -> list[tuple[str, str | None]]:
         if self.limit.column is not None:
             return [("accuracy", self.limit.column)]
+        if self.limit.whole_records:
+            return [("exact_match", None)]
         about = self.audit.about
         columns = dict.fromkeys(name for name in (about.target, *about.sensitive) if name is not None)
         return [("accuracy", None), ("exact_match", None), *(("accuracy", name) for name in columns)]
@@ -303,6 +308,7 @@ class Limits:
                 all(shown_above(scores - other, limit, alpha=alpha, attacks=tests) for other in others),
                 can_still_pass(lifts, limit, budget, alpha=alpha),
                 _more(lifts, limit, alpha) if closed is None or closed < WHOLE else None,
+                float(best.std(ddof=1) / np.sqrt(len(best))) if len(best) > 1 else 0.0,
                 None if self.limit.worst is None else share_bound(int((best > self.limit.worst[1]).sum()), len(best)),
                 closed,
             )

@@ -83,7 +83,7 @@ def series_of(audits: Sequence[Audit]) -> list[Series]:
         for configuration in audit.configurations:
             for part in audit.parts:
                 identity = audit.identity(configuration, part)
-                group = audit.group(configuration, part)
+                group = min(audit.group(configuration, part), audit.together or audit.group(configuration, part))
                 series.append(Series(place, audit, configuration, part, identity, digest_of(identity), group))
     return series
 

@@ -135,10 +135,22 @@ _UNITS = ("victims", "repetitions", "units")
 # Another path to the same rows is no other audit: their digest tells.
 _OF_THE_TABLE = {
     *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator"),
+    "day_first",
     *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
 }
 _FREE = {
-    *("workers", "threads", "device", "keep_records", "control", "gate", "variant", "time_budget", "allow_large"),
+    *(
+        "workers",
+        "threads",
+        "device",
+        "keep_records",
+        "control",
+        "gate",
+        "recommend",
+        "variant",
+        "time_budget",
+        "allow_large",
+    ),
     *_UNITS,
     *_OF_THE_TABLE,
 }

@@ -23,12 +23,12 @@ from loky import ProcessPoolExecutor
 from loky.backend.context import get_context
 
 from seepage.errors import BadInputError, one_line
-from seepage.models.own import loaded_files
 from seepage.run.memory import keep_freed_memory
 from seepage.run.store import Failure
 from seepage.settings.part import Part
 from seepage.settings.setting import Audit, Configuration, Outcome, PlannedPart
 from seepage.threads import threads
+from seepage.user_code import loaded_files
 
 _POLL_SECONDS = 0.1
 # How often a worker looks whether the process that it works for still lives.

@@ -15,10 +15,12 @@ from torch import Tensor
 from seepage import protocols, registry
 from seepage.assessment import Metric, match_records, measure_matched
 from seepage.assessment.evidence import evidence_of
+from seepage.assessment.membership import membership_figures
 from seepage.assessment.row import ResultRow
 from seepage.assessment.visible import visible
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import ROWS_AT_ONCE
+from seepage.attacks.horizontal.membership import GradientMembership
 from seepage.devices import find_device
 from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError
@@ -30,8 +32,10 @@ from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.horizontal_facts import threat_model
 from seepage.settings.horizontal_spec import BatchStatistics, HorizontalSpec, make_spec
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import (
     About,
     Audit,
@@ -47,10 +51,10 @@ from seepage.settings.setting import (
 from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
 from seepage.settings.tasks import defense_of, learnt_rows, task_rows
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
-from seepage.settings.units import CONTROL_UNITS
+from seepage.settings.units import CONTROL_UNITS, with_fields
 from seepage.sources import own_code
 from seepage.versions import installed
-from seepage.wire.horizontal import AnyView, Knowledge, RecordsGuess, View
+from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, UpdateView, View
 from seepage.wire.secret import Transcript
 
 # Victims of a group: enough to share a product's cost at small batch sizes, few enough that little is lost by a kill.
@@ -58,6 +62,12 @@ _GROUP = {"cpu": 8, "cuda": 64}
 _BASELINE_GROUP = 16
 # Bytes that a search takes for each number of its rows, measured.
 _BYTES = 110
+
+# Ends of what a recommendation searches: records of a message, which attacks read in seconds, and local epochs.
+_MOST_RECORDS, _MOST_EPOCHS = 64, 16
+# Name of the test of membership in results.
+MEMBERSHIP = "membership"
+_FEDAVG: Mapping[str, Any] = {"protocol": "fedavg"}
 
 Attack = Callable[..., RecordsGuess]
 
@@ -89,9 +99,12 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             part.called: make_part(registry.baselines.of("horizontal"), part) for part in spec.baselines
         }
         self._instances |= {part.called: _attack(spec, part) for part in spec.attacks}
+        test = [PlannedPart(Part(name=MEMBERSHIP, options={"non_members": spec.non_members}), "about")]
+        self.membership = GradientMembership()
         refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
         self.parts = tuple(
-            [PlannedPart(part, "baseline") for part in spec.baselines]
+            (test if spec.non_members else [])
+            + [PlannedPart(part, "baseline") for part in spec.baselines]
             + [PlannedPart(part, "attack") for part in spec.attacks]
         )
         self._protocols: dict[Configuration, tuple[Part, Clients[View]]] = {}
@@ -106,6 +119,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
                     **spec.protocol_options,
                 )
                 _check_granted(spec, subject, protocol)
+                _check_membership(spec, subject, protocol)
                 self._protocols[Configuration(part.called, batch_size)] = part, protocol
         self.configurations = tuple(self._protocols)
         dataset, schema = subject.dataset, subject.dataset.schema
@@ -178,7 +192,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             "version": installed("seepage"),
             "code": {
                 **own_code(),
-                "plugin": source_of(kind, part.part),
+                "plugin": None if part.kind == "about" else source_of(kind, part.part),
                 "defense": source_of(registry.defenses.of("horizontal"), defense),
             },
             "dataset": {"name": subject.dataset.name, "rows": subject.rows_digest},
@@ -186,7 +200,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             "protocol": {"name": spec.protocol, "replacement": spec.replacement, **spec.protocol_options},
             "batch_size": configuration.batch_size,
             "defense": {"name": defense.name, **arguments_of(protocol.defense)},
-            "attack" if is_attack else "baseline": {"name": part.part.name, **self._arguments(part)},
+            part.kind: {"name": part.part.name, **self._arguments(part)},
             "labels": spec.labels if is_attack else None,
             "batch_statistics": self._statistics(protocol) if is_attack else None,
             "seed": spec.seed,
@@ -265,6 +279,32 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             control.spec.model_copy(update={"variant": "negative control"}), control.subject, swapped=True
         )
 
+    def levers(self) -> tuple[Lever, ...]:
+        """Return noise, sparser messages, larger batches, more clients in an aggregate and more local steps."""
+        [size] = self.spec.batch_sizes[:1]
+        # A message about more than a quarter of the rows would leave few to draw other victims from.
+        most = min(max(_MOST_RECORDS, 2 * size), len(self.subject.dataset.train) // 4)
+        return (
+            Lever(
+                "dp_sgd",
+                1e-2,
+                10.0,
+                mechanism="dp_sgd",
+                options={"clip_norm": 1.0},
+                strengths=(("noise_multiplier",),),
+            ),
+            Lever("gaussian_noise", 1e-3, 1.0, mechanism="gaussian_noise", strengths=(("scale",),)),
+            Lever("top_k", 0.5, 1e-3, mechanism="top_k", strengths=(("share",),)),
+            Lever("sign", 1, 1, mechanism="sign"),
+            *([Lever("batch_size", size, most, True, spec_field="batch_sizes")] if most > size else []),
+            *(
+                [Lever("aggregation", 1, most // size, True, mechanism="aggregation", strengths=(("clients",),))]
+                if most >= 2 * size
+                else []
+            ),
+            Lever("epochs", 1, _MOST_EPOCHS, True, spec_field="protocol_options", key="epochs", beside=_FEDAVG),
+        )
+
     def probe(self) -> Probe:
         """Return what the network makes of some of the client's rows."""
         return Probe.of(self.spec, self.subject)
@@ -336,6 +376,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
 
     def _arguments(self, part: PlannedPart) -> dict[str, Json]:
         """Return all arguments of an attack or baseline, defaults included where it is an object."""
+        if part.kind == "about":
+            return {"non_members": self.spec.non_members, **arguments_of(self.membership)}
         instance = self._instances[part.label]
         return {"options": plain(part.part.options)} if inspect.isfunction(instance) else arguments_of(instance)
 
@@ -369,6 +411,8 @@ class HorizontalExposure(Exposure):
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Attack the victims and score what comes out."""
         audit, is_attack = self.audit, part.kind == "attack"
+        if part.kind == "about":
+            return self._membership()
         spec, subject = audit.spec, audit.subject
         schema, statistics = subject.dataset.schema, subject.dataset.statistics
         seeds = [stream(spec.seed, unit, "starts" if is_attack else "baseline") for unit in self.units]
@@ -383,6 +427,7 @@ class HorizontalExposure(Exposure):
         )
         seconds = (time.perf_counter() - begun) / len(seeds)
         secret = self.transcript.secret
+        guess = check_guess(part.part, guess, RecordsGuess, {"victim": len(seeds), "column": len(schema.columns)})
         matched = match_records(schema, statistics, secret, guess)
         if guess.certified is not None and self.known.defense.name == "none" and not audit.swapped:
             matched = replace(matched, visible=visible(self.transcript.view, secret, subject.encoder))
@@ -391,6 +436,33 @@ class HorizontalExposure(Exposure):
             keep = spec.keep_records or not subject.own
             evidence = evidence_of(matched, statistics, secret.labels, guess, keep)
         return Outcome(measure_matched(matched, audit.metrics), seconds, evidence)
+
+    def _membership(self) -> Outcome:
+        """Tell the records behind each message from others of the table."""
+        audit, secret, view = self.audit, self.transcript.secret, self.transcript.view
+        rows, count = audit.subject.dataset.train, audit.spec.non_members
+        assert isinstance(view, GradientView | UpdateView)
+        begun = time.perf_counter()
+        cells, labels = [], []
+        for victim, unit in enumerate(self.units):
+            members = {tuple(record) for record in secret.cells[victim].tolist()}
+            generator = torch.Generator().manual_seed(stream(audit.spec.seed, unit, "non-members") % 2**62)
+            order = torch.randperm(len(rows), generator=generator)
+            # What is alike cannot be told apart, and is no other record.
+            others = [i for i in order.tolist() if tuple(rows.cells[i].tolist()) not in members][:count]
+            cells.append(torch.cat([secret.cells[victim], rows.cells[others].to(secret.cells)]))
+            labels.append(torch.cat([secret.labels[victim], rows.labels[others].to(secret.labels)]))
+        seeds = [stream(audit.spec.seed, unit, "references") for unit in self.units]
+        test = audit.membership
+        scores = [
+            test(view.of(slice(i, i + 1)), self.plainly, own[None], known[None], seeds[i : i + 1])[0]
+            for i, (own, known) in enumerate(zip(cells, labels, strict=True))
+        ]
+        records = secret.cells.shape[1]
+        least = min(len(one) for one in scores) - records
+        members_of = torch.stack([one[:records] for one in scores])
+        others_of = torch.stack([one[records : records + least] for one in scores])
+        return Outcome(membership_figures(members_of, others_of), (time.perf_counter() - begun) / len(seeds))
 
 
 def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:
@@ -418,6 +490,26 @@ def _check_granted(spec: HorizontalSpec, subject: Subject, protocol: Clients[Vie
         raise BadInputError(
             f"batch statistics are those of one batch, but clients of protocol {spec.protocol!r} go through "
             "several; leave them hidden, or use 'fedsgd'."
+        )
+
+
+def _check_membership(spec: HorizontalSpec, subject: Subject, protocol: Clients[View]) -> None:
+    """Refuse a test of membership where it has nothing to work on.
+
+    Raises:
+        BadInputError: records have no gradients of their own, several rounds are attacked, or there are too few rows.
+    """
+    if not spec.non_members:
+        return
+    if normalisations(subject.model.module) or _in_rounds(subject, protocol):
+        raise BadInputError(
+            "a test of membership compares one message with the gradients of single records, but the network "
+            "normalises by the batch, or several rounds are attacked; leave non_members at 0."
+        )
+    if len(subject.dataset.train) < protocol.records + 10:
+        raise BadInputError(
+            f"a test of membership needs records beside the {protocol.records} of a message, but the table has "
+            f"{len(subject.dataset.train)}; leave non_members at 0, or give more rows."
         )
 
 
@@ -506,8 +598,22 @@ def prepared_audit(spec: HorizontalSpec, given: Given, subjects: Subjects) -> Ho
         BadInputError: something that the spec names cannot be loaded or used.
     """
     if given.dataset is None and given.model is None:
-        return HorizontalAudit(spec, subjects.of(spec))
-    return HorizontalAudit(spec, prepare(spec, given.dataset, given.model, given.folder))
+        subject = subjects.of(spec)
+    else:
+        subject = prepare(spec, given.dataset, given.model, given.folder)
+    if subject.model.head == "regression" and spec.labels == "restored":
+        return HorizontalAudit(with_fields(spec, {"labels": "true"}), _with_labels_granted(subject))
+    return HorizontalAudit(spec, subject)
+
+
+def _with_labels_granted(subject: Subject) -> Subject:
+    """Return a subject whose notes say that labels are granted, which are numbers that no message restores."""
+    note = (
+        f"the target {subject.dataset.schema.target.name!r} is a number, which is not restored from a gradient: the "
+        "attacker is granted the labels of each batch"
+    )
+    dataset = subject.dataset
+    return replace(subject, dataset=replace(dataset, notes=(*dataset.notes, note)))
 
 
 def deployment(spec: HorizontalSpec) -> Deployment:

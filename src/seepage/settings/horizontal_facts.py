@@ -55,7 +55,13 @@ def threat_model(
     if places := subject.model.switched_off:
         facts.append(
             f"clients train without dropout, by choice (dropout: off): the network drops values ({_some(places)}); "
-            "for clients that do, figures are an upper bound"
+            "for clients that do, figures are others"
+        )
+    if drops := subject.model.drops:
+        rates = sorted({place.rate for place in drops.places})
+        facts.append(
+            f"clients drop values in training ({', '.join(f'{rate:g}' for rate in rates)}) by masks that they draw "
+            "anew in each step and send to nobody; attacks have to find them, or to do without"
         )
     if spec.profile != "default":
         facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -11,24 +12,79 @@ from torch import Tensor
 
 from seepage import registry
 from seepage.assessment.labels import measure_labels
+from seepage.errors import BadInputError
+from seepage.registry import Entry
 from seepage.settings.part import entry_of
 from seepage.settings.setting import PlannedPart
 from seepage.settings.units import UnitFigures
-from seepage.tabular.schema import Column
+from seepage.tabular.schema import Column, Discrete
 from seepage.wire.labels import BatchView, LabelGuess, ReturnedView
+
+T = TypeVar("T")
 
 
 def with_label_columns(parts: Sequence[PlannedPart], setting: str, label: str) -> tuple[PlannedPart, ...]:
     """Return parts of which those that take what comes back to guess labels alone say so."""
     registered = {"attack": registry.attacks.of(setting), "baseline": registry.baselines.of(setting)}
 
-    def guesses_labels(part: PlannedPart) -> bool:
+    def on_labels(part: PlannedPart) -> bool:
         known = registered.get(part.kind)
         if known is None or (part.part.passed is None and part.part.name not in known):
             return False
-        return any(issubclass(view, ReturnedView | BatchView) for view in entry_of(known, part.part).sees)
+        return guesses_labels(entry_of(known, part.part))
 
-    return tuple(replace(part, column=label) if guesses_labels(part) else part for part in parts)
+    return tuple(replace(part, column=label) if on_labels(part) else part for part in parts)
+
+
+def guesses_labels(entry: Entry[T]) -> bool:
+    """Return whether an attack or a baseline takes what comes back, to guess labels alone."""
+    return any(issubclass(view, ReturnedView | BatchView) for view in entry.sees)
+
+
+def mixed_up(view: ReturnedView, known: int, gradients: bool = True) -> ReturnedView:
+    """Return a view in which each record whose label is unknown comes with the messages of another one.
+
+    Args:
+        view: view of the records, those with known labels first.
+        known: number of records whose labels are known.
+        gradients: whether gradients are mixed up too.
+
+    Example:
+        >>> import torch
+        >>> came = torch.tensor([[[1.0], [2.0], [3.0]]])
+        >>> mixed_up(ReturnedView(came, came, came), known=1).gradient.flatten().tolist()
+        [1.0, 3.0, 2.0]
+    """
+
+    def rolled(message: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record feature"]:
+        return torch.cat([message[:, :known], message[:, known:].roll(1, 1)], dim=1)
+
+    return replace(
+        view,
+        features=rolled(view.features),
+        gradient=rolled(view.gradient) if gradients else view.gradient,
+        earlier=tuple(mixed_up(one, known, gradients) for one in view.earlier),
+    )
+
+
+def check_two_labels(defense: str, mechanism: object, target: Column) -> None:
+    """Refuse a defense for two labels where there are more.
+
+    Args:
+        defense: name of the defense in results.
+        mechanism: mechanism on the gradients that go back; None for none.
+        target: column of the labels.
+
+    Raises:
+        BadInputError: it is one for two labels, and the target has more or is a number.
+    """
+    classes = target.width if isinstance(target, Discrete) else None
+    if getattr(mechanism, "two_labels", False) and classes != 2:
+        has = "is a number" if classes is None else f"has {classes} classes"
+        raise BadInputError(
+            f"{defense!r} hides which of two labels a record has, but the target {target.name!r} {has}; use another "
+            "defense, or a target of two classes."
+        )
 
 
 def label_figures(

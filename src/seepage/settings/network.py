@@ -31,7 +31,7 @@ def make_model(
     head: Head | None = None,
     options: Mapping[str, object] | None = None,
     weights: Path | None = None,
-    dropout: Dropout = "refused",
+    dropout: Dropout = "on",
     device: torch.device | str = "cpu",
 ) -> tuple[Model, str | None]:
     """Return a model that fits a table and a digest of the source file that made it (None where seepage did).
@@ -76,5 +76,6 @@ def make_model(
             f"model {network.name!r} has {dtype} parameters; attacks need float32 or float64: convert it with .float()."
         )
     network = replace(network, module=adapted(network.module, schema, statistics))
+    network = network.masked(schema.width) if network.dropout == "on" else network
     network.check(schema)
     return replace(network, module=network.module.to(device)), digest

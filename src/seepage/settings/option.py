@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
+from seepage.user_code import is_reference
+
 Kind = Literal["switch", "whole", "number", "text", "choice", "path", "list", "mapping", "model"]
 
 # Panels of help and reference, in their order.
@@ -145,8 +147,11 @@ def code_of(spec: BaseModel) -> list[str]:
         >>> code_of(make_spec(model="networks.py:build")), code_of(make_spec(model="nn3"))
         (['networks.py:build'], [])
     """
-    named = [str(getattr(spec, name)) for name, field in fields_of(type(spec)).items() if field.option.code]
-    return [name for name in named if ":" in name]
+    fields = fields_of(type(spec)).items()
+    named = [str(getattr(spec, name)) for name, field in fields if field.option.code]
+    parts = [part for name, field in fields if field.parts for part in getattr(spec, name) if part.passed is None]
+    mechanisms = [name for part in parts for name in part.name.split("+") if is_reference(name)]
+    return [*(name for name in named if ":" in name), *mechanisms]
 
 
 def _field(name: str, info: FieldInfo) -> SpecField:

@@ -16,6 +16,7 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.files import load_yaml
 from seepage.registry import Entry, Registry
 from seepage.sources import NoDigestError, fingerprint, foreign_code
+from seepage.user_code import short_name
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class Part(BaseModel):
     @property
     def called(self) -> str:
         """The name in results."""
-        return self.label or self.name
+        return self.label or _AND.join(map(short_name, self.name.split(_AND)))
 
     @property
     def mechanisms(self) -> tuple[Part, ...]:

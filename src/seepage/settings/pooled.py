@@ -39,8 +39,10 @@ from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
 from seepage.registry import takes
 from seepage.seeds import stream
+from seepage.settings.lever import Lever
 from seepage.settings.part import NONE, Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.pooled_spec import PooledSpec, pair
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
@@ -74,6 +76,8 @@ SHUFFLED = "shuffled"
 _SHUFFLES = 5
 # Models that are trained without other parties' rows.
 _LOCAL = 20
+# Parties that a pool has at most.
+_MOST_PARTIES = 10
 _TRAINING = Part(name="training")
 # Folder of a run that the drawn rows are kept in.
 DRAWN = "drawn_rows"
@@ -254,6 +258,30 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             "training": "known",
             "defense": self._known[configuration.defense],
         }
+
+    def levers(self) -> tuple[Lever, ...]:
+        """Return coarser answers, fewer of them, differentially private training and more parties."""
+        spec = self.spec
+        # An update, and rows of groups, have two parties.
+        pools = spec.protocol != "update" and spec.group is None and spec.parties < _MOST_PARTIES
+        return (
+            Lever("rounded_answers", 4, 1, True, mechanism="rounded_answers", strengths=(("digits",),)),
+            Lever("label_only", 1, 1, mechanism="label_only"),
+            *(
+                [Lever("query_limit", spec.queries, 1, True, mechanism="query_limit", strengths=(("queries",),))]
+                if spec.queries > 1
+                else []
+            ),
+            Lever(
+                "dp_training",
+                0.01,
+                100.0,
+                mechanism="dp_training",
+                options={"clip": 1.0},
+                strengths=(("noise_multiplier",),),
+            ),
+            *([Lever("parties", spec.parties, _MOST_PARTIES, True, spec_field="parties")] if pools else []),
+        )
 
     def planted(self, swapped: bool) -> PooledAudit | None:
         """Return a control: a planted column that the target follows, without a defense.
@@ -604,7 +632,7 @@ class AttackSeed:
         else:
             guess = attack(view, self.known, seed)
         seconds = time.perf_counter() - begun
-        figures, each = self._figures(guess)
+        figures, each = self._figures(check_guess(part.part, guess, PropertyGuess))
         if estimates:
             estimated, each_estimated = self._estimates(attack, seed)
             figures, each = figures | estimated, each | each_estimated

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seepage.assessment.utility import Recipe
     from seepage.datasets.dataset import Dataset
     from seepage.models.model import Model
+    from seepage.settings.lever import Lever
     from seepage.settings.part import Part
     from seepage.settings.probe import Probe
     from seepage.settings.spec import Spec
@@ -55,7 +56,7 @@ class PlannedPart:
     @property
     def label(self) -> str:
         """The name in results."""
-        return self.part.label or self.part.name
+        return self.part.called
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ class About:
         control: sentence that says why a working attack reads nearly all of the positive control.
         threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
         notes: remarks on the rows.
+        limits: sentences on parts of the network that no attack solves exactly, for the headline.
         rows: number of rows of the table.
         rounds: number of rounds in which the same units are attacked.
         target: name of the column that is learnt.
@@ -134,6 +136,7 @@ class About:
         utility: metrics that say how well the task is learnt, in order of preference.
         settings: options of the audit for results.
         without_dropout: layers of the network whose dropout was switched off for the audit.
+        unaccounted: sentences on what a printed epsilon leaves out; None where there are none.
     """
 
     dataset: str
@@ -146,6 +149,7 @@ class About:
     control: str = "The positive control gives the secret away, so a working attack reads nearly all of it."
     threat_model: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
     rows: int = 0
     rounds: int = 1
     target: str | None = None
@@ -159,6 +163,7 @@ class About:
     utility: tuple[str, ...] = ("auc", "task_accuracy")
     settings: Mapping[str, Json] = field(default_factory=dict)
     without_dropout: tuple[str, ...] = ()
+    unaccounted: str | None = None
 
     def scale(self, metric: str) -> Scale:
         """Return the reading of a metric, a rate where nothing else is said."""
@@ -208,6 +213,7 @@ class Audit(ABC, Generic[S]):
         inferred: origin of the schema; None where it was not inferred.
         shared: whether parts of a configuration and unit share an exposure that is expensive to make. The runner then
             measures all of them in one job.
+        together: largest number of units that are measured together, where fewer are wanted than ``group`` returns.
     """
 
     setting: str
@@ -219,6 +225,7 @@ class Audit(ABC, Generic[S]):
     own: bool = False
     inferred: Inferred | None = None
     shared: bool = True
+    together: int | None = None
 
     @property
     def origin(self) -> Mapping[str, Json]:
@@ -281,6 +288,10 @@ class Audit(ABC, Generic[S]):
     def negative(self) -> Audit | None:
         """Return the negative control: messages that carry nothing, where attacks must not exceed baselines."""
         return None
+
+    def levers(self) -> Sequence[Lever]:
+        """Return what the deployment can change to leak less; a recommendation searches among it."""
+        return ()
 
     def probe(self) -> Probe | None:
         """Return what the model makes of some rows; None in settings where no gradient is the message."""

@@ -31,13 +31,13 @@ from seepage.registry import Registry
 from seepage.settings.old import renewed
 from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Count, Option, SpecField, fields_of
 from seepage.settings.part import NONE, Part, Parts, combine, entry_of, make_part, several
-from seepage.tabular.policy import Missing, Policy
+from seepage.tabular.policy import SUFFIXES, Missing, Policy
 
 S = TypeVar("S", bound="Spec")
 
 # Steering of how the schema of a table of one's own is inferred.
 STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded", "keep_dummies")
-OF_OWN_TABLES = ("target", "schema_file", "missing", "separator", *STEERING)
+OF_OWN_TABLES = ("target", "schema_file", "missing", "separator", "day_first", *STEERING)
 _TABLE = ("dataset", "dataset_options", "data", *OF_OWN_TABLES)
 # In place of what pydantic says.
 _WORDS = {
@@ -138,6 +138,11 @@ def _limit(value: object) -> object:
     return {"above": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+def _wish(value: object) -> object:
+    """Return a limit that is given by its number alone as fields of a wish."""
+    return {"below": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 class ContradictionError(BadInputError):
     """Fields that do not go together; ``field`` is the one to change."""
 
@@ -192,6 +197,7 @@ class Gate(Plain):
         above: mean lift over the best baseline that is shown not to be reached, in (0, 1).
         column: column whose lift counts; all cells, whole records, label and sensitive columns if None.
         deployed: labels of the defenses that are deployed; all of them if empty, or no defense where there is none.
+        whole_records: whether the share of whole records alone counts.
         worst: share of the repetitions, in (0, 1), that must be shown not to be above a lift, in [0, 1); None for no
             such limit.
         over_trainings: whether new trainings or attack seeds are judged, and not the members of those that were run.
@@ -230,6 +236,10 @@ class Gate(Plain):
             default="every defense, or none where there is none",
         ),
     ] = ()
+    whole_records: Annotated[
+        bool,
+        Option("Whether the share of whole records alone is limited.", GATE, name="fail_whole_records"),
+    ] = False
     worst: Annotated[
         tuple[float, float] | None,
         BeforeValidator(_worst),
@@ -251,6 +261,62 @@ class Gate(Plain):
             name="over_trainings",
         ),
     ] = False
+
+
+class Wish(Plain):
+    """What a recommended configuration has to meet.
+
+    Attributes:
+        below: mean lift over the best baseline that it is shown to stay below, in (0, 1).
+        column: column whose lift counts; see ``Gate``.
+        whole_records: whether whole records alone count.
+        max_cost: largest loss in the metric of the task, in its own unit; None for any.
+    """
+
+    below: Annotated[
+        float,
+        BeforeValidator(_lift),
+        Field(gt=0, lt=1),
+        Option(
+            "Lift over the best baseline (0.2: 20 points) that the recommended configuration is shown to stay below.",
+            GATE,
+            "LIFT",
+            name="below",
+        ),
+    ]
+    column: Annotated[
+        str | None,
+        Option(
+            "Column whose lift is limited.",
+            GATE,
+            "COLUMN",
+            name="column",
+            default="all cells, whole records, label and sensitive columns",
+        ),
+    ] = None
+    whole_records: Annotated[
+        bool, Option("Whether the share of whole records alone is limited.", GATE, name="whole_records")
+    ] = False
+    max_cost: Annotated[
+        float | None,
+        Field(gt=0, lt=float("inf")),
+        Option(
+            "Largest loss in the metric of the task, in its own unit (0.02: 2 points of accuracy).",
+            GATE,
+            "COST",
+            name="max_cost",
+            default="any",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_figure(self) -> Wish:
+        if self.column is not None and self.whole_records:
+            raise BadInputError(
+                f"either a column or whole records are limited, got column={self.column!r} and whole_records; "
+                "leave out one."
+            )
+        return self
 
 
 class Spec(Plain):
@@ -298,7 +364,7 @@ class Spec(Plain):
     ] = None
     data: Annotated[
         File | None,
-        Option("A table of your own (.csv, .csv.gz, .parquet) instead of a dataset.", TABLE, "FILE", replaces=_TABLE),
+        Option(f"A table of your own ({', '.join(SUFFIXES)}) instead of a dataset.", TABLE, "FILE", replaces=_TABLE),
     ] = None
     schema_file: Annotated[
         File | None,
@@ -358,6 +424,14 @@ class Spec(Plain):
         Field(min_length=1, max_length=1),
         Option("Character between the cells of your CSV file.", TABLE, "CHARACTER"),
     ] = ","
+    day_first: Annotated[
+        bool | None,
+        Option(
+            "Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020.",
+            TABLE,
+            default="what the column's dates tell",
+        ),
+    ] = None
     attacks: Attacks = ()
     baselines: Baselines = ()
     defenses: Defenses = (Part(name=NONE),)
@@ -406,6 +480,16 @@ class Spec(Plain):
         Gate | None,
         BeforeValidator(_limit),
         Option("Limit that the audit has to stay below.", GATE, whole="above", example="{above: 0.2}"),
+    ] = None
+    recommend: Annotated[
+        Wish | None,
+        BeforeValidator(_wish),
+        Option(
+            "What a recommended configuration has to meet; `seepage recommend` searches for it.",
+            GATE,
+            whole="below",
+            example="{below: 0.2}",
+        ),
     ] = None
     variant: Annotated[
         str | None,
@@ -562,10 +646,16 @@ class Spec(Plain):
         """Number of independent repetitions where nobody names one."""
         return type(self).model_fields[self.repeats].default
 
+    def reseeded(self: S, seed: int) -> S:
+        """Return the same audit with other random numbers: other repetitions of the same deployment."""
+        return self.model_copy(update={"seed": seed})
+
     @property
     def policy(self) -> Policy:
         """How the schema of a table of one's own is inferred."""
-        return Policy(missing=self.missing, **{name: getattr(self, name) for name in self.steering})
+        return Policy(
+            missing=self.missing, day_first=self.day_first, **{name: getattr(self, name) for name in self.steering}
+        )
 
     def plain(self) -> dict[str, Any]:
         """Return the spec as JSON values; ``of`` makes an equal one of them."""

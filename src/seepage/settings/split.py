@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -13,25 +14,40 @@ from torch import Tensor
 from seepage import datasets, registry
 from seepage.assessment import Figures, auc, measure_columns
 from seepage.attacks.split import LabelScores, Posterior, direction_scores, norm_scores
+from seepage.attacks.split.exact import not_exact
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
 from seepage.defenses.cut_noise import CutNoise
+from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.label_flip import LabelFlip
+from seepage.defenses.returned import BatchDefense
 from seepage.defenses.weight_noise import WeightNoise
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
+from seepage.models.own import find_own, is_own
+from seepage.models.own_parts import own_split
 from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.protocols.split import SplitLearning, TrainedSplit
+from seepage.registry import Attack, Entry
 from seepage.seeds import stream
-from seepage.settings.labels import label_figures, with_label_columns
+from seepage.settings.labels import (
+    check_two_labels,
+    guesses_labels,
+    label_figures,
+    mixed_up,
+    with_label_columns,
+)
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
-from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
+from seepage.settings.returned import check_guess
+from seepage.settings.setting import About, Configuration, Exposure, Given, PlannedPart, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.split_spec import SplitSpec
+from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitFigures,
@@ -45,9 +61,11 @@ from seepage.settings.units import (
     with_fields,
     without_others,
 )
+from seepage.settings.whole_client import WholeClientAudit, check_baselines
+from seepage.settings.whole_client import deployment as of_whole_client
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
-from seepage.wire.labels import LabelKnowledge, ReturnedView
+from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 
@@ -63,20 +81,25 @@ class SplitDefense:
 
     Attributes:
         flip: what is done to labels.
-        noise: what is done to gradients at the cut.
+        noise: what is done to each record's gradient at the cut.
         published: what is done to the client weights that the server gets.
+        returned: what is done to the gradients of a batch together.
     """
 
     flip: LabelFlip | None = None
     noise: CutNoise | None = None
     published: WeightNoise | None = None
+    returned: BatchDefense | None = None
 
 
 def defense_of(part: Part) -> SplitDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("split"), part)
-    check_kinds(part, combined, (LabelFlip, CutNoise, WeightNoise))
-    return SplitDefense(of_kind(combined, LabelFlip), of_kind(combined, CutNoise), of_kind(combined, WeightNoise))
+    check_kinds(part, combined, (LabelFlip, CutNoise, WeightNoise, *get_args(BatchDefense)))
+    returned = next((mechanism for mechanism in combined if isinstance(mechanism, BatchDefense)), None)
+    return SplitDefense(
+        of_kind(combined, LabelFlip), of_kind(combined, CutNoise), of_kind(combined, WeightNoise), returned
+    )
 
 
 def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
@@ -89,6 +112,7 @@ def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
         clients=spec.clients,
         flip=defense.flip,
         noise=defense.noise,
+        returned=defense.returned,
     )
 
 
@@ -117,9 +141,14 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         dataset = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         self.dataset = self.data = dataset
         self.private = spec.private_columns or default_private(dataset)
-        first = deepfm(dataset.schema, self.private, 0, spec.hidden, tower=spec.tower, logit=spec.logit)
+        self._factory = find_own(spec.model) if is_own(spec.model) else None
+        first = self.network(0)
+        if self._factory is not None:
+            # Refuses what does not fit the table, before anything is trained.
+            first.check(dataset.all.cells[:_PROBED])
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
         refuse_inapplicable(spec.attacks, deployment(spec))
+        check_baselines(spec, deployment(spec))
         _check(spec, first, space)
         parts = planned([_TRAINING], [*spec.baselines, Part(name=PRIOR)], spec.attacks)
         self.parts = with_label_columns(parts, "split", dataset.schema.target.name)
@@ -133,8 +162,9 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         self.about = About(
             dataset=dataset.name,
             protocol=spec.protocol,
-            model="deepfm",
+            model=first.name,
             lead="What the server of split learning learns about the columns and labels that clients keep.",
+            limits=tuple(filter(None, [not_exact(first, space)])),
             attacker="The server",
             message="what comes back",
             control="Without noise, the gradient that comes back differs with each value of the planted column, so a "
@@ -167,13 +197,43 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
                 "certified_cells": Scale(None, 0.0, 1.0),
                 "still_possible": Scale(None, 0.0, 1.0),
             },
+            unaccounted=_BOUND_FOLLOWS if any(_follows(one.noise) for one in self.defenses.values()) else None,
             settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
         )
+
+    @classmethod
+    def prepared(
+        cls, spec: SplitSpec, given: Given, subjects: Subjects
+    ) -> UnitsAudit[SplitSpec, SplitDefense] | UnitsAudit[SplitSpec, FeatureNoise | None]:
+        """Return the audit of a spec, by its topology.
+
+        Args:
+            spec: what to do.
+            given: objects that the caller passed instead of names.
+            subjects: tables that were loaded before.
+
+        Raises:
+            BadInputError: something that the spec names cannot be loaded or used.
+        """
+        if spec.topology != "columns":
+            return WholeClientAudit.prepared(spec, given, subjects)
+        return super().prepared(spec, given, subjects)
 
     @property
     def determining(self) -> Mapping[str, Json]:
         """What determines figures beside spec, rows, defense and part, as JSON values."""
-        return {"private": list(self.private)}
+        return {"private": list(self.private), "network": None if self._factory is None else self._factory.digest}
+
+    def network(self, seed: int) -> SplitModel:
+        """Return the network before it is trained.
+
+        Args:
+            seed: seed of its initialisation.
+        """
+        spec, schema = self.spec, self.data.schema
+        if self._factory is not None:
+            return own_split(self._factory, schema, self.private, seed)
+        return deepfm(schema, self.private, seed, spec.hidden, tower=spec.tower, logit=spec.logit)
 
     def expose(self, configuration: Configuration, units: range) -> Exposure:
         """Train with each unit's seeds and return what the server sees of the attacked records."""
@@ -212,19 +272,32 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(known)}
 
+    def levers(self) -> tuple[Lever, ...]:
+        """Return flipped labels, noise on what comes back, noise on what is published, and fewer epochs."""
+        classes = len(self.data.schema.target.categories) if isinstance(self.data.schema.target, Discrete) else 2
+        # A little below the probability at which labels tell nothing.
+        most = 0.98 * (classes - 1) / classes
+        epochs = self.spec.epochs
+        return (
+            Lever("cut_noise", 0.01, 100.0, mechanism="cut_noise", strengths=(("noise_multiplier",),)),
+            Lever("label_flip", 0.01, most, mechanism="label_flip", strengths=(("probability",),)),
+            Lever("weight_noise", 0.01, 10.0, mechanism="weight_noise", strengths=(("noise_multiplier",),)),
+            *([Lever("epochs", epochs, 1, True, spec_field="epochs")] if epochs > 1 else []),
+        )
+
     def planted(self, swapped: bool) -> SplitAudit | None:
         """Return a control: one planted private column that follows nothing, behind bare gradients.
 
         The same table, of which the server holds all columns, and the same attacks, but a fair coin beside each row is
         the client's only private column, nothing protects it and the server knows the client's current weights. No
-        baseline can do better than guess the coin. Attacks that learn the client's part, and are not given it, are left
-        out: how well that goes on few epochs says little about them. In the negative control each record comes with the
-        gradient of another.
+        baseline can do better than guess the coin. Attacks on labels guess those of the same trainings. Attacks that
+        learn the client's part, and are not given it, are left out: how well that goes on few epochs says little about
+        them. In the negative control each record comes with the gradient of another.
         """
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if "weights" in entry_of(registry.attacks.of("split"), part).needs
+            if self._in_control(entry_of(registry.attacks.of("split"), part))
             # A search that stops where it finds a fit goes on for minutes on a gradient that nothing fits.
             and not (swapped and part.options.get("search", "exhaustive") != "exhaustive")
         )
@@ -245,13 +318,31 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         }
         control = SplitAudit(with_fields(self.spec, changed), planted, self.own, swapped)
         why = (
-            "they learn the client's part instead of being given it, search until something fits, or guess labels alone"
+            "they learn the client's part instead of being given it, search until something fits, or read labels of "
+            "some tables alone"
         )
         control.about = without_others(control.about, self.spec.attacks, attacks, why)
         control.parts = attacks_and_baselines(control.parts)
         return control
 
+    def _in_control(self, entry: Entry[Attack]) -> bool:
+        """Return whether an attack reads the coin or the labels where nothing protects them."""
+        return getattr(entry.factory, "reads_bare", True) if guesses_labels(entry) else "weights" in entry.needs
 
+
+_BOUND_FOLLOWS = (
+    "The clipping bound of cut_noise is published, and follows the norms of records' gradients from batch to batch "
+    "without noise. What it tells of them is not in epsilon."
+)
+
+
+def _follows(noise: CutNoise | None) -> bool:
+    """Return whether an epsilon is printed although the bound follows the data."""
+    return noise is not None and noise.rule == "quantile" and noise.noise_multiplier > 0
+
+
+# Rows on which a network is tried before it is trained.
+_PROBED = 16
 # Rows of a control: enough to hold 100 out of, few enough to train on in a second.
 _CONTROL_ROWS = 1_500
 
@@ -266,6 +357,13 @@ def _sees(spec: SplitSpec) -> str:
         weights += ", with noise on them where that is a defense"
     seen = "once" if spec.exchanges == 1 else f"{spec.exchanges:,} times"
     return f"what it sent and what came back of every record, {seen}, and {weights}"
+
+
+def _layers(spec: SplitSpec) -> str:
+    if is_own(spec.model):
+        return f"The network {spec.model}"
+    at_server = f", {spec.tower} at the server" if spec.tower else ""
+    return f"DeepFM with layers {spec.hidden} at the client{at_server}"
 
 
 def _threat_model(
@@ -288,15 +386,22 @@ def _threat_model(
         f"Split learning on {data.name}, {trained:,} rows of clients ({len(data.all) - trained:,} more held out): "
         f"{clients}.",
         f"Private: {space.sizes} and {space.labels} labels, {space.configurations:,} configurations of a record.",
-        f"DeepFM with layers {spec.hidden} at the client"
-        + (f", {spec.tower} at the server" if spec.tower else "")
-        + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
+        _layers(spec) + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
         f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
         f"of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
+        *_published_forms(spec.attacks),
     )
+
+
+def _published_forms(attacks: Sequence[Part]) -> tuple[str, ...]:
+    """Return how attacks differ in kind from what they are in their papers."""
+    forms = {
+        part.called: getattr(make_part(registry.attacks.of("split"), part), "published_form", None) for part in attacks
+    }
+    return tuple(f"{label} is {form}." for label, form in forms.items() if form is not None)
 
 
 def default_private(data: Dataset) -> tuple[str, ...]:
@@ -320,15 +425,17 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
         flip = defense_of(part).flip
         if flip is not None:
             flip.epsilon(model.classes)
+        check_two_labels(part.called, defense_of(part).returned, model.schema.target)
     for part in spec.attacks:
         attack = make_part(registry.attacks.of("split"), part)
         if getattr(attack, "search", "exhaustive") == "exhaustive" and hasattr(attack, "most"):
             check_enumerable(space, attack.most)
-        noisy = next((part for part in spec.defenses if defense_of(part).noise is not None), None)
+        blurred = [(part, defense_of(part)) for part in spec.defenses]
+        noisy = next((part for part, one in blurred if one.noise is not None or one.returned is not None), None)
         if getattr(attack, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
                 f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
-                f"but under {noisy.called!r} clients clip theirs; leave out one of the two."
+                f"but under {noisy.called!r} clients change theirs; leave out one of the two."
             )
     for name, when in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
         epochs = getattr(spec, name)
@@ -355,6 +462,8 @@ class AttackedTraining:
         rows, test: rows that were trained on, and held out.
         known: what an attacker knows.
         neighbours: what the baselines of nearest neighbours know, all training rows.
+        exchanges: stage of the training and known client part in each exchange of the attacked rows.
+        swapped: whether each attacked row came with the message of another: the negative control.
     """
 
     spec: SplitSpec
@@ -366,6 +475,8 @@ class AttackedTraining:
     test: Table
     known: CutKnowledge
     neighbours: CutKnowledge
+    exchanges: Sequence[tuple[TrainedSplit, SplitModel]]
+    swapped: bool = False
 
     def measure(self, part: PlannedPart) -> UnitFigures:
         """Return what a part gets."""
@@ -410,22 +521,30 @@ class AttackedTraining:
         spec, model, schema = self.spec, self.trained.model, self.rows.schema
         held = self.rows.rows(range(min(spec.known_labels, len(self.rows))))
         seed = stream(spec.seed, 0, "known labels") % 2**62
-        views = [self.seen.view]
+        seen = [self.seen.view]
         if len(held):
-            stage = _stage(spec, self.trained)
-            views = [self.learning.observe(stage, held, seed, self.seen.view.model).view, *views]
+            seen = [self.learning.observe_all(self.exchanges, held, seed).view, *seen]
         own = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in model.public)})
-        view = ReturnedView(
-            torch.cat([view.cut for view in views])[None],
-            torch.cat([view.own_gradient for view in views])[None],
-            encoder_of(own).encode(torch.cat([view.features for view in views])[None]),
+        inputs = encoder_of(own).encode(torch.cat([view.features for view in seen])[None])
+        first, *others = (
+            ReturnedView(
+                torch.cat([view.cut for view in views])[None],
+                torch.cat([view.own_gradient for view in views])[None],
+                inputs,
+            )
+            for views in zip(*(view.exchanges for view in seen), strict=True)
         )
+        view = replace(first, earlier=tuple(others))
+        if self.swapped:
+            # The gradients of attacked rows are those of others already.
+            view = mixed_up(view, len(held), gradients=False)
         true = torch.cat([held.labels, self.seen.labels])[None]
         known = torch.arange(len(held))[None]
-        attack = make_part(registry.attacks.of("split"), part.part)
+        registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
+        attack = make_part(registered, part.part)
         begun = time.perf_counter()
         knowledge = LabelKnowledge(schema.target, self.known.statistics.target, known, true[:, : len(held)])
-        guess = attack(view, knowledge, [stream(spec.seed, 0, "starts")])
+        guess = check_guess(part.part, attack(view, knowledge, [stream(spec.seed, 0, "starts")]), LabelGuess)
         [found] = label_figures(schema.target, true, guess, len(held), time.perf_counter() - begun)
         return found
 
@@ -440,7 +559,7 @@ class AttackedTraining:
         else:
             attack, known = make_part(registry.baselines.of("split"), part.part), self.neighbours
         begun = time.perf_counter()
-        guess = attack(self.seen.view, known, seeds)
+        guess = check_guess(part.part, attack(self.seen.view, known, seeds), CutGuess)
         seconds = time.perf_counter() - begun
         figures, each = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
         return UnitFigures(figures, seconds / self.seen.view.records, each=each)
@@ -452,17 +571,10 @@ def _all(view: CutView, scored: Callable[[CutView], LabelScores]) -> Float[Tenso
 
 
 def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:
-    spec, data, private = audit.spec, audit.data, audit.private
+    spec, data = audit.spec, audit.data
     # The split must not tell one defense from another.
     train, test = split(data.all, spec.test_share, stream(spec.seed, training, "split") % 2**32)
-    model = deepfm(
-        data.schema,
-        private,
-        stream(spec.seed, training, "initialisation") % 2**62,
-        spec.hidden,
-        tower=spec.tower,
-        logit=spec.logit,
-    )
+    model = audit.network(stream(spec.seed, training, "initialisation") % 2**62)
     learning = _learning(spec, defense)
     trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
     attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
@@ -481,7 +593,9 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedT
         data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
-    return AttackedTraining(spec, defense, learning, trained, seen, train, test, known, neighbours)
+    return AttackedTraining(
+        spec, defense, learning, trained, seen, train, test, known, neighbours, exchanges, audit.swapped
+    )
 
 
 def _exchanges(
@@ -509,13 +623,10 @@ def _exchanges(
     return exchanges
 
 
-def _stage(spec: SplitSpec, trained: TrainedSplit) -> TrainedSplit:
-    """Return the training as it was when the attacked exchange took place."""
-    return replace(trained, model=trained.earlier[-spec.final]) if spec.final else trained
-
-
 def deployment(spec: SplitSpec) -> Deployment:
     """Return what a deployment of split learning shows and grants the server."""
+    if spec.topology != "columns":
+        return of_whole_client(spec)
     known = granted({"auxiliary": spec.auxiliary, "labels": spec.known_labels}, ("weights",))
     reveals = (*SplitLearning.reveals, ReturnedView)
     return Deployment("split", spec.protocol, reveals, known, None, mechanisms("split", spec.defenses))

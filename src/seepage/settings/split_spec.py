@@ -13,6 +13,7 @@ from seepage.settings.part import Part, as_part, several
 from seepage.settings.spec import Attacks, Baselines, Names, Spec
 
 SplitProtocol = Literal["split", "federated_split"]
+Topology = Literal["columns", "vanilla", "u_shaped"]
 
 
 # Beside every figure: what was believed beforehand, and what the paper compares with.
@@ -24,6 +25,14 @@ _BASELINES = (
 
 
 _ATTACKS = (Part(name="exact"), Part(name="posterior"))
+# Where the client holds all columns.
+_OF_WHOLE_CLIENTS = (Part(name="constant"), Part(name="median"))
+_WHOLE = {
+    "vanilla": (Part(name="layer_inversion"), Part(name="ridge_sa")),
+    "u_shaped": (Part(name="layer_inversion"), Part(name="ridge_sa"), Part(name="label_heads")),
+}
+# What has no meaning there.
+_OF_COLUMNS = ("private_columns", "protocol", "logit", "rows_each", "clients", "auxiliary", "stale", "final", "model")
 _ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_about")
 
 
@@ -75,6 +84,26 @@ Beside every figure stands the best baseline, which holds all but what came back
         SplitProtocol,
         Option("Clients: one that holds all rows (split), or many of rows_each rows each (federated_split).", PARTIES),
     ] = "split"
+    model: Annotated[
+        str,
+        Option(
+            "Network. Of your own, with the modules server and client in it: package.module:factory or "
+            "path/to/file.py:factory.",
+            PARTIES,
+            "NAME",
+            parts="models",
+            own=True,
+            code=True,
+        ),
+    ] = "deepfm"
+    topology: Annotated[
+        Topology,
+        Option(
+            "Who holds what: columns, the server some columns and the client the others and the label; vanilla, the "
+            "client all columns and the server the labels; u_shaped, the client all columns, labels and last layer.",
+            PARTIES,
+        ),
+    ] = "columns"
     hidden: Annotated[
         tuple[Annotated[int, Field(ge=1)], ...],
         Option("Number of units of a hidden layer of DeepFM at the client.", PARTIES, "UNITS"),
@@ -83,6 +112,9 @@ Beside every figure stands the best baseline, which holds all but what came back
         tuple[Annotated[int, Field(ge=1)], ...],
         Option("Number of units of a hidden layer of DeepFM at the server.", PARTIES, "UNITS", default="no layer"),
     ] = ()
+    cut: Annotated[
+        Count, Option("Number of activations at the cut of a client that holds all columns.", PARTIES, "UNITS")
+    ] = 32
     logit: Annotated[bool, Option("Whether DeepFM ends in one logit for two classes.", PARTIES)] = True
     epochs: Annotated[Count, Option("Number of passes over the rows before the attack.", PARTIES)] = 5
     batch_size: Annotated[Count, Option("Number of records of an exchange with one client.", PARTIES, "RECORDS")] = 256
@@ -108,6 +140,14 @@ Beside every figure stands the best baseline, which holds all but what came back
         Field(ge=1),
         Option("Number of exchanges in which the server sees each attacked record.", ATTACK, default="one an epoch"),
     ] = None
+    leaked: Annotated[
+        Amount,
+        Option(
+            "Number of attacked records that the server knows where the client holds all columns; they do not count.",
+            KNOWLEDGE,
+            "RECORDS",
+        ),
+    ] = 64
     stale: Annotated[
         Amount, Option("Number of epochs by which the client weights that the server knows are old.", KNOWLEDGE)
     ] = 0
@@ -127,6 +167,35 @@ Beside every figure stands the best baseline, which holds all but what came back
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_whole_clients(cls, values: object) -> object:
+        """Take the attacks and baselines of a client that holds all columns, where it does."""
+        if not isinstance(values, Mapping) or values.get("topology") not in _WHOLE:
+            return values
+        return {"attacks": _WHOLE[values["topology"]], "baselines": _OF_WHOLE_CLIENTS, **values}
+
+    @model_validator(mode="after")
+    def _of_one_topology(self) -> SplitSpec:
+        fields = type(self).model_fields
+        whole = self.topology != "columns"
+        for name in _OF_COLUMNS if whole else ("cut", "leaked"):
+            if getattr(self, name) != fields[name].default:
+                raise ValueError(
+                    f"{name} is not of the topology {self.topology!r}, in which "
+                    f"{'the client holds all columns' if whole else 'the server holds columns of its own'}; leave it "
+                    "out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _layers_of_deepfm(self) -> SplitSpec:
+        if ":" in self.model:
+            for name in ("hidden", "tower", "logit"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} is of deepfm, but the model is {self.model!r}; leave {name} out")
+        return self
+
     @property
     def exchanges(self) -> int:
         """Number of exchanges in which the server sees each attacked record."""
@@ -141,4 +210,5 @@ Beside every figure stands the best baseline, which holds all but what came back
         mechanisms = _mechanisms(values.get("defenses", ()))
         off = values.get("stale") or values.get("final") or "weight_noise" in mechanisms
         # What it reads of gradients as they are says nothing where they are clipped.
-        return {**values, "attacks": (*_ATTACKS, _ABOUT)} if off and "cut_noise" not in mechanisms else values
+        blurred = mechanisms & {"cut_noise", "marvell", "max_norm"}
+        return {**values, "attacks": (*_ATTACKS, _ABOUT)} if off and not blurred else values

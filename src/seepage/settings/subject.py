@@ -27,6 +27,8 @@ from seepage.settings.training import Learnt, train
 from seepage.sources import own_code
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
+from seepage.tabular.one_hot import groups_of_schema
+from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Discrete, Schema
 from seepage.threads import threads
 
@@ -34,6 +36,7 @@ _PROBES = 8
 # What of a spec says which rows there are.
 _ROWS = (
     *("dataset", "dataset_options", "data_folder", "data", "schema_file", "target", "sensitive", "drop", "separator"),
+    "day_first",
     *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
 )
 
@@ -272,6 +275,13 @@ def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
         assert spec.target is not None
         return own_table(spec.data, target=spec.target, policy=spec.policy, separator=spec.separator)
     schema = Schema.load(spec.schema_file)
-    if spec.target not in (None, schema.target.name):
+    learnt = schema.target.name
+    if spec.target not in (None, learnt):
+        groups = groups_of_schema(open_table(spec.data, spec.separator), schema)
+        # The target may be named by any of the one-hot columns that it is made of.
+        learnt = next(
+            (spec.target for group in groups if group.name == learnt and spec.target in group.members), learnt
+        )
+    if spec.target not in (None, learnt):
         raise unknown_name(f"target of the schema {str(spec.schema_file)!r}:", str(spec.target), [schema.target.name])
     return own_table(spec.data, schema, policy=spec.policy, separator=spec.separator)

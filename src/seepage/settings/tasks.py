@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from seepage import protocols, registry
+from seepage.assessment.empirical_epsilon import message_epsilon
 from seepage.assessment.row import ResultRow
-from seepage.assessment.utility import Recipe, measure_utility, privacy_row, utility_row
-from seepage.defenses import AnyDefense
+from seepage.assessment.utility import Recipe, TooFewRowsError, measure_utility, privacy_row, utility_row
+from seepage.defenses import AnyDefense, RecordDefense
+from seepage.defenses.accounting import Private, gaussian_epsilon
 from seepage.devices import find_device
 from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError, NotFiniteError
@@ -70,7 +72,65 @@ def task_rows(
     settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
     rows = [_row(spec, subject, size, part, kept, say, taught, train) for size, part in settings]
     trained = [row for row in rows if row is not None]
-    return [row for task in trained for row in (task, privacy_row(task)) if row is not None]
+    return [
+        row for task in trained for row in (task, privacy_row(task), canary_row(spec, task, kept)) if row is not None
+    ]
+
+
+def canary_row(spec: HorizontalSpec, task: ResultRow, kept: Kept) -> ResultRow | None:
+    """Return what canaries show of the epsilon of one message under a defense; None where it guarantees nothing.
+
+    ``metric`` is ``empirical_epsilon``; ``low`` is the lower bound, and ``accounted`` in ``settings`` the closed form
+    of the epsilon of one message, which it must not exceed. It is measured on the defense's own code.
+
+    Args:
+        spec: spec of the audit.
+        task: row of the task under the defense, see ``utility_row``.
+        kept: returns what was measured before.
+    """
+    privacy = task.settings["privacy"]
+    part = next(part for part in spec.defenses if part.called == task.defense)
+    defense = defense_of(part)
+    bound = defense.describe().record_norm
+    if privacy is None or bound is None or not isinstance(defense, RecordDefense):
+        return None
+    guarantee = defense.guarantee(1.0, 1, privacy["delta"]) if isinstance(defense, Private) else None
+    if guarantee is None:
+        return None
+    made_from = {
+        "canaries": {"delta": privacy["delta"], "batch_size": task.batch_size},
+        "code": own_code(),
+        "defense": {"name": part.name, **arguments_of(defense)},
+        "defense_source": source_of(registry.defenses.of("horizontal"), part),
+        "seed": spec.seed,
+    }
+
+    def measure() -> dict[str, Json]:
+        size = max(2, min(_CANARY_BATCH, task.batch_size or _CANARY_BATCH))
+        found = message_epsilon(defense.gradient, bound, privacy["delta"], batch_size=size, seed=spec.seed)
+        return asdict(found)
+
+    found = kept(made_from, measure)
+    return replace(
+        task,
+        metric="empirical_epsilon",
+        mean=found["epsilon"],
+        low=found["low"],
+        high=found["high"],
+        std=None,
+        n=found["canaries"],
+        baseline=None,
+        baseline_name=None,
+        lift=None,
+        lift_low=None,
+        lift_high=None,
+        status="ok",
+        settings={**found, "accounted": gaussian_epsilon(1 / guarantee.noise_multiplier, privacy["delta"])},
+    )
+
+
+# Records beside a canary: what is to be told apart shows with few.
+_CANARY_BATCH = 8
 
 
 def learnt_rows(spec: HorizontalSpec, subject: Subject) -> list[ResultRow]:
@@ -112,8 +172,10 @@ def _row(
 ) -> ResultRow | None:
     defense = defense_of(part)
     protocol = protocols.create(
-        spec.protocol, batch_size=batch_size, replacement=spec.replacement, **spec.protocol_options
+        spec.protocol, batch_size=batch_size, replacement=spec.replacement, defense=defense, **spec.protocol_options
     )
+    # What is held out to test leaves fewer rows than a victim is drawn from.
+    clients = max(1, min(protocol.clients, int(len(subject.dataset.train) * (1 - recipe.test_share)) // batch_size))
     local = protocol.training if isinstance(protocol, FedAvg) else None
     shuffle = isinstance(protocol, FedAvg) and protocol.shuffle
 
@@ -144,6 +206,7 @@ def _row(
                 fresh,
                 local,
                 shuffle,
+                clients,
             )
         return utility_row(
             utility,
@@ -160,7 +223,7 @@ def _row(
         "code": own_code(),
         "rows": subject.rows_digest,
         "model": subject.model_digest,
-        "protocol": {"name": spec.protocol, "local": plain(local), "shuffle": shuffle},
+        "protocol": {"name": spec.protocol, "local": plain(local), "shuffle": shuffle, "clients": clients},
         "batch_size": batch_size,
         "defense": {"name": part.name, **arguments_of(defense)},
         "defense_source": source_of(registry.defenses.of("horizontal"), part),
@@ -170,8 +233,9 @@ def _row(
     # Another label for the same defense is no other training.
     try:
         held = kept(made_from, train if missing else None)
-    except NotFiniteError as error:
-        # Attacks on such messages fail alike, are recorded and stop no other.
+    except (NotFiniteError, TooFewRowsError) as error:
+        # Attacks on messages that are not finite fail alike, are recorded and stop no other. Where there are too few
+        # rows to train on, the attacks are done and stay.
         say(f"no training at batch size {batch_size}, {part.called}: {error}")
         return None
     return None if held is None else replace(ResultRow.from_dict(held), defense=part.called, variant=spec.variant)

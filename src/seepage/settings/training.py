@@ -95,6 +95,7 @@ def train(
     local = LocalTraining(training.epochs, each, training.learning_rate)
     theta = {name: parameter.detach().clone() for name, parameter in model.parameters.items()}
     running = running_statistics(model.module)
+    masks = torch.Generator().manual_seed(stream(seed, 0, "dropout masks"))
     last = training.rounds + training.attacked_rounds - 1
     attacked = []
     for done in range(last):
@@ -105,7 +106,7 @@ def train(
             statistics = batch_statistics(model, encoded, places)
             moments = {name: Moments(*(t.mean(0) for t in of)) for name, of in statistics.items()}
             running = advanced(model.module, running, moments, done)
-        update = local_update(model, epochs, targets, local, parameters=places)
+        update = local_update(model, model.drawn(epochs, masks), targets, local, parameters=places)
         theta = {name: parameter - update[name].mean(0).detach() for name, parameter in theta.items()}
     if not all(bool(parameter.isfinite().all()) for parameter in theta.values()):
         raise BadInputError(

@@ -18,7 +18,9 @@ class HorizontalOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -44,6 +46,8 @@ class HorizontalOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -72,6 +76,8 @@ class HorizontalOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     model_options: Mapping[str, object]
@@ -82,9 +88,9 @@ class HorizontalOptions(TypedDict, total=False):
     """Output of the network."""
     model_seed: int | None
     """Seed of the network's initialisation."""
-    dropout: Literal["refused", "off"]
-    """Networks that drop values in training: refused, or off to audit them as if clients trained without dropout, an
-    upper bound.
+    dropout: Literal["on", "off"]
+    """Networks that drop values in training: on, by masks that clients draw and nobody is sent, or off to audit them
+    as if clients trained without dropout.
     """
     training: Mapping[str, object] | None
     """Rounds of training before the attacked one, and number of rounds in which the same victims are attacked, such as
@@ -116,6 +122,10 @@ class HorizontalOptions(TypedDict, total=False):
     """Number of random starts of attacks that use several."""
     iterations: int | None
     """Number of descent steps of an attack."""
+    non_members: int
+    """Number of records that are not behind a message and are told from its members by a likelihood-ratio test, 1,000
+    for a false-positive rate of 0.1%; 0 for no test.
+    """
     metrics: PartLike | Sequence[PartLike]
     """Figure that is measured."""
     victims: int
@@ -130,7 +140,9 @@ class SplitOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -156,6 +168,8 @@ class SplitOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -184,16 +198,24 @@ class SplitOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     private_columns: str | Sequence[str]
     """Column that the client holds."""
     protocol: Literal["split", "federated_split"]
     """Clients: one that holds all rows (split), or many of rows_each rows each (federated_split)."""
+    topology: Literal["columns", "vanilla", "u_shaped"]
+    """Who holds what: columns, the server some columns and the client the others and the label; vanilla, the client
+    all columns and the server the labels; u_shaped, the client all columns, labels and last layer.
+    """
     hidden: int | Sequence[int]
     """Number of units of a hidden layer of DeepFM at the client."""
     tower: int | Sequence[int]
     """Number of units of a hidden layer of DeepFM at the server."""
+    cut: int
+    """Number of activations at the cut of a client that holds all columns."""
     logit: bool
     """Whether DeepFM ends in one logit for two classes."""
     epochs: int
@@ -214,6 +236,8 @@ class SplitOptions(TypedDict, total=False):
     """Number of training rows that the attacker holds whole; 0 for marginals alone."""
     exposures: int | None
     """Number of exchanges in which the server sees each attacked record."""
+    leaked: int
+    """Number of attacked records that the server knows where the client holds all columns; they do not count."""
     stale: int
     """Number of epochs by which the client weights that the server knows are old."""
     final: int
@@ -234,7 +258,9 @@ class VerticalOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -260,6 +286,8 @@ class VerticalOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -288,6 +316,8 @@ class VerticalOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     passive: str | Sequence[str] | Sequence[str | Sequence[str]]
@@ -300,6 +330,10 @@ class VerticalOptions(TypedDict, total=False):
     """Seed of a random order of columns before they are shared."""
     victim: int
     """Number of the passive party that is attacked, from 1."""
+    bottom_model: str
+    """Bottom model of every party. Of your own: package.module:factory or path/to/file.py:factory."""
+    top_model: str
+    """Top model. Of your own: package.module:factory or path/to/file.py:factory."""
     bottom: int | Sequence[int]
     """Number of units of a hidden layer of bottom models."""
     features: int
@@ -346,7 +380,9 @@ class PooledOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -372,6 +408,8 @@ class PooledOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -400,6 +438,8 @@ class PooledOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     value: str | float | bool | None
@@ -466,7 +506,9 @@ class TreesOptions(TypedDict, total=False):
     data_folder: str | Path | None
     """Folder with the files of datasets."""
     data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .parquet) instead of a dataset."""
+    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
+    of a dataset.
+    """
     schema_file: str | Path | None
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
@@ -492,6 +534,8 @@ class TreesOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file."""
+    day_first: bool | None
+    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
     """Attack by name; `seepage attacks` lists them."""
     baselines: PartLike | Sequence[PartLike]
@@ -520,6 +564,8 @@ class TreesOptions(TypedDict, total=False):
     """Whether a positive control shows that the attacks work here."""
     gate: Mapping[str, object] | None
     """Limit that the audit has to stay below."""
+    recommend: Mapping[str, object] | None
+    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
     protocol: Literal["histogram", "bagging", "cyclic"]

@@ -9,7 +9,7 @@ from typing import get_args
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from seepage import datasets, registry
 from seepage.assessment import auc, measure_features
@@ -20,6 +20,7 @@ from seepage.attacks.vertical import (
     ShadowInversion,
     completion_scores,
     gradient_scores,
+    inversion_in_words,
     left_out,
     raw_scores,
 )
@@ -28,17 +29,29 @@ from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
 from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.mid import Mid
+from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
+from seepage.models.own import OwnFactory, find_own, is_own
+from seepage.models.own_parts import own_bottom, own_top
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
 from seepage.registry import Attack, Entry
 from seepage.seeds import stream
-from seepage.settings.labels import label_figures, with_label_columns
+from seepage.settings.labels import (
+    check_two_labels,
+    guesses_labels,
+    label_figures,
+    mixed_up,
+    with_label_columns,
+)
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
@@ -59,7 +72,7 @@ from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
-from seepage.wire.labels import BatchView, LabelKnowledge, LogitsView, ReturnedView
+from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, Grant
 
@@ -101,24 +114,33 @@ class VerticalDefense:
         features: what passive parties do to features.
         returned: what is done to the gradients that passive parties get.
         bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
+        unlike: term in the loss by which their features shall not resemble their rows.
     """
 
-    features: FeatureNoise | None = None
+    features: FeatureNoise | Mid | None = None
     returned: ReturnedDefense | None = None
     bottleneck: Bottleneck | None = None
+    unlike: NoPeek | None = None
 
 
 def defense_of(part: Part) -> VerticalDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("vertical"), part)
-    check_kinds(part, combined, (FeatureNoise, *get_args(ReturnedDefense), Bottleneck))
+    check_kinds(part, combined, (FeatureNoise, Mid, *get_args(ReturnedDefense), Bottleneck, NoPeek))
     returned = next((mechanism for mechanism in combined if isinstance(mechanism, ReturnedDefense)), None)
-    return VerticalDefense(of_kind(combined, FeatureNoise), returned, of_kind(combined, Bottleneck))
+    return VerticalDefense(
+        of_kind(combined, FeatureNoise) or of_kind(combined, Mid),
+        returned,
+        of_kind(combined, Bottleneck),
+        of_kind(combined, NoPeek),
+    )
 
 
 def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
     """Return the protocol under a defense."""
-    return VerticalLearning(spec.epochs, spec.batch_size, spec.learning_rate, defense.features, defense.returned)
+    return VerticalLearning(
+        spec.epochs, spec.batch_size, spec.learning_rate, defense.features, defense.returned, defense.unlike
+    )
 
 
 def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
@@ -170,7 +192,13 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self.dataset = self.data = data
         self.partition = partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
         # Refuses, before anything is trained, a target or widths that no network here fits.
-        network = _network(spec, data, partition, [0], VerticalDefense())
+        own = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
+        self._own = {kind: find_own(name) for kind, name in own.items() if is_own(name)}
+        _check_own(spec, data, self._own)
+        network = self.network([0], VerticalDefense())
+        for defense in map(defense_of, spec.defenses):
+            if defense.bottleneck is not None and "bottom" in self._own:
+                self.network([0], defense)
         self.sizes = _sizes(spec, data)
         attacks = {part.called: (part, make_part(registry.attacks.of("vertical"), part)) for part in spec.attacks}
         self.shadowing = {label: attack for label, (_, attack) in attacks.items() if isinstance(attack, ShadowAttack)}
@@ -180,8 +208,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         ]
         label = data.schema.target.name
         parts = with_label_columns(planned([_TRAINING, *itself], spec.baselines, spec.attacks), "vertical", label)
-        guesses_labels = any(part.column is not None for part in parts if part.kind == "attack")
-        if guesses_labels:
+        on_labels = any(part.column is not None for part in parts if part.kind == "attack")
+        if on_labels:
             named = {part.label for part in parts}
             further = [Part(name=name) for name in _LABEL_BASELINES if name not in named]
             parts = (*parts, *(PlannedPart(part, "baseline", label) for part in further))
@@ -190,16 +218,20 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         kinds = {"baseline": 0, "about": 1, "attack": 2}
         self.parts = (first, *sorted(others, key=lambda part: kinds[part.kind]))
         self.defenses = {part.called: defense_of(part) for part in spec.defenses}
+        for name, defense in self.defenses.items():
+            check_two_labels(name, defense.returned, data.schema.target)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self.rows = rows_identity(data)
         self._forecast: float | None = None
-        held, tables = partition.schemas[spec.victim].names, data.image is None
+        held_schema, tables = partition.schemas[spec.victim], data.image is None
+        held = held_schema.names
         layers = {"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}
         self.about = About(
             dataset=data.name,
             protocol="vertical",
             model=network.name,
             lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
+            limits=(inversion_in_words(network.bottoms[spec.victim], held_schema),) if "bottom" in self._own else (),
             attacker="The active party",
             secret="all cells of the passive party" if tables else "all brightnesses of the passive party's half",
             message="the features",
@@ -210,8 +242,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             rounds=spec.exposures,
             rows=len(data.all),
             target=label,
-            label=label if guesses_labels else None,
-            label_attacker="A passive party" if guesses_labels else None,
+            label=label if on_labels else None,
+            label_attacker="A passive party" if on_labels else None,
             columns=tuple(held) if tables else (),
             sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
             scales={
@@ -232,7 +264,17 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     @property
     def determining(self) -> Mapping[str, Json]:
         """What determines figures beside spec, rows, defense and part, as JSON values."""
-        return {"columns": [list(columns) for columns in self.partition.columns]}
+        networks: dict[str, Json] = {kind: factory.digest for kind, factory in self._own.items()}
+        return {"columns": [list(columns) for columns in self.partition.columns], "networks": networks}
+
+    def network(self, seeds: Sequence[int], defense: VerticalDefense) -> VerticalModel:
+        """Return the networks of some trainings before they are trained.
+
+        Args:
+            seeds: seed of each training's initialisation.
+            defense: defense, which may narrow the features.
+        """
+        return _network(self.spec, self.data, self.partition, seeds, defense, self._own)
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of all trainings: they are made and attacked side by side."""
@@ -288,19 +330,33 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             "defense": plain(_learning(spec, self.defenses[configuration.defense]).known().describe()),
         }
 
+    def levers(self) -> tuple[Lever, ...]:
+        """Return noise on features, fewer features, and noise on what is sent in both directions."""
+        both = (("feature_noise", "scale"), ("returned_noise", "scale"))
+        width = self.spec.features
+        narrower = [Lever("bottleneck", width, 1, True, mechanism="bottleneck", strengths=(("width",),))]
+        return (
+            Lever("feature_noise", 0.01, 100.0, mechanism="feature_noise", strengths=(("scale",),)),
+            *(narrower if width > 1 and self.data.image is None else []),
+            Lever("noise_both_ways", 0.01, 100.0, mechanism="feature_noise+returned_noise", strengths=both),
+        )
+
     def planted(self, swapped: bool) -> VerticalAudit | None:
         """Return a control: planted columns behind linear bottom models as wide as their inputs.
 
         The same table, which the active party holds whole, and fair coins beside each row, which are all that the
         passive party holds. Bottom models have no hidden layer, and as many features as the coins have inputs, so that
-        the features hold the coins; nothing protects them. Attacks that are not made for such networks, or are granted
-        what crosses no wire, are left out. None where rows are images, whose halves are the parties' anyway. In the
-        negative control each record comes with the features of another.
+        the features hold the coins; nothing protects them. Attacks on labels guess those of the same trainings. Attacks
+        that are not made for such networks, or are granted what crosses no wire, are left out. None where rows are
+        images, whose halves are the parties' anyway. In the negative control each record comes with the message of
+        another.
         """
         attacks = tuple(
             part
             for part in self.spec.attacks
-            if {"queries", "leaked"} & set(entry_of(registry.attacks.of("vertical"), part).needs)
+            if self._in_control(entry_of(registry.attacks.of("vertical"), part))
+            # Batches cannot be mixed up record by record.
+            and not (swapped and BatchView in entry_of(registry.attacks.of("vertical"), part).sees)
         )
         if not attacks or self.data.image is not None:
             return None
@@ -319,10 +375,20 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             "baselines": (Part(name="constant"),),
         }
         control = VerticalAudit(with_fields(self.spec, changed), planted, self.own, swapped)
-        why = "they have no pair of features and cells to learn from, or guess labels alone"
+        why = (
+            "they have no pair of features and cells to learn from, read labels of some tables alone, or the logits "
+            "that parties send hold too little of a row"
+        )
         control.about = without_others(control.about, self.spec.attacks, attacks, why)
         control.parts = attacks_and_baselines(control.parts)
         return control
+
+    def _in_control(self, entry: Entry[Attack]) -> bool:
+        """Return whether an attack reads what is planted, or the labels, where nothing protects them."""
+        if guesses_labels(entry):
+            return getattr(entry.factory, "reads_bare", True)
+        # Logits are too few for the planted columns.
+        return not self.spec.unsplit and bool({"queries", "leaked"} & set(entry.needs))
 
 
 # Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
@@ -394,6 +460,8 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
     needed = {need for entry in entries for need in entry.needs}
     after = f"{len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}"
     layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
+    if is_own(spec.bottom_model) or is_own(spec.top_model):
+        layers = f"Bottom models {spec.bottom_model}, top model {spec.top_model}"
     if data.image is not None:
         after = f"the right half of each image, {len(held.columns):,} brightnesses"
         layers = "Convolutional bottom models and a convolutional top model"
@@ -418,13 +486,13 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
 
 def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ...]:
     """Return who guesses labels, where attacks do."""
-    guessing = [entry for entry in entries if any(issubclass(view, ReturnedView | BatchView) for view in entry.sees)]
+    guessing = [entry for entry in entries if guesses_labels(entry)]
     if not guessing:
         return ()
     active = [entry.name for entry in guessing if "steering" in entry.needs]
     return (
         f"Attacks on labels are those of the passive party, which knows {sizes.labels:,} labels of training. It "
-        "guesses others from what it sent and what came back in the last epoch; their verdict stands apart.",
+        "guesses others from what it sent and what came back, once an epoch; their verdict stands apart.",
         *(
             [f"{', '.join(active)} is an active attack: the party scales its own steps up, against the protocol."]
             if active
@@ -456,6 +524,7 @@ class VerticalExposure(Exposure):
         marginal: marginal of the label.
         shadowing: attacks that train a shadow, by their labels.
         shadows: their shadows by the same labels, trained once for two readings.
+        swapped: whether attacks on labels, too, get the message of another record: the negative control.
     """
 
     about: About
@@ -471,6 +540,7 @@ class VerticalExposure(Exposure):
     marginal: Marginal
     shadowing: Mapping[str, ShadowAttack] = field(default_factory=dict)
     shadows: dict[str, ShadowInversion] = field(default_factory=dict)
+    swapped: bool = False
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each training."""
@@ -529,7 +599,8 @@ class VerticalExposure(Exposure):
             known = self.granted(needs)
             if "gradients" in needs:
                 seen = self.first
-            guess = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
+            returned = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
+            guess = check_guess(part.part, returned, FeatureGuess)
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     def labels(self, part: PlannedPart) -> list[UnitFigures]:
@@ -538,18 +609,21 @@ class VerticalExposure(Exposure):
         entry, attack = entry_of(registered, part.part), make_part(registered, part.part)
         victim, known = self.spec.victim, self.sizes.labels
         trained = self.steered(attack) if "steering" in entry.needs else self.trained
+        [seed] = self.seeds("returned")[:1]
         view: ReturnedView | BatchView
         if BatchView in entry.sees:
-            [seed] = self.seeds("returned")[:1]
             size = min(self.spec.gradient_batch, trained.rows.records)
-            view = self.learning.passive_batches(trained, victim, size, seed)
+            view = self.learning.passive_batches(trained, victim, size, seed, self.spec.epochs)
         else:
-            view = self.learning.passive(trained, victim).of(slice(0, known + self.sizes.attacked))
+            records = min(known + self.sizes.attacked, trained.rows.records)
+            view = self.learning.passive(trained, victim, records, self.spec.epochs, seed)
+            view = mixed_up(view, known) if self.swapped else view
         true = trained.rows.labels[:, : view.records]
         target, marginal = trained.model.schema.target, self.marginal
         first = torch.arange(known).expand(len(true), known)
         begun = time.perf_counter()
-        guess = attack(view, LabelKnowledge(target, marginal, first, true[:, :known]), self.seeds("attack"))
+        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :known]), self.seeds("attack"))
+        guess = check_guess(part.part, returned, LabelGuess)
         return label_figures(target, true, guess, known, time.perf_counter() - begun)
 
     def steered(self, attack: Attack) -> TrainedVertical:
@@ -623,14 +697,14 @@ def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
 
 
 def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure:
-    spec, data, partition, sizes = audit.spec, audit.data, audit.partition, audit.sizes
+    spec, data, sizes = audit.spec, audit.data, audit.sizes
     # The split must not tell one defense from another.
     both = [
         split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.repetitions)
     ]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
-    model = _network(spec, data, partition, _seeds(spec, "initialisation"), defense)
+    model = audit.network(_seeds(spec, "initialisation"), defense)
     learning = _learning(spec, defense)
     trained = learning.train(model, train, _seeds(spec, "training"))
     if spec.attacked == "trained":
@@ -647,19 +721,71 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
         seen = replace(seen, view=replace(seen.view, features=tuple(features)))
     marginal, shadowing = data.statistics.target, audit.shadowing
     return VerticalExposure(
-        audit.about, spec, learning, trained, seen, test, known, auxiliary, sizes, model, marginal, shadowing
+        audit.about,
+        spec,
+        learning,
+        trained,
+        seen,
+        test,
+        known,
+        auxiliary,
+        sizes,
+        model,
+        marginal,
+        shadowing,
+        swapped=audit.swapped,
     )
 
 
+def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory]) -> None:
+    """Refuse attacks that read layers which a user's own network need not have."""
+    if own and data.image is not None:
+        raise BadInputError(
+            f"images of {data.name!r} have networks of their own; leave bottom_model and top_model out."
+        )
+    attacks = registry.attacks.of("vertical")
+    for part in spec.attacks:
+        entry = entry_of(attacks, part)
+        linear = set(getattr(make_part(attacks, part), "linear", ())) & own.keys()
+        layered = "bottom" in own and ("gradients" in entry.needs or BatchView in entry.sees)
+        if linear or layered or ("gradients" in entry.needs and "top" in own):
+            raise BadInputError(
+                f"the attack {part.called!r} is made for the fully connected networks of vertical_mlp, but "
+                f"{' and '.join(f'{kind}_model' for kind in own)} is your own; leave the attack out."
+            )
+
+
 def _network(
-    spec: VerticalSpec, data: Dataset, partition: Partition, seeds: Sequence[int], defense: VerticalDefense
+    spec: VerticalSpec,
+    data: Dataset,
+    partition: Partition,
+    seeds: Sequence[int],
+    defense: VerticalDefense,
+    own: Mapping[str, OwnFactory],
 ) -> VerticalModel:
     """Return the networks of some trainings before they are trained."""
     if data.image is not None:
         return vertical_images(partition, seeds, _half(data.image))
     narrow = spec.features if defense.bottleneck is None else defense.bottleneck.width
     widths = [spec.features] + [narrow] * (partition.parties - 1)
-    return vertical_mlp(partition, seeds, spec.bottom, widths, None if spec.unsplit else spec.top)
+    bottoms: list[nn.Module] = []
+    if "bottom" in own:
+        for party, (schema, features) in enumerate(zip(partition.schemas, widths, strict=True)):
+            bottom, found = own_bottom(own["bottom"], schema, party, features, [seed + party + 1 for seed in seeds])
+            if party and defense.bottleneck is not None and found != features:
+                raise BadInputError(
+                    f"the bottleneck asks for {features} features, but {spec.bottom_model!r} sends {found}; have its "
+                    "factory take the parameter features."
+                )
+            bottoms.append(bottom)
+            widths[party] = found
+    model = vertical_mlp(partition, seeds, spec.bottom, widths, None if spec.unsplit else spec.top)
+    if bottoms:
+        model = replace(model, bottoms=tuple(bottoms), name=spec.bottom_model)
+    if "top" in own:
+        outputs = 1 if model.head == "sigmoid" else model.classes
+        model = replace(model, top=own_top(own["top"], widths, outputs, seeds))
+    return model
 
 
 def _half(image: Shape) -> Shape:

@@ -82,6 +82,28 @@ Beside every figure stands the best baseline, which holds all but the message.
         Option("Seed of a random order of columns before they are shared.", PARTIES, default="the schema's order"),
     ] = None
     victim: Annotated[int, Option("Number of the passive party that is attacked, from 1.", ATTACK)] = 1
+    bottom_model: Annotated[
+        str,
+        Option(
+            "Bottom model of every party. Of your own: package.module:factory or path/to/file.py:factory.",
+            PARTIES,
+            "NAME",
+            parts="models",
+            own=True,
+            code=True,
+        ),
+    ] = "vertical_mlp"
+    top_model: Annotated[
+        str,
+        Option(
+            "Top model. Of your own: package.module:factory or path/to/file.py:factory.",
+            PARTIES,
+            "NAME",
+            parts="models",
+            own=True,
+            code=True,
+        ),
+    ] = "vertical_mlp"
     bottom: Annotated[_Units, Option("Number of units of a hidden layer of bottom models.", PARTIES, "UNITS")] = (
         300,
         100,
@@ -156,6 +178,13 @@ Beside every figure stands the best baseline, which holds all but the message.
                 f"records of training are attacked by their message of the last epoch, got exposures={self.exposures}; "
                 "attack held_out records, or leave exposures at 1"
             )
+        for model, layers in (("bottom_model", ("bottom",)), ("top_model", ("top", "unsplit"))):
+            for name in layers:
+                given = getattr(self, name) != type(self).model_fields[name].default
+                if ":" in getattr(self, model) and given:
+                    raise ValueError(
+                        f"{name} is of vertical_mlp, but {model} is {getattr(self, model)!r}; leave {name} out"
+                    )
         named = len(self.passive) + 1
         if self.passive and self.parties not in (type(self).model_fields["parties"].default, named):
             raise ValueError(

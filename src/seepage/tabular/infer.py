@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
@@ -15,11 +16,12 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from seepage.errors import BadInputError, Remedy, unknown_name
+from seepage.tabular.formats import DAYS, Written, days, read_written
 from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups
 from seepage.tabular.policy import Missing, Policy
-from seepage.tabular.reading import Source, open_table, typed
+from seepage.tabular.reading import OrderedDates, Source, open_table, typed
 from seepage.tabular.schema import LARGEST_BOUND, LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
-from seepage.tabular.texts import DAYS, TextColumn, days, has_decimal_comma, is_date, number
+from seepage.tabular.texts import TextColumn, number
 
 MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
 
@@ -27,6 +29,14 @@ OTHER, NOTHING = "(other)", "(missing)"
 # With fewer distinct texts (or rows) than this, distinct values do not suggest an identifier.
 _FEW_TEXTS, _FEW_ROWS = 20, 50
 _LISTED = 20
+# Whole numbers from here on, nearly all different, name something: amounts have fewer digits.
+_LONG = 10**15
+_LONG_TEXT = re.compile("[0-9]{16,}")
+# Share of the joint range that columns with names alike, such as PAY_5 and PAY_6, must have in common.
+_ALIKE = 0.8
+_NUMBERED = re.compile(r"(.*?)[0-9]+")
+# A number of different values within this distance of a bound is near it: as a part of the bound.
+_NEAR = 0.3
 # Encoded rows of more are searched for days.
 _MOST_COLUMNS = 5_000
 
@@ -39,11 +49,13 @@ class InferredColumn:
         name: name of the column.
         taken: kind that it was taken for; ``left out`` where it is not part of the schema.
         why: reason, in a few words.
+        near: threshold that the decision was near to, in a few words; empty where it was clear.
     """
 
     name: str
     taken: Literal["discrete", "continuous", "left out"]
     why: str
+    near: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +119,8 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     """
     policy = policy or Policy()
     table = open_table(source) if isinstance(source, pd.DataFrame | str | Path) else source
+    if policy.day_first is not None:
+        table = OrderedDates(table, policy.day_first)
     groups = () if policy.keep_dummies else one_hot_groups(table, {*policy.overrides, *policy.drop})
     merged = {member: group.name for group in groups for member in group.members}
     table = MergedSource(table, groups) if groups else table
@@ -140,6 +154,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
             guesses[name] = _ColumnReading(name, raw, policy, kept, is_target=name == target)
         except BadInputError as error:
             wrong.append(error)
+    _treat_alike(guesses, target)
     if guesses and next(iter(guesses.values())).rows < 2:
         rows = next(iter(guesses.values())).rows
         raise BadInputError(
@@ -190,13 +205,15 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         if name in drop
         else InferredColumn(name, "left out", left_out[name])
         if name in left_out
-        else InferredColumn(name, columns[name].kind, made_of.get(name, "") + guesses[name].why(columns[name]))
+        else InferredColumn(
+            name, columns[name].kind, made_of.get(name, "") + guesses[name].why(columns[name]), guesses[name].near
+        )
         for name in table.names
     ]
     notes = _notes(schema, left_out, policy)
     if groups:
         notes = (f"one-hot columns merged (keep_dummies leaves them): {_listed(list(map(str, groups)))}", *notes)
-    return Inferred(schema, tuple(found), notes, guesses[target].rows, groups)
+    return Inferred(schema, tuple(found), (*table.notes, *notes), guesses[target].rows, groups)
 
 
 def infer_schema(
@@ -212,6 +229,7 @@ def infer_schema(
     most_encoded: int = 1000,
     missing: Missing = "refuse",
     keep_dummies: bool = False,
+    day_first: bool | None = None,
     separator: str = ",",
 ) -> Schema:
     """Return the schema that ``infer`` infers; the arguments are those of ``Policy``.
@@ -221,7 +239,7 @@ def infer_schema(
         target: name of the column to be learnt.
         overrides, sensitive, drop, tolerance_factor, discrete_at_most, most_categories, most_encoded, missing: see
             ``Policy``.
-        keep_dummies: see ``Policy``.
+        keep_dummies, day_first: see ``Policy``.
         separator: character between the cells of a CSV file.
 
     Raises:
@@ -243,6 +261,7 @@ def infer_schema(
         tolerance_factor=tolerance_factor,
         discrete_at_most=discrete_at_most,
         keep_dummies=keep_dummies,
+        day_first=day_first,
     )
     return infer(open_table(source, separator), target, policy).schema
 
@@ -333,6 +352,33 @@ def _constant(guesses: dict[str, _ColumnReading], policy: Policy, target: str) -
     return wrong
 
 
+def _treat_alike(guesses: Mapping[str, _ColumnReading], target: str) -> None:
+    """Take whole numbers of neighbours such as PAY_5 and PAY_6 alike: as numbers where one of them is.
+
+    Neighbours have names that are equal up to the number at the end, and ranges that are nearly the same.
+    """
+    families: dict[str, list[_ColumnReading]] = {}
+    for name, guess in guesses.items():
+        match = _NUMBERED.fullmatch(name)
+        if match and name != target and guess.codes is not None and not guess.override and guess.identifier is None:
+            families.setdefault(match[1], []).append(guess)
+    for family in families.values():
+        numbers = [guess for guess in family if guess.kind == "continuous"]
+        for guess in family:
+            near = next((other for other in numbers if _alike(guess, other)), None)
+            if guess.kind == "discrete" and near is not None:
+                guess.become_numbers(f"as {near.name!r} is")
+
+
+def _alike(one: _ColumnReading, other: _ColumnReading) -> bool:
+    """Return whether two columns of whole numbers have nearly the same range and about as many values."""
+    assert one.codes is not None
+    assert other.codes is not None
+    low, high = max(one.codes.min(), other.codes.min()), min(one.codes.max(), other.codes.max())
+    joint = max(one.codes.max(), other.codes.max()) - min(one.codes.min(), other.codes.min())
+    return bool(high - low >= _ALIKE * joint and other.distinct <= 2 * one.distinct)
+
+
 def _missing(
     guesses: dict[str, _ColumnReading], left_out: Mapping[str, str], policy: Policy
 ) -> list[str | BadInputError]:
@@ -385,7 +431,8 @@ class _ColumnReading:
         # Nothing can be learnt from a row without a target.
         self.fills = policy.missing == "category" and not is_target
         self.override = dict(policy.overrides.get(name, {}))
-        series = typed(raw)
+        # Numbers this long would not be told apart as floats.
+        series = raw.as_texts() if isinstance(raw, TextColumn) and raw.all_match(_LONG_TEXT) else typed(raw)
         series = series if kept is None else series[kept].reset_index(drop=True)
         missing = series.isna().to_numpy()
         self.rows, self.missing = len(series), int(missing.sum())
@@ -397,7 +444,9 @@ class _ColumnReading:
         self.numbers: dict[str, object] | None = None
         self.counts: dict[Hashable, int] = {}
         self.identifier: str | None = None
-        self.holds = ""
+        self.holds = self.near = ""
+        # Values of whole numbers that may be taken for categories.
+        self.codes: np.ndarray | None = None
         self.kind: str = "continuous"
         self.distinct = _distinct(name, series)
         self.useless = self.distinct < 2 and name not in policy.overrides
@@ -419,6 +468,7 @@ class _ColumnReading:
             self.numbers = self._measured(series)
         if seen == "discrete" and self.kind == "discrete":
             self._name_identifier(series)
+        self._as_numbers = self._measured(series) if self.codes is not None and self.kind == "discrete" else None
 
     @property
     def listed(self) -> int:
@@ -476,6 +526,8 @@ class _ColumnReading:
         found = types.infer_dtype(series, skipna=False)
         if found in ("decimal", "mixed-integer-float", "floating", "integer"):
             self.holds = "numbers"
+            if found == "integer" and self._names_rows(len(series)) and min(map(abs, series)) >= _LONG:
+                self.identifier = f"{self.distinct:,} different numbers of 16 digits or more in {len(series):,} rows"
             return "continuous" if self.distinct > self.policy.discrete_at_most else "discrete"
         if found in ("date", "datetime"):
             self.holds, self.unit = "dates, taken as days,", DAYS
@@ -496,52 +548,97 @@ class _ColumnReading:
         finite = bool(np.isfinite(values).all())
         whole = finite and bool((values == np.round(values)).all())
         self.holds = "whole numbers" if whole else "numbers"
-        if whole and self.distinct <= self.policy.discrete_at_most:
+        bound = self.policy.discrete_at_most
+        if whole and self.distinct <= 2 * bound:
+            self.codes = np.unique(values)
+        if whole and abs(self.distinct - bound) <= _NEAR * bound:
+            self.near = f"up to {bound} different whole numbers are categories"
+        if whole and self.distinct <= bound:
             self.holds = f"{self.distinct} different whole numbers"
             return "discrete"
+        if whole and self._names_rows(len(values)) and np.abs(values).min() >= _LONG:
+            self.identifier = f"{self.distinct:,} different numbers of 16 digits or more in {len(values):,} rows"
         if whole and len(values) >= _FEW_ROWS and self.distinct == len(values) == np.ptp(values) + 1:
             self.identifier = "it numbers the rows, without gaps or repeats"
         return "continuous"
 
     def _seen_texts(self, series: pd.Series) -> str:
         """Recognise numbers and dates that are written as text, and identifiers, among the texts."""
-        texts = [str(text) for text in pd.unique(series)]
-        dates = _all(texts, is_date)
-        if dates and not any(np.isnan(number(text)) for text in texts):
+        texts = [str(text).strip() for text in pd.unique(series)]
+        if all(map(_LONG_TEXT.fullmatch, texts)):
+            return "discrete"
+        # Reading a million different texts takes seconds; where none of a thousand is a number, few are.
+        sample = texts[:: max(1, len(texts) // 1000)]
+        written = _written(sample)
+        if written.undecided or written.mixed or not np.isnan(written.values).all():
+            written = _written(texts)
+        if written.mixed and self.distinct > _FEW_TEXTS and not self.override:
+            raise BadInputError(
+                f"column {self.name!r} holds numbers with a decimal comma and others with a decimal point; write all "
+                "with a point, or have all its values taken as categories (",
+                Remedy("overrides", {self.name: "discrete"}),
+                ")",
+            )
+        if written.undecided and not self.override:
+            raise BadInputError(
+                f"column {self.name!r} holds dates such as 05/12/2020, and no cell tells whether the day or the month "
+                "comes first; say so (",
+                Remedy("day_first", True),
+                " or ",
+                Remedy("day_first", False),
+                ")",
+            )
+        readable = int((~np.isnan(written.values)).sum())
+        if written.unit == DAYS and readable == len(texts):
             self.holds, self.unit = "dates, taken as days,", DAYS
             return "continuous"
-        if self.distinct <= _FEW_TEXTS and not any("," in text for text in texts):
+        if not readable:
             return "discrete"
-        sample = texts[:: max(1, len(texts) // 1000)]
-        commas = [text for text in sample if "," in text]
-        if not self.override and _all(sample, _digits) and _all(commas, has_decimal_comma) and _any_nan(commas):
-            raise BadInputError(
-                f"column {self.name!r} holds numbers with a decimal comma; write them with a point, or have pandas "
-                "read the file (read_csv with decimal=',') and pass the DataFrame"
-            )
-        # Reading a million different texts takes seconds; where none of a thousand is a number, few are.
-        if all(np.isnan(number(text)) for text in sample):
-            return "discrete"
-        readable = sum(1 for text in texts if not np.isnan(number(text)))
         coded = any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
         if readable == len(texts) and not coded:
-            self.holds = "numbers written as text,"
-            return "continuous"
+            return self._seen_written(written, texts)
         if 2 * readable > len(texts) and not coded and self.distinct > _FEW_TEXTS and not self.override:
-            odd = series.map(lambda text: np.isnan(number(str(text)))).to_numpy(dtype=bool)
+            odd = dict(zip(texts, np.isnan(written.values).tolist(), strict=True))
+            cells = int(series.map(lambda text: odd[str(text).strip()]).sum())
             raise BadInputError(
-                f"column {self.name!r} holds numbers, but {int(odd.sum())} of its cells ({len(texts) - readable} "
-                "different text(s)) are none; leave them empty where they mean missing, write decimals with a point, "
-                "or have all its values taken as categories (",
+                f"column {self.name!r} holds numbers, but {cells} of its cells ({len(texts) - readable} "
+                f"different text(s)) are none{'' if written.unit is None else f' in {written.unit}'}; leave them empty "
+                "where they mean missing, write all in one unit and with one decimal sign, or have all its values "
+                "taken as categories (",
                 Remedy("overrides", {self.name: "discrete"}),
                 ")",
             )
         return "discrete"
 
+    def _seen_written(self, written: Written, texts: list[str]) -> str:
+        """Return the kind of numbers that are written as text: few plain ones are codes, as whole ones are."""
+        plain = written.unit is None and not any("," in text for text in texts)
+        whole = bool((written.values == np.round(written.values)).all())
+        if (plain and self.distinct <= _FEW_TEXTS) or (whole and self.distinct <= self.policy.discrete_at_most):
+            return "discrete"
+        self.unit = written.unit
+        self.holds = "numbers written as text," if written.unit is None else f"numbers written with {written.unit},"
+        return "continuous"
+
     def _name_identifier(self, series: pd.Series) -> None:
         declared = isinstance(series.dtype, pd.CategoricalDtype)
-        if not declared and self.distinct > _FEW_TEXTS and 2 * self.distinct > len(series):
+        if not declared and self.distinct > _FEW_TEXTS and abs(2 * self.distinct / len(series) - 1) <= _NEAR:
+            self.near = "texts with fewer than two rows each are identifiers"
+        if not declared and self._names_rows(len(series)):
             self.identifier = f"{self.distinct:,} different values in {len(series):,} rows: an identifier or free text"
+
+    def _names_rows(self, rows: int) -> bool:
+        """Return whether there are so many different values that they seem to name the rows."""
+        return self.distinct > _FEW_TEXTS and 2 * self.distinct > rows
+
+    def become_numbers(self, why: str) -> None:
+        """Take whole numbers that were taken for categories as numbers.
+
+        Args:
+            why: the reason, for people.
+        """
+        self.kind, self.holds, self.near = "continuous", f"whole numbers, taken {why},", ""
+        self.numbers = self._as_numbers
 
     def _categories(self, limit: int) -> dict[str, object]:
         categories: list[Any] = list(self.override.get("categories", self.counts))
@@ -691,16 +788,13 @@ def _as_number(value: Any) -> float:
         return np.nan
 
 
-def _any_nan(texts: list[str]) -> bool:
-    return any(np.isnan(number(text)) for text in texts)
-
-
-def _digits(text: str) -> bool:
-    return text[:1] in "+-0123456789" and not text.strip("+-0123456789., ")
-
-
-def _all(texts: list[str], test: Callable[[str], bool]) -> bool:
-    return bool(texts) and all(test(text) for text in texts)
+def _written(texts: list[str]) -> Written:
+    """Return what texts mean as numbers, each by itself where all can be read so."""
+    values = np.array([number(text) for text in texts])
+    found = read_written(texts)
+    if found.undecided or found.mixed or np.isnan(found.values).sum() < np.isnan(values).sum():
+        return found
+    return Written(values, found.unit if found.unit == DAYS and not np.isnan(found.values).any() else None)
 
 
 def _distinct(name: str, series: pd.Series) -> int:

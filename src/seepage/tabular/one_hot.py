@@ -76,6 +76,11 @@ class MergedSource(Source):
         others = {member for group in groups for member in group.members[1:]}
         self.names = tuple(first.get(name, name) for name in inner.names if name not in others)
 
+    @property
+    def notes(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Facts about the reading of the table."""
+        return self._inner.notes
+
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns one after the other, merged ones from all of theirs."""
         plain: list[str] = []

@@ -9,6 +9,8 @@ from typing import Any, Literal
 from seepage.errors import BadInputError, check_choice, check_count
 
 Missing = Literal["refuse", "drop", "category"]
+# Ends of the names of tables that can be read.
+SUFFIXES = (".csv", ".csv.gz", ".csv.zip", ".tsv", ".tsv.gz", ".tsv.zip", ".parquet", ".feather", ".xlsx", ".xls")
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Policy:
         discrete_at_most: largest number of different whole numbers that are taken as categories.
         keep_dummies: whether one-hot encoded columns stay as they are; else each group of them is one column of
             categories.
+        day_first: whether the day is before the month in columns of dates that leave it open, such as ``05/12/2020``;
+            such columns are refused if None.
 
     Raises:
         BadInputError: an unknown choice, or a limit that is too low.
@@ -45,6 +49,7 @@ class Policy:
     tolerance_factor: float = 0.319
     discrete_at_most: int = 10
     keep_dummies: bool = False
+    day_first: bool | None = None
 
     def __post_init__(self) -> None:
         check_choice("policy for missing cells:", self.missing, Missing)

@@ -1,4 +1,4 @@
-"""Readers of tables: DataFrames, CSV and Parquet files, a few columns at a time."""
+"""Readers of tables: DataFrames, text files, Parquet, Feather and Excel files, a few columns at a time."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ import csv
 import gzip
 import math
 import re
+import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
+import pyarrow.feather as feather
 import pyarrow.parquet as parquet
+from python_calamine import CalamineError
 
 from seepage.errors import BadInputError, Remedy
-from seepage.tabular.texts import TextColumn
+from seepage.tabular.policy import SUFFIXES
+from seepage.tabular.texts import MISSING, TextColumn
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
 # Bytes of a CSV file, and cells of a Parquet file, that are in memory at once, besides the columns made from them.
 _BYTES_AT_ONCE, _CELLS_AT_ONCE = 2**29, 2**24
 _BLOCK = 2**24
@@ -29,7 +33,9 @@ _BLOCK = 2**24
 # pack to a tenth; what packs to a thousandth was made to fill memory.
 _UNPACKED, _PACKED_AWAY = 2**26, 200
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
-_broken: Any = (OSError, EOFError, zlib.error, csv.Error, pa.ArrowException)
+_broken: Any = (OSError, EOFError, zlib.error, csv.Error, pa.ArrowException, zipfile.BadZipFile, CalamineError)
+# Folders that macOS adds to an archive.
+_ADDED = "__MACOSX/"
 
 
 class Source(ABC):
@@ -37,9 +43,11 @@ class Source(ABC):
 
     Attributes:
         names: names of the columns, in order.
+        notes: facts about the reading that a reader of results must know; complete once the columns have been read.
     """
 
     names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
@@ -65,7 +73,7 @@ class FrameSource(Source):
 
 
 class CsvSource(Source):
-    r"""A CSV file, ``.csv`` or ``.csv.gz``.
+    r"""A CSV file: as it is, packed by gzip (``.gz``), or alone in an archive (``.zip``).
 
     It is UTF-8 with a header line; spaces at the beginning of a cell are skipped. Files of up to half a
     gigabyte are read once and kept, others anew for every few columns.
@@ -96,15 +104,31 @@ class CsvSource(Source):
                 yield name, TextColumn.of(read.column(name))
 
     @property
-    def _zipped(self) -> bool:
-        return self._path.name.lower().endswith(".gz")
+    def _packed(self) -> str:
+        return next((end for end in (".gz", ".zip") if self._path.name.lower().endswith(end)), "")
 
     def _open(self) -> Any:
-        return (gzip.open if self._zipped else open)(self._path, "rb")
+        if self._packed == ".zip":
+            archive = zipfile.ZipFile(self._path)
+            return archive.open(self._member(archive))
+        return (gzip.open if self._packed else open)(self._path, "rb")
+
+    def _member(self, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+        files = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith(_ADDED)]
+        if len(files) != 1:
+            raise BadInputError(
+                f"the archive {str(self._path)!r} holds {len(files)} files, expected one; unpack it and give the table."
+            )
+        if files[0].flag_bits & 1:
+            raise BadInputError(
+                f"the archive {str(self._path)!r} is encrypted; unpack it with its password and give the table."
+            )
+        return files[0]
 
     def _scan(self) -> tuple[int, bool]:
         """Return the file's unpacked size and whether quoted cells follow a space."""
         decoder = codecs.getincrementaldecoder("utf-8")()
+        tool = "unzip" if self._packed == ".zip" else "gunzip"
         sign, size, lines, last, spaced = f'{self._separator} "'.encode(), 0, 0, b"", False
         with self._open() as file:
             while block := file.read(_BLOCK):
@@ -126,8 +150,8 @@ class CsvSource(Source):
                     ) from error
                 spaced = spaced or sign in last + block
                 size, lines, last = size + len(block), lines + block.count(b"\n"), block[-2:]
-                if self._zipped:
-                    _check_unpacked(self._path, size, "bytes", "unpack it (gunzip) and give the unpacked file")
+                if self._packed:
+                    _check_unpacked(self._path, size, "bytes", f"unpack it ({tool}) and give the unpacked file")
         return size, spaced
 
     def _header(self) -> tuple[str, ...]:
@@ -165,7 +189,7 @@ class CsvSource(Source):
         try:
             # Neither a file nor a handler of Python's: where Arrow's threads still hold one when the program ends, they
             # abort it.
-            with pa.input_stream(str(self._path), compression="gzip" if self._zipped else None) as stream:
+            with self._stream() as stream:
                 return arrow_csv.read_csv(
                     stream,
                     read_options=arrow_csv.ReadOptions(
@@ -186,6 +210,12 @@ class CsvSource(Source):
                 "that is never closed, or save it again as CSV."
             ) from error
 
+    def _stream(self) -> Any:
+        if self._packed == ".zip":
+            with self._open() as file:
+                return pa.BufferReader(file.read())
+        return pa.input_stream(str(self._path), compression="gzip" if self._packed else None)
+
     def _read_spaced(self, names: Sequence[str]) -> pa.Table:
         """Read a file in which a space may stand between a separator and a quotation mark."""
         self._refuse_ragged()
@@ -196,6 +226,7 @@ class CsvSource(Source):
             skipinitialspace=True,
             keep_default_na=False,
             dtype=str,
+            compression="infer",
         )
         return pa.table({name: pa.array(frame[name], type=pa.string()) for name in names})
 
@@ -246,8 +277,118 @@ class ParquetSource(Source):
                 yield name, _series(read.column(name))
 
 
+class FeatherSource(Source):
+    """A Feather file; like a Parquet file, it holds types.
+
+    Raises:
+        BadInputError: no rows, or repeated column names.
+    """
+
+    def __init__(self, path: Path) -> None:
+        # Mapped memory would keep the file open.
+        self._table = feather.read_table(str(path), memory_map=False)
+        names = [name for name in self._table.column_names if not _UNNAMED_INDEX.fullmatch(name)]
+        check_names(names)
+        self.names = tuple(names)
+        if not len(self._table):
+            raise _no_rows(path)
+        _check_unpacked(path, len(self._table) * len(names), "cells", "save it as CSV and give that file")
+
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
+        """Read columns with the types they are stored in."""
+        for name in names:
+            yield name, _series(self._table.column(name))
+
+
+class ExcelSource(Source):
+    """The first sheet of an Excel workbook, with the names of the columns in its first row.
+
+    Columns without a name and without a cell are no columns.
+
+    Raises:
+        BadInputError: no rows, or columns that are nameless or have the same name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                size = sum(one.file_size for one in archive.infolist())
+            _check_unpacked(path, size, "bytes", "save it as CSV and give that file")
+        with pd.ExcelFile(path, engine="calamine") as book:
+            sheets = [str(name) for name in book.sheet_names]
+            rows = pd.read_excel(book, header=None, keep_default_na=False, na_values=[""])
+        rows = rows.dropna(axis="index", how="all").dropna(axis="columns", how="all")
+        if len(rows) < 2:
+            raise _no_rows(path)
+        header = rows.iloc[0]
+        if header.isna().any():
+            place = int(header.isna().to_numpy().argmax()) + 1
+            raise BadInputError(
+                f"column {place} of the first sheet of {str(path)!r} has no name in the first row that is not empty; "
+                "let that row name the columns, without a title above it."
+            )
+        names = [str(int(name)) if isinstance(name, float) and name.is_integer() else str(name) for name in header]
+        check_names(names)
+        self.names = tuple(names)
+        self._frame = rows.iloc[1:].set_axis(names, axis="columns").reset_index(drop=True)
+        if len(sheets) > 1:
+            self.notes = (f"read from the first of {len(sheets)} sheets, {sheets[0]!r}",)
+
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
+        """Return columns of the sheet: texts, or what all cells of a column are."""
+        for name in names:
+            cells = self._frame[name]
+            said = cells.dropna()
+            if len(said) and said.map(lambda cell: isinstance(cell, str)).all():
+                texts = cells.astype(object).where(cells.notna(), "")
+                yield name, TextColumn.of(pa.array(texts, type=pa.string()))
+            else:
+                yield name, cells
+
+
+class OrderedDates(Source):
+    """A table in which dates that leave day and month open are ISO dates.
+
+    Args:
+        inner: table as it is.
+        day_first: whether the day is before the month.
+
+    Example:
+        >>> source = FrameSource(pd.DataFrame({"born": ["05/12/2020", "06/11/2020"]}))
+        >>> [raw.tolist() for _, raw in OrderedDates(source, day_first=True).columns(["born"])]
+        [['2020-12-05', '2020-11-06']]
+    """
+
+    def __init__(self, inner: Source, day_first: bool) -> None:
+        self._inner, self._day_first = inner, day_first
+        self.names = inner.names
+
+    @property
+    def notes(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Facts about the reading of the table."""
+        return self._inner.notes
+
+    def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
+        """Read columns one after the other."""
+        for name, raw in self._inner.columns(names):
+            if isinstance(raw, TextColumn):
+                yield name, raw.with_order(self._day_first)
+            elif pd.api.types.infer_dtype(raw, skipna=True) == "string" and not hasattr(raw, "cat"):
+                texts = raw.astype(object).where(raw.notna(), "")
+                ordered = TextColumn.of(pa.array(texts, type=pa.string())).with_order(self._day_first)
+                values = pd.Series(np.array(ordered.distinct.to_pylist(), dtype=object)[ordered.position])
+                yield name, values.where(raw.notna().to_numpy(), None)
+            else:
+                yield name, raw
+
+
 def open_table(source: pd.DataFrame | str | Path, separator: str = ",") -> Source:
-    """Open a DataFrame or a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
+    """Open a DataFrame or a file; ``policy.SUFFIXES`` lists the ends of the names of files.
+
+    Args:
+        source: a DataFrame, which is taken as it is, or the path of a file. Of files, blanks around names and texts are
+            trimmed, and texts that stand for a missing cell (``texts.MISSING``) are missing.
+        separator: character between the cells of a text file; a tabulator in ``.tsv`` files where it is a comma.
 
     Raises:
         BadInputError: no such file, another kind of file, unreadable or broken; column names repeated or
@@ -269,33 +410,83 @@ def open_table(source: pd.DataFrame | str | Path, separator: str = ",") -> Sourc
     if not path.is_file():
         there = "is not a file" if path.exists() else "does not exist"
         raise BadInputError(f"the table {str(path)!r} {there}; give the path of a {', '.join(SUFFIXES)} file.")
-    return _Guarded(path, separator)
+    return _FileSource(path, separator)
 
 
-class _Guarded(Source):
-    """A file whose errors are reported in one paragraph, whenever they occur."""
+class _FileSource(Source):
+    """A file, without blanks around names and texts; its errors are reported in one paragraph, whenever they occur."""
 
     def __init__(self, path: Path, separator: str) -> None:
         self._path = path
+        name = path.name.lower()
         try:
-            self._inner: Source = (
-                ParquetSource(path) if path.name.lower().endswith(".parquet") else CsvSource(path, separator)
-            )
+            if name.endswith(".parquet"):
+                self._inner: Source = ParquetSource(path)
+            elif name.endswith(".feather"):
+                self._inner = FeatherSource(path)
+            elif name.endswith((".xlsx", ".xls")):
+                self._inner = ExcelSource(path)
+            else:
+                tabbed = name.removesuffix(".gz").removesuffix(".zip").endswith(".tsv")
+                self._inner = CsvSource(path, "\t" if tabbed and separator == "," else separator)
         except _broken as error:
             raise _unreadable(path, error) from error
-        self.names = self._inner.names
+        self._raw_names = {name.strip(): name for name in self._inner.names}
+        if len(self._raw_names) < len(self._inner.names):
+            check_names([name.strip() for name in self._inner.names])
+        self.names = tuple(self._raw_names)
+        self._trimmed: set[str] = set()
+
+    @property
+    def notes(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Facts about the reading; blanks around cells are known once their columns have been read."""
+        around = [
+            f"{count:,} {what}"
+            for count, what in (
+                (sum(name != raw for name, raw in self._raw_names.items()), "name(s) of columns"),
+                (len(self._trimmed), "column(s) of cells"),
+            )
+            if count
+        ]
+        return (*self._inner.notes, *([f"blanks trimmed around {' and '.join(around)}"] if around else []))
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
+        cooked = {raw: name for name, raw in self._raw_names.items()}
         try:
-            yield from self._inner.columns(names)
+            for raw_name, raw in self._inner.columns([self._raw_names[name] for name in names]):
+                yield cooked[raw_name], self._tidy(cooked[raw_name], raw)
         except (*_broken, pd.errors.ParserError) as error:
             raise _unreadable(self._path, error) from error
 
+    def _tidy(self, name: str, raw: pd.Series | TextColumn) -> pd.Series | TextColumn:
+        if isinstance(raw, TextColumn):
+            trimmed = raw.trimmed()
+            if trimmed is not raw:
+                self._trimmed.add(name)
+            return trimmed
+        if isinstance(raw.dtype, pd.CategoricalDtype) or not (
+            pd.api.types.is_object_dtype(raw) or pd.api.types.is_string_dtype(raw)
+        ):
+            return raw
+        trimmed = raw.map(_without_blanks, na_action="ignore")
+        changed = (trimmed != raw) & raw.notna()
+        if changed.any():
+            self._trimmed.add(name)
+        plus = bool((trimmed == "+").any())
+        gone = trimmed.isin([text for text in MISSING if text != "-" or not plus]).to_numpy(dtype=bool)
+        if not changed.any() and not gone.any():
+            return raw.infer_objects()
+        return trimmed.astype(object).where(~gone, None).infer_objects()
+
+
+def _without_blanks(cell: object) -> object:
+    return cell.strip() if isinstance(cell, str) else cell
+
 
 def read_frame(path: str | Path, separator: str = ",") -> pd.DataFrame:
-    r"""Read a table from a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
+    r"""Read a table from a file, see ``open_table``.
 
-    CSV files are UTF-8 with a header line; spaces at the beginning of a cell are skipped; a cell that is
+    CSV files are UTF-8 with a header line; blanks around names and cells are trimmed; a cell that is
     empty or one of ``texts.MISSING`` becomes NaN; a column is boolean (true, false), whole, numeric or text,
     the first that all its other cells are; with a leading zero (01) it is text.
 

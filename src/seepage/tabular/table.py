@@ -17,7 +17,7 @@ from seepage.errors import BadInputError, Remedy, check_choice
 from seepage.tabular.infer import Missing, missing_cells, numbers_of, raise_all, refuse_odd
 from seepage.tabular.reading import Source, open_table
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
-from seepage.tabular.texts import MISSING, TextColumn
+from seepage.tabular.texts import TextColumn
 
 # What can hold a column exactly, smallest first.
 _COMPACT = (np.uint8, np.int16, np.int32, np.float32)
@@ -267,7 +267,7 @@ def _codes(column: Discrete, raw: pd.Series | TextColumn) -> np.ndarray:
     """Return the positions of the cells' categories: NaN where one is missing, -1 where it is no category."""
     codes = {category: float(code) for code, category in enumerate(column.categories)}
     if isinstance(raw, TextColumn):
-        position, found = raw.position, _meanings(column, raw.distinct.to_pylist())
+        position, found = raw.position, _meanings(column, raw)
     else:
         try:
             position, found = pd.factorize(raw)
@@ -386,12 +386,12 @@ def _alike(column: Discrete) -> bool:
     return len({type(category) for category in column.categories}) == 1
 
 
-def _meanings(column: Discrete, texts: list[str]) -> list[bool | int | float | str | None]:
+def _meanings(column: Discrete, raw: TextColumn) -> list[bool | int | float | str | None]:
     """Return what texts of a CSV file stand for; what stands for no category stays text, None is missing."""
     words = {category for category in column.categories if isinstance(category, str)}
     others = [category for category in column.categories if not isinstance(category, str)]
 
-    def meaning(text: str) -> bool | int | float | str | None:
+    def meaning(text: str, empty: bool) -> bool | int | float | str | None:
         if text in words:
             return text
         # As it is written first: as floats, two large whole numbers may be equal.
@@ -399,6 +399,6 @@ def _meanings(column: Discrete, texts: list[str]) -> list[bool | int | float | s
             for category in others:
                 if same(category):
                     return category
-        return None if text.strip() in MISSING else text
+        return None if empty else text
 
-    return [meaning(text) for text in texts]
+    return [meaning(text, empty) for text, empty in zip(raw.distinct.to_pylist(), raw.empty().tolist(), strict=True)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seepage.tabular.formats import Written, iso_days, read_written
+
 # What a cell may hold to say "missing". pandas' own list also takes "None", which is a category in many tables.
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
-# The unit of dates and times.
-DAYS = "days since 1970-01-01"
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "?", "-", "--")
+# A minus beside a plus is the result of a test.
+_MINUS, _PLUS = "-", "+"
 
 # 01 is a code and 1_0 a name, neither a number.
 _NO_NUMBER = r"_|^[+-]?0[0-9]"
 _WHOLE = r"^[+-]?[0-9]+$"
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?")
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?")
 _compute: Any = pc
 
 
@@ -53,13 +52,51 @@ class TextColumn:
             encoded = encoded.combine_chunks()
         return cls(encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary)
 
+    def trimmed(self) -> TextColumn:
+        """Return the column without blanks around its texts: itself where there are none.
+
+        Example:
+            >>> TextColumn.of(pa.array(["a", "a ", "b"])).trimmed().position.tolist()
+            [0, 0, 1]
+        """
+        texts = _compute.utf8_trim_whitespace(self.distinct)
+        if texts.equals(self.distinct):
+            return self
+        encoded = texts.dictionary_encode()
+        return TextColumn(encoded.indices.to_numpy(zero_copy_only=False)[self.position], encoded.dictionary)
+
+    def with_order(self, day_first: bool) -> TextColumn:
+        """Return dates of which nothing tells day from month as ISO dates; any other column as it is.
+
+        Args:
+            day_first: whether the day is before the month.
+
+        Example:
+            >>> TextColumn.of(pa.array(["12/05/2020", "?"])).with_order(day_first=True).distinct.to_pylist()
+            ['2020-05-12', '?']
+        """
+        if not self.written().undecided:
+            return self
+        empty = self.empty()
+        texts = self.distinct.to_pylist()
+        values = iter(
+            read_written(
+                [text.strip() for text in self.distinct.filter(pa.array(~empty)).to_pylist()], day_first
+            ).values
+        )
+        iso = [text if gone else _iso(next(values)) for text, gone in zip(texts, empty, strict=True)]
+        return TextColumn(self.position, pa.array(iso, type=self.distinct.type))
+
     def __len__(self) -> int:
         return len(self.position)
 
     def empty(self) -> np.ndarray:
         """Return which of the distinct texts say "missing"."""
         trimmed = _compute.utf8_trim_whitespace(self.distinct)
-        return _compute.is_in(trimmed, value_set=pa.array(MISSING)).to_numpy(zero_copy_only=False)
+        said = MISSING
+        if len(trimmed) and _any(_compute.equal(trimmed, _PLUS)):
+            said = tuple(text for text in MISSING if text != _MINUS)
+        return _compute.is_in(trimmed, value_set=pa.array(said)).to_numpy(zero_copy_only=False)
 
     def typed(self) -> pd.Series:
         """Return booleans, whole numbers, numbers or texts: the first that all texts are; NaN where missing.
@@ -83,8 +120,22 @@ class TextColumn:
         column = pd.Series(values[self.position])
         return column.infer_objects() if values.dtype == object else column
 
+    def as_texts(self) -> pd.Series:
+        """Return the texts as they are, None where missing."""
+        texts = np.array(self.distinct.to_pylist(), dtype=object)
+        texts[self.empty()] = None
+        return pd.Series(texts[self.position])
+
+    def all_match(self, pattern: re.Pattern[str]) -> bool:
+        """Return whether all texts that are not missing match a pattern as a whole, and there is one."""
+        texts = _compute.utf8_trim_whitespace(self.distinct.filter(pa.array(~self.empty())))
+        return bool(len(texts)) and _all(_compute.match_substring_regex(texts, f"^(?:{pattern.pattern})$"))
+
     def numbers(self) -> np.ndarray:
         """Return each row's number: NaN where the text is missing or no number; dates and times in days.
+
+        Money, percent, units and dates in other forms are read where the column as a whole has them, see
+        ``formats.read_written``.
 
         Example:
             >>> TextColumn.of(pa.array(["1e3", "1,250", "1970-01-03", "?"])).numbers().tolist()
@@ -95,8 +146,18 @@ class TextColumn:
         try:
             values = blank.cast(pa.float64()).to_numpy(zero_copy_only=False)
         except pa.ArrowInvalid:
+            empty = self.empty()
             values = np.array([number(text) for text in trimmed.to_pylist()], dtype=np.float64)
+            if np.isnan(values[~empty]).any():
+                written = self.written().values
+                if np.isnan(written).sum() < np.isnan(values[~empty]).sum():
+                    values[~empty] = written
         return values[self.position]
+
+    def written(self) -> Written:
+        """Return what the texts that are not missing mean as numbers."""
+        texts = self.distinct.filter(pa.array(~self.empty())).to_pylist()
+        return read_written([text.strip() for text in texts])
 
 
 def number(text: str) -> float:
@@ -117,36 +178,13 @@ def number(text: str) -> float:
         pass
     if _THOUSANDS.fullmatch(text):
         return float(text.replace(",", ""))
-    if _DATE.fullmatch(text):
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            return np.nan
-        return days(moment)
-    return np.nan
+    return iso_days(text)
 
 
-def is_date(text: str) -> bool:
-    """Return whether a text looks like an ISO date, with a time or without."""
-    return _DATE.fullmatch(text.strip()) is not None
-
-
-def has_decimal_comma(text: str) -> bool:
-    """Return whether a text looks like a number with a comma where a point is expected."""
-    return _DECIMAL_COMMA.fullmatch(text.strip()) is not None
-
-
-def days(moment: date) -> float:
-    """Return a date or time in days since 1970-01-01; without a zone, it is taken as UTC.
-
-    Example:
-        >>> days(date(1970, 1, 3))
-        2.0
-    """
-    if not isinstance(moment, datetime):
-        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() / 86_400
+def _iso(value: float) -> str:
+    """Return days since 1970-01-01 as an ISO date, with the time where there is one."""
+    text = str(np.datetime64(0, "us") + np.timedelta64(round(value * 86_400e6), "us"))
+    return text.removesuffix("T00:00:00.000000")
 
 
 def _values(texts: Any) -> np.ndarray | None:

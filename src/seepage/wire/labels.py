@@ -20,11 +20,18 @@ class ReturnedView:
         features: features of a passive party that it sent for them, or activations at the cut.
         gradient: gradient of each record's own loss with respect to these, as received.
         own: its own columns of the records, as inputs of a network.
+        earlier: views of the same records in other exchanges, the newest first; empty where each is seen once.
     """
 
     features: Float[Tensor, "training record feature"]
     gradient: Float[Tensor, "training record feature"]
     own: Float[Tensor, "training record encoded"]
+    earlier: tuple[ReturnedView, ...] = ()
+
+    @property
+    def exchanges(self) -> tuple[ReturnedView, ...]:
+        """All exchanges of the records, the newest first."""
+        return (self, *self.earlier)
 
     @property
     def records(self) -> int:
@@ -33,7 +40,13 @@ class ReturnedView:
 
     def of(self, some: slice) -> ReturnedView:
         """Return the view of some of the records."""
-        return replace(self, features=self.features[:, some], gradient=self.gradient[:, some], own=self.own[:, some])
+        return replace(
+            self,
+            features=self.features[:, some],
+            gradient=self.gradient[:, some],
+            own=self.own[:, some],
+            earlier=tuple(one.of(some) for one in self.earlier),
+        )
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,7 @@ class BatchView:
         weight, bias: gradient of each batch's mean loss by the parameters of that layer.
         features: features that it sent for the records.
         own: its own columns of the records, as inputs of its network.
+        earlier: views of the same batches in other exchanges, the newest first; empty where each is seen once.
     """
 
     hidden: Float[Tensor, "training batch record unit"]
@@ -57,6 +71,12 @@ class BatchView:
     bias: Float[Tensor, "training batch feature"]
     features: Float[Tensor, "training batch record feature"]
     own: Float[Tensor, "training batch record encoded"]
+    earlier: tuple[BatchView, ...] = ()
+
+    @property
+    def exchanges(self) -> tuple[BatchView, ...]:
+        """All exchanges of the batches, the newest first."""
+        return (self, *self.earlier)
 
     @property
     def records(self) -> int:

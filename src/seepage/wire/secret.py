@@ -14,7 +14,7 @@ from torch import Tensor
 from seepage.wire.horizontal import AnyView
 from seepage.wire.pooled import ModelView, PredictionView
 from seepage.wire.split import CutView
-from seepage.wire.vertical import FeatureView
+from seepage.wire.vertical import ActivationView
 
 V = TypeVar("V", bound=AnyView, covariant=True)
 
@@ -62,12 +62,12 @@ class FeatureTranscript:
     """The view of vertical learning's active party, and the target's true values of the same records.
 
     Attributes:
-        view: view of the active party.
+        view: view of the active party, or of a server without columns.
         cells: true cells of the target's columns, float64: codes of discrete ones, values of continuous ones.
         labels: true class codes.
     """
 
-    view: FeatureView
+    view: ActivationView
     cells: Float[Tensor, "training record column"]
     labels: Float[Tensor, "training record"]
 

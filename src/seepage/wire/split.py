@@ -63,6 +63,22 @@ class CutView:
         )
 
 
+def batches(behind: Float[Tensor, " record"]) -> list[slice]:
+    """Return the records of each client's batch, which follow each other, by the number of records in their mean loss.
+
+    Example:
+        >>> import torch
+        >>> batches(torch.tensor([2.0, 2.0, 1.0]))
+        [slice(0, 2, None), slice(2, 3, None)]
+    """
+    found, start = [], 0
+    while start < len(behind):
+        stop = min(start + int(behind[start]), len(behind))
+        found.append(slice(start, stop))
+        start = stop
+    return found
+
+
 @dataclass(frozen=True)
 class KnownCut:
     """The defense of split learning's clients as an adaptive attacker knows it.
@@ -73,12 +89,19 @@ class KnownCut:
         clips: whether records' gradients are clipped; the bound is in the view.
         own_norm: whether each record's bound is half of its own gradient's norm.
         flip: probability that a label is exchanged for another one, drawn once a record.
+        shaped: name of the defense whose noise follows from the gradients of a batch; None where there is none.
     """
 
     noise_multiplier: float = 0.0
     clips: bool = False
     own_norm: bool = False
     flip: float = 0.0
+    shaped: str | None = None
+
+    @property
+    def bare(self) -> bool:
+        """Whether gradients go back as they are."""
+        return not self.clips and self.shaped is None
 
     def describe(self) -> dict[str, object]:
         """Return the fields as plain values."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
@@ -16,8 +17,61 @@ from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Marginal
 
 
+class ActivationView(ABC):
+    """The data of a party that receives what another party's first layers compute of its columns."""
+
+    @property
+    @abstractmethod
+    def received(self) -> Float[Tensor, "training record feature"]:
+        """Activations, or features, as received."""
+
+    @property
+    @abstractmethod
+    def trainings(self) -> int:
+        """Number of trainings."""
+
+    @property
+    @abstractmethod
+    def records(self) -> int:
+        """Number of records in each training."""
+
+    @abstractmethod
+    def of(self, some: slice) -> ActivationView:
+        """Return the view of some of the records."""
+
+
 @dataclass(frozen=True)
-class FeatureView:
+class SmashedView(ActivationView):
+    """The data that a server without columns has of a client's records: activations of the client's first layers.
+
+    Attributes:
+        activations: activations, as received.
+    """
+
+    activations: Float[Tensor, "training record feature"]
+
+    @property
+    def received(self) -> Float[Tensor, "training record feature"]:
+        """Activations, as received."""
+        return self.activations
+
+    @property
+    def trainings(self) -> int:
+        """Number of trainings."""
+        return len(self.activations)
+
+    @property
+    def records(self) -> int:
+        """Number of records in each training."""
+        return self.activations.shape[1]
+
+    def of(self, some: slice) -> SmashedView:
+        """Return the view of some of the records."""
+        return SmashedView(self.activations[:, some])
+
+
+@dataclass(frozen=True)
+class FeatureView(ActivationView):
     """The data that the active party of vertical learning has of some records, in each of several trainings.
 
     Attributes:
@@ -322,6 +376,8 @@ class FeatureGuess:
         failed: trainings in which the attack itself failed, for example by numbers that are not finite; its success
             there is unknown.
         queries: number of rows that were asked of the target, in each training.
+        replayed: records whose cells follow from their features by exact inversion, so that they replay them; None
+            where the attack inverts nothing.
     """
 
     cells: Float[Tensor, "training record column"]
@@ -329,3 +385,4 @@ class FeatureGuess:
     radii: Float[Tensor, "training column"] | None = None
     failed: Bool[Tensor, " training"] | None = None
     queries: int = 0
+    replayed: Bool[Tensor, "training record"] | None = None

@@ -20,6 +20,7 @@ from seepage.attacks.labels import (
 from seepage.attacks.labels.batch import taken_apart
 from seepage.baselines.labels import LabelColumns, LabelMode
 from seepage.datasets.dataset import Dataset
+from seepage.defenses.returned import ReturnedNoise
 from seepage.errors import BadInputError
 from seepage.models.vertical import vertical_mlp
 from seepage.protocols.vertical import Rows, Steering, VerticalLearning
@@ -104,6 +105,82 @@ def test_several_classes_and_numbers_are_read_too() -> None:
     for attack in (LabelNorm(), LabelDirection(), LabelDirect()):
         with pytest.raises(BadInputError, match="'cost' is a number; use label_heads"):
             attack(LogitsView(came, came, came), knowing(numbers, cost))
+
+
+def seen_often(came: torch.Tensor, times: int, noise: float, kind: type[ReturnedView] = ReturnedView) -> ReturnedView:
+    """The same gradients in several exchanges, each with fresh noise."""
+    draw = torch.Generator().manual_seed(3)
+    views = [
+        kind(*(came + noise * torch.randn(came.shape, generator=draw) for _ in range(2)), torch.zeros(came.shape))
+        for _ in range(times)
+    ]
+    return replace(views[0], earlier=tuple(views[1:]))
+
+
+@pytest.mark.parametrize(
+    "attack", [LabelHeads(), LabelDirection(), LabelCompletion(), LabelDirect()], ids=lambda one: type(one).__name__
+)
+def test_all_messages_of_a_record_are_used(attack: LabelHeads | LabelDirection | LabelCompletion | LabelDirect) -> None:
+    true = (torch.rand(1, 300, generator=torch.Generator().manual_seed(0)) < 0.5).double()
+    came = (1 - 2 * true[..., None].float()) * torch.tensor([[[1.0]]])
+    often = seen_often(came, 12, 3.0, LogitsView)
+    known = knowing(true, count=100)
+    once, every = (right(attack(view, known, [0]), true, 100) for view in (replace(often, earlier=()), often))
+    assert once < 0.75
+    assert every > once + 0.1
+
+
+def test_norms_of_all_messages_count() -> None:
+    true = (torch.rand(1, 400, generator=torch.Generator().manual_seed(0)) < 0.2).double()
+    came = (0.2 + true[..., None].float()) * torch.ones(1, 1, 4)
+    often = seen_often(came, 12, 1.0)
+    known = LabelKnowledge(ILL, marginal([0.8, 0.2]))
+    once, every = (right(LabelNorm()(view, known), true, 0) for view in (replace(often, earlier=()), often))
+    assert every > once + 0.05
+    assert every > 0.95
+
+
+def test_numbers_are_regressed_on_all_messages() -> None:
+    cost = Continuous(name="cost", low=-3, high=3, tolerance=0.3)
+    numbers = torch.randn(1, 300, generator=torch.Generator().manual_seed(0)).double()
+    often = seen_often(numbers[..., None].float(), 12, 1.0)
+    error = [
+        float((LabelHeads()(view, knowing(numbers, cost, 100), [0]).labels - numbers)[:, 100:].square().mean())
+        for view in (replace(often, earlier=()), often)
+    ]
+    assert error[1] < error[0] / 2
+
+
+def test_a_passive_party_receives_a_gradient_in_every_epoch() -> None:
+    view = HERE.protocol.passive(HERE.trained, 1, records=40, exchanges=3)
+    stages = HERE.trained.earlier
+    assert [one.gradient.shape for one in view.exchanges] == [VIEW.gradient[:, :40].shape] * 3
+    torch.testing.assert_close(view.gradient, VIEW.gradient[:, :40])
+    for one, stage in zip(view.earlier, (stages[-2], stages[-3]), strict=True):
+        rows = HERE.trained.rows.of(slice(0, 40))
+        features = [
+            part.detach().requires_grad_(True) for part in stage.model.features(stage.model.encoded(rows.cells))
+        ]
+        losses = torch.nn.functional.binary_cross_entropy_with_logits(
+            stage.model.outputs(features)[..., 0], rows.labels.float(), reduction="none"
+        )
+        [expected] = torch.autograd.grad(losses.sum(), [features[1]])
+        torch.testing.assert_close(one.gradient, expected, rtol=1e-3, atol=1e-6)
+    many = len(stages) + 1
+    with pytest.raises(BadInputError, match=f"once an epoch, {many - 1} times, got exchanges={many}"):
+        HERE.protocol.passive(HERE.trained, 1, exchanges=many)
+    batches = HERE.protocol.passive_batches(HERE.trained, 1, 8, seed=0, exchanges=2)
+    assert len(batches.exchanges) == 2
+    assert not torch.equal(batches.weight, batches.earlier[0].weight)
+
+
+def test_batches_of_all_exchanges_are_taken_apart() -> None:
+    blurred = replace(HERE.protocol, returned=ReturnedNoise(0.6, clip=0.2))
+    trained = blurred.train(HERE.trained.model, HERE.trained.rows, [0, 1])
+    once, every = (blurred.passive_batches(trained, 1, 8, seed=0, exchanges=n) for n in (1, blurred.epochs))
+    true = trained.rows.labels[:, : once.records]
+    reads = [right(LabelBatch()(view, knowing(true), [0, 1]), true) for view in (once, every)]
+    assert reads[1] > reads[0] + 0.03
 
 
 def test_norms_are_cut_where_the_marginal_says() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -11,6 +11,8 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 from seepage.attacks.vertical import (
+    AdversarialShadowAttack,
+    DataPassiveAttack,
     Generator,
     Ginver,
     GradientInversion,
@@ -157,3 +159,24 @@ def test_what_an_attack_needs_is_asked_for(name: str) -> None:
         for wrong in ({"steps": 0}, {"learning_rate": 0.0}):
             with pytest.raises(BadInputError):
                 attacks.create(name, **wrong)
+
+
+def test_an_adversary_makes_a_shadow_s_features_look_like_the_target_s() -> None:
+    known = HERE.granted()
+    options: dict[str, Any] = {"shadow_epochs": 60, "steps": 200, "epochs": 10, "hidden": (32,)}
+
+    def apart(attack: DataPassiveAttack) -> tuple[float, float]:
+        fitted = attack.fit_shadow(HERE.seen.view, known, [0, 1])
+        rows = known.auxiliary
+        assert rows is not None
+        made = fitted.shadow(fitted.inverse.encoder.encode(rows.cells))
+        received = HERE.seen.view.received
+        guess = fitted.guess(HERE.seen.view)
+        return float((made.mean(1) - received.mean(1)).norm()), accuracy(guess.cells, HERE.seen)
+
+    far, alone = apart(DataPassiveAttack(**options))
+    near, right = apart(AdversarialShadowAttack(**options))
+    assert near < far / 2
+    assert right > alone + 0.1
+    with pytest.raises(BadInputError, match="a number from 0 up, got weight=-1"):
+        AdversarialShadowAttack(weight=-1)

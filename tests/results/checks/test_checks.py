@@ -37,6 +37,7 @@ from seepage.settings.probe import Probe
 from seepage.settings.setting import Configuration, PartKind, PlannedPart
 from seepage.settings.spec import Part
 from seepage.settings.subject import Subject, prepare
+from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import Certificate, Knowledge
@@ -417,7 +418,7 @@ def test_dropout_that_was_switched_off_is_named() -> None:
     [alarm] = found("SEEP025", given)
     assert alarm.severity == "warning"
     assert f"Dropout at '{len(module) - 1}'" in alarm.message
-    assert "upper bound" in alarm.message
+    assert "not always lower" in alarm.message
     [sentence] = [line for line in given.audit.threat_model() if "dropout" in line]
     assert sentence.startswith("Clients train without dropout, by choice (dropout: off): the network drops values (")
     assert not found("SEEP025", of_module(two_layers(nn.ReLU()), dropout="off"))
@@ -461,6 +462,65 @@ def test_zeros_of_either_sign_are_the_same() -> None:
     )
     frame = pd.DataFrame({"b": [0.0, -0.0, *range(1, 9)], "label": [0, 1] * 5})
     assert "20%" in found("SEEP012", of_table(Table(schema, frame)))[0].message
+
+
+def tied(**columns: Any) -> Table:
+    """A table whose columns are independent of each other and of the target, and further columns."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": draw.integers(20, 80, 300),
+            "pay": draw.normal(3000, 900, 300).round(2),
+            "job": draw.choice(["cook", "nurse", "smith"], 300),
+            "ill": draw.choice(["no", "yes"], 300),
+        }
+    )
+    frame = frame.assign(**{name: make(frame) for name, make in columns.items()})
+    return Table(infer_schema(frame, "ill", keep_dummies=True), frame)
+
+
+@pytest.mark.parametrize(
+    ("make", "fires"),
+    [
+        pytest.param(lambda frame: (frame["ill"] == "no").astype(int), True, id="complement"),
+        pytest.param(lambda frame: frame["ill"].map({"no": "a", "yes": "b"}) + frame["job"], True, id="finer"),
+        pytest.param(lambda frame: (frame["ill"] == "no") * 9 + frame["pay"] / 10**4, True, id="bound"),
+        pytest.param(lambda frame: (frame["ill"] == "no") ^ (frame.index == 7), False, id="all rows but one"),
+        # Each value occurs once, which tells nothing of the target.
+        pytest.param(lambda frame: np.random.default_rng(1).normal(size=300), False, id="different in every row"),
+        pytest.param(lambda frame: (frame.index == 3).astype(int), False, id="constant but in one row"),
+    ],
+)
+def test_a_column_that_determines_the_target(make: Any, fires: bool) -> None:
+    alarms = found("SEEP028", of_table(tied(x=make)))
+    assert [alarm.severity for alarm in alarms] == ["warning"] * fires
+    assert all("The target 'ill' follows from each of 1 column(s) alone: 'x'." in alarm.message for alarm in alarms)
+
+
+def test_a_column_that_determines_a_target_of_numbers() -> None:
+    frame = tied().frame
+    draw = np.random.default_rng(2)
+    for x, fires in ((frame["pay"] * 1.95583 + 3, True), (frame["pay"] + draw.normal(0, 100, 300), False)):
+        table = frame.assign(x=x.round(2))
+        assert bool(found("SEEP028", of_table(Table(infer_schema(table, "pay"), table)))) == fires
+
+
+@pytest.mark.parametrize(
+    ("make", "of"),
+    [
+        pytest.param(lambda frame: frame["job"].map({"cook": 1, "nurse": 2, "smith": 2}), "'job'", id="coarser"),
+        pytest.param(lambda frame: (frame["age"] > 50).astype(int), "'age'", id="range"),
+        pytest.param(lambda frame: frame["pay"] - 12 * frame["age"], "'age' and 'pay'", id="sum"),
+        pytest.param(lambda frame: (frame["pay"] / 1.1).round(1), "'pay'", id="another unit"),
+        pytest.param(lambda frame: frame["age"].clip(30, 70) + frame.index % 2, None, id="noise"),
+        pytest.param(lambda frame: np.random.default_rng(1).normal(size=300), None, id="independent"),
+        pytest.param(lambda frame: (frame.index == 3).astype(int), None, id="constant but in one row"),
+    ],
+)
+def test_a_column_that_is_a_function_of_others(make: Any, of: str | None) -> None:
+    alarms = found("SEEP029", of_table(tied(x=make)))
+    assert [alarm.severity for alarm in alarms] == ["note"] * (of is not None)
+    assert all(f"1 column(s) are functions of others: 'x' of {of}." in alarm.message for alarm in alarms)
 
 
 @pytest.mark.parametrize(("rare", "severities"), [(4, []), (30, ["note"]), (120, ["warning"])])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -38,9 +38,17 @@ class LabelBatch:
         Raises:
             BadInputError: no labels are known, or those of a training are all the same.
         """
-        came = taken_apart(view).flatten(1, 2).to(view.features.dtype)
-        records = ReturnedView(view.features.flatten(1, 2), came, view.own.flatten(1, 2))
-        return by_heads(inputs_of(records), knowledge, seeds, "batch-level label inference")
+        first, *others = (
+            ReturnedView(
+                one.features.flatten(1, 2),
+                taken_apart(one).flatten(1, 2).to(one.features.dtype),
+                one.own.flatten(1, 2),
+            )
+            for one in view.exchanges
+        )
+        return by_heads(
+            inputs_of(replace(first, earlier=tuple(others))), knowledge, seeds, "batch-level label inference"
+        )
 
 
 def taken_apart(view: BatchView) -> Float[Tensor, "training batch record feature"]:

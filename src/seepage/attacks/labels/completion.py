@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+
 from seepage.attacks.labels.heads import by_heads
 from seepage.attacks.labels.scores import classes_of
 from seepage.registry import attacks
@@ -20,8 +22,11 @@ class LabelCompletion:
 
     Source: Fu et al., Label Inference Attacks Against Vertical Federated Learning (USENIX Security 2022), section 4.1,
     passive model completion. Deviation: the head is the best of several on the features, by their loss on known labels
-    that were left out, instead of one layer that is trained with MixMatch. It never looks at what came back.
+    that were left out, instead of one layer that is trained with MixMatch. It never looks at what came back. Where
+    records were sent several times, heads may read the features of all exchanges together.
     """
+
+    reads_bare: ClassVar[bool] = False
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
         """Return the guess; ``seeds`` are those of each training's heads.
@@ -29,7 +34,10 @@ class LabelCompletion:
         Raises:
             BadInputError: no labels are known, or those of a training are all the same.
         """
-        return by_heads({"features": view.features}, knowledge, seeds, "model completion")
+        inputs = {"features": view.features}
+        if view.earlier:
+            inputs["features of all exchanges"] = torch.cat([one.features for one in view.exchanges], dim=-1)
+        return by_heads(inputs, knowledge, seeds, "model completion")
 
 
 @attacks.register("label_completion_active", "vertical", needs=("labels", "steering"))
@@ -60,7 +68,7 @@ class LabelDirect:
 
     Source: Fu et al. (USENIX Security 2022), section 4.3, direct label inference: the derivative of the loss by
     the logits is the predicted chance less 1 at the label, and the chance elsewhere, so that the negative entry is the
-    label. With one logit for two classes, its sign is.
+    label. With one logit for two classes, its sign is. The gradients of several exchanges are added up.
     """
 
     def __call__(self, view: LogitsView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
@@ -70,8 +78,6 @@ class LabelDirect:
             BadInputError: labels are no classes.
         """
         classes_of(knowledge, "direct label inference")
-        if view.gradient.shape[-1] == 1:
-            labels = (view.gradient[..., 0] < 0).double()
-        else:
-            labels = view.gradient.argmin(-1).double()
+        came = torch.stack([one.gradient.double() for one in view.exchanges]).sum(0)
+        labels = (came[..., 0] < 0).double() if came.shape[-1] == 1 else came.argmin(-1).double()
         return LabelGuess(labels)

@@ -22,7 +22,8 @@ class LabelHeads:
 
     Our own: a party that knows some labels need not settle for one score. Heads are a logistic regression, a random
     forest and a kernel regression; inputs are the gradients, their direction and norm, the features, the own columns
-    and all of them. The pair with the least cross-validated loss on the known labels answers. Numbers as labels are
+    and all of them. Where records were sent several times, the same of all exchanges, averaged and one after the other,
+    are inputs too. The pair with the least cross-validated loss on the known labels answers. Numbers as labels are
     regressed by the same kinds of heads.
 
     Example:
@@ -50,16 +51,29 @@ class LabelHeads:
 
 def inputs_of(view: ReturnedView) -> dict[str, Float[Tensor, "training record _input"]]:
     """Return what heads read of each record, by name."""
-    size = torch.linalg.vector_norm(view.gradient.double(), dim=-1, keepdim=True)
-    directions = torch.cat([view.gradient / size.clamp(min=1e-30), size.clamp(min=1e-30).log()], dim=-1)
-    every = torch.cat([directions, view.features, view.own], dim=-1)
-    return {
-        "gradients": view.gradient / size.mean(1, keepdim=True).clamp(min=1e-30),
+    sized = [_sized(one) for one in view.exchanges]
+    gradients, directions = sized[0]
+    inputs = {
+        "gradients": gradients,
         "directions": directions,
         "features": view.features,
         "columns": view.own,
-        "all": every,
+        "all": torch.cat([directions, view.features, view.own], dim=-1),
     }
+    if view.earlier:
+        inputs["mean gradients"] = torch.stack([one for one, _ in sized]).mean(0)
+        inputs["mean directions"] = torch.stack([one for _, one in sized]).mean(0)
+        inputs["directions of all exchanges"] = torch.cat([one for _, one in sized], dim=-1)
+        means = [inputs["mean gradients"], inputs["mean directions"], view.features, view.own]
+        inputs["all of all exchanges"] = torch.cat(means, dim=-1)
+    return inputs
+
+
+def _sized(view: ReturnedView) -> tuple[Float[Tensor, "training record _input"], Float[Tensor, "training record _in"]]:
+    """Return the gradients in units of their mean norm, and their directions with the logarithms of their norms."""
+    size = torch.linalg.vector_norm(view.gradient.double(), dim=-1, keepdim=True)
+    directions = torch.cat([view.gradient / size.clamp(min=1e-30), size.clamp(min=1e-30).log()], dim=-1)
+    return view.gradient / size.mean(1, keepdim=True).clamp(min=1e-30), directions
 
 
 def by_heads(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -24,7 +25,8 @@ class LabelNorm:
 
     Source: Li et al., Label Leakage and Protection in Two-Party Split Learning (ICLR 2022), section 3.1, the norm
     attack. Deviations: the paper scores records for two labels and reports an AUC; here the marginal of the labels
-    cuts the scores, and with more labels than two the next rarest follows.
+    cuts the scores, and with more labels than two the next rarest follows. Of several exchanges the score is the mean
+    of the norms, each in units of its exchange's mean.
 
     Example:
         >>> from seepage.tabular.statistics import Marginal
@@ -35,6 +37,8 @@ class LabelNorm:
         [[0.0, 1.0, 0.0, 0.0]]
     """
 
+    reads_bare: ClassVar[bool] = False
+
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
         """Return the guess; ``seeds`` are not used.
 
@@ -44,7 +48,8 @@ class LabelNorm:
         width = classes_of(knowledge, "the norm attack")
         shares = torch.zeros(width, dtype=torch.float64)
         shares[knowledge.marginal.values.long()] = knowledge.marginal.probabilities
-        norms = torch.linalg.vector_norm(view.gradient.double(), dim=-1)
+        sizes = [torch.linalg.vector_norm(one.gradient.double(), dim=-1) for one in view.exchanges]
+        norms = torch.stack([one / one.mean(1, keepdim=True).clamp(min=1e-300) for one in sizes]).mean(0)
         rarest = shares.argsort()
         ends = (shares[rarest].cumsum(0) * norms.shape[1]).round().long()
         place = norms.argsort(1, descending=True).argsort(1)
@@ -65,7 +70,7 @@ class LabelDirection:
 
     Source: Li et al., Label Leakage and Protection in Two-Party Split Learning (ICLR 2022), section 3.2, the cosine
     attack. Deviation: several known records of each label give its mean direction, instead of one record of the sought
-    label. Labels that no known record has are never guessed.
+    label. Labels that no known record has are never guessed. Of several exchanges the mean of the cosines counts.
     """
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
@@ -76,12 +81,15 @@ class LabelDirection:
         """
         width = classes_of(knowledge, "the direction attack")
         known, labels = knowledge.granted_labels("the direction attack")
-        directions = functional.normalize(view.gradient.double(), dim=-1)
-        held = directions[torch.arange(len(known))[:, None], known]
         of_label = functional.one_hot(labels.long(), width).double().mT
         counts = of_label.sum(-1, keepdim=True)
-        means: Float[Tensor, "training label feature"] = (of_label @ held) / counts.clamp(min=1)
-        cosines = directions @ means.mT
+        found = []
+        for one in view.exchanges:
+            directions = functional.normalize(one.gradient.double(), dim=-1)
+            held = directions[torch.arange(len(known))[:, None], known]
+            means: Float[Tensor, "training label feature"] = (of_label @ held) / counts.clamp(min=1)
+            found.append(directions @ means.mT)
+        cosines = torch.stack(found).mean(0)
         cosines = cosines.masked_fill((counts == 0).mT, -torch.inf)
         chances = cosines.softmax(-1)
         return LabelGuess(chances.argmax(-1).double(), chances)

@@ -11,8 +11,19 @@ if TYPE_CHECKING:
     from seepage.attacks.split.fsha import FSHA
     from seepage.attacks.split.label_scoring import LabelScores, direction_scores, norm_scores
     from seepage.attacks.split.posterior import Posterior
+    from seepage.attacks.split.pseudo import AdversarialClientAttack, PseudoClientAttack
     from seepage.attacks.split.unsplit import UnSplit
 
 lazy_package(__name__)
 
-__all__ = ["FSHA", "Exact", "LabelScores", "Posterior", "UnSplit", "direction_scores", "norm_scores"]
+__all__ = [
+    "FSHA",
+    "AdversarialClientAttack",
+    "Exact",
+    "LabelScores",
+    "Posterior",
+    "PseudoClientAttack",
+    "UnSplit",
+    "direction_scores",
+    "norm_scores",
+]

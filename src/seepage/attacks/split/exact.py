@@ -22,6 +22,7 @@ from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.deepfm import DeepFMClient
+from seepage.models.split import SplitModel
 from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
@@ -177,7 +178,24 @@ class Exact:
 
 def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
     """Return whether the set of all numbers that replay a message can be computed."""
-    return isinstance(view.model.client, DeepFMClient) and not knowledge.defense.clips
+    return isinstance(view.model.client, DeepFMClient) and knowledge.defense.bare
+
+
+def not_exact(model: SplitModel, space: Space) -> str | None:
+    """Return, as a sentence, why a client part's numbers cannot be answered exactly; None where all cells can.
+
+    Args:
+        model: network with the client part.
+        space: space of its private cells.
+    """
+    if not space.binned or isinstance(model.client, DeepFMClient):
+        return None
+    numbers = ", ".join(space.names[k] for k in space.binned)
+    return (
+        f"The client part ({type(model.client).__name__}) cannot be solved for the private numbers {numbers}: only "
+        "DeepFM's layers give the set of all values that replay a message, so that values in bins are tried and the "
+        "best is refined."
+    )
 
 
 def replayed_guess(
@@ -198,9 +216,10 @@ def replayed_guess(
 
 def _check_meet(aware: bool, knowledge: CutKnowledge) -> None:
     defense = knowledge.defense
-    if aware or defense.clips:
+    if aware or not defense.bare:
+        changed = f"add the noise of {defense.shaped}" if defense.shaped else "clip theirs"
         raise BadInputError(
-            "search='meet' reads sums of embeddings from gradients as they are, but clients clip theirs "
+            f"search='meet' reads sums of embeddings from gradients as they are, but clients {changed} "
             f"(noise multiplier {defense.noise_multiplier:g}); use search='descent'."
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -27,7 +28,7 @@ _BATCH = 256
 @attacks.register("fsha", "split", needs=("auxiliary",))
 @dataclass(frozen=True)
 class FSHA:
-    """Decodes each record's gradient by a network that was trained on the gradients of auxiliary rows.
+    """Active in its paper, passive here: decodes gradients by a network that learned from those of auxiliary rows.
 
     Pasquini et al., Unleashing the Tiger (2021), invert a client's messages by a decoder trained on public data, after
     a malicious server has steered the client's network into a space of its choice. Deviations: here clients compute
@@ -60,6 +61,11 @@ class FSHA:
         True
     """
 
+    published_form: ClassVar[str] = (
+        "an active attack in its paper, by a malicious server that steers the client; here the server only listens, so "
+        "that its figures are those of a passive form"
+    )
+
     hidden: tuple[int, ...] = (256, 128)
     epochs: int = 40
     bins: int = 16
@@ -89,24 +95,24 @@ class FSHA:
         widths = [*space.widths, model.classes]
         generator = torch.Generator().manual_seed(seeds[0])
         cut = model.cut(rows.cells).detach()
-        seen = _features(view.own_gradient, view.cut)
-        decoder = seeded(lambda: _decoder([seen.shape[1], *self.hidden, sum(widths)]), seeds[0])
+        seen = message_features(view.own_gradient, view.cut).detach()
+        network = seeded(lambda: decoder([seen.shape[1], *self.hidden, sum(widths)]), seeds[0])
         messages = _Messages(model, knowledge, view.clip, cut, private, rows.labels.long(), generator)
         center = spread = torch.zeros(())
-        optimiser = torch.optim.Adam(decoder.parameters(), lr=_RATE)
+        optimiser = torch.optim.Adam(network.parameters(), lr=_RATE)
         for epoch in range(self.epochs):
-            inputs = _features(messages.drawn(), cut)
+            inputs = message_features(messages.drawn(), cut).detach()
             if not epoch:
                 center, spread = inputs.mean(0), inputs.std(0).clamp(min=1e-6)
             inputs = (inputs - center) / spread
             for batch in torch.randperm(len(rows), generator=generator).split(_BATCH):
-                parts = decoder(inputs[batch]).split(widths, dim=1)
+                parts = network(inputs[batch]).split(widths, dim=1)
                 losses = [functional.cross_entropy(part, one[batch]) for part, one in zip(parts, wanted, strict=True)]
                 optimiser.zero_grad()
                 torch.stack(losses).sum().backward()
                 optimiser.step()
         with torch.no_grad():
-            parts = decoder((seen - center) / spread).double().split(widths, dim=1)
+            parts = network((seen - center) / spread).double().split(widths, dim=1)
         chances = [part.softmax(1) for part in parts]
         codes = torch.stack([one.argmax(1) for one in chances[:-1]], dim=1)
         return CutGuess(
@@ -153,12 +159,14 @@ class _Messages:
         return self._sent(own) + defense.noise_multiplier * bound * noise
 
 
-def _features(gradient: Float[Tensor, "row cut"], cut: Float[Tensor, "row cut"]) -> Float[Tensor, "row feature"]:
+def message_features(gradient: Float[Tensor, "row cut"], cut: Float[Tensor, "row cut"]) -> Float[Tensor, "row feature"]:
+    """Return what a decoder reads of each message: direction and norm of the gradient, and the activations."""
     norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True).clamp(min=torch.finfo(gradient.dtype).tiny)
-    return torch.cat([gradient / norms, norms.log(), cut], dim=1).detach()
+    return torch.cat([gradient / norms, norms.log(), cut], dim=1)
 
 
-def _decoder(sizes: Sequence[int]) -> nn.Sequential:
+def decoder(sizes: Sequence[int]) -> nn.Sequential:
+    """Return a fully connected ReLU network of some widths."""
     layers: list[nn.Module] = []
     for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         layers += [nn.Linear(inputs, outputs)] + ([nn.ReLU()] if i + 2 < len(sizes) else [])

@@ -17,7 +17,8 @@ from seepage.attacks.split.parts.nearest import candidate_gradients
 from seepage.attacks.split.parts.numbers import NumberPrior, likeliest, prior_samples
 from seepage.attacks.split.parts.prior import CellPrior
 from seepage.attacks.split.parts.replay import numbers_of
-from seepage.attacks.split.parts.responses import responder
+from seepage.attacks.split.parts.responses import Responder, responder
+from seepage.attacks.split.parts.shaped import AlongDifference, AlongGradient
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.split import SplitModel, label_chances
@@ -43,7 +44,8 @@ _AT_ONCE = 2**21
 class Posterior:
     """Bayes' rule over all combinations of private cells and label, under the known defense.
 
-    The received gradient of a record is ``clip(g) + normal noise``; its likelihood under a combination, times the
+    The received gradient of a record is ``clip(g) + normal noise``, or that of ``max_norm`` or ``marvell``, whose shape
+    is fitted on the messages, see ``parts.shaped``; its likelihood under a combination, times the
     prior, gives the combination's chance. The prior of the label given all columns is the network's own prediction:
     the server knows both parts, and they were trained to predict the labels that clients train with. A flipped label
     is undone by Bayes' rule too. With several views of the same records (one a round), likelihoods multiply.
@@ -116,7 +118,7 @@ class Posterior:
         check_enumerable(space, self.most)
         if space.binned and self.observed and self.weights == "current" and replayable(first, knowledge):
             return replayed_guess(views, knowledge, responder(first.model, self.closed_form), space, generator)
-        if self.weights == "current" and not defense.clips and isinstance(view, CutView):
+        if self.weights == "current" and defense.bare and isinstance(view, CutView):
             # A gradient as it is tells all categories up to rounding: another one would only take time.
             views = views[:1]
         prior = CellPrior.of(first.model, knowledge, space, first.features)
@@ -127,8 +129,7 @@ class Posterior:
         responders = [responder(one.model, self.closed_form) for one in views]
         seen = views if self.observed else []
         fitted = [
-            Mismatch.fit(one, respond, space, prior, defense) if self.weights == "about" else None
-            for one, respond in zip(seen, responders, strict=False)
+            self._fitted(one, respond, space, prior, defense) for one, respond in zip(seen, responders, strict=False)
         ]
         for chunk in space.chunks(candidates):
             believed = prior.of_places(space, chunk)
@@ -141,19 +142,34 @@ class Posterior:
                 predicted = label_chances(first.model.head, responders[0].outputs(records, tables[0]))
                 predicted = predicted.cpu().double().clamp(min=_LEAST)
                 total = believed[some, :, None] + predicted.log()
-                for one, respond, table, mismatch in zip(seen, responders, tables, fitted, strict=False):
+                for one, respond, table, noise in zip(seen, responders, tables, fitted, strict=False):
                     answer = respond.responses(respond.of_cut(one.cut[some]).across(), table)
-                    if mismatch is None:
-                        found = candidate_gradients(one.model, *answer)
+                    if isinstance(noise, Mismatch):
+                        total = total + noise.log_likelihood(*answer, one.of(some))
+                        continue
+                    found = candidate_gradients(one.model, *answer)
+                    if noise is None:
                         total = total + _log_likelihood(found, one.own_gradient[some], defense, one.clip)
                     else:
-                        total = total + mismatch.log_likelihood(*answer, one.of(some))
+                        total = total + noise.log_likelihood(found, one.own_gradient[some], some)
                 gathered.add(some, chunk, total, _unflipped(predicted, defense.flip))
         guess = self._guess(first, space, gathered)
         if self.observed or not space.binned:
             return guess
         # Bins are coarser than what is believed beforehand.
         return replace(guess, cells=_with_numbers(first, knowledge, guess.cells, generator))
+
+    def _fitted(
+        self, view: CutView, respond: Responder, space: Space, prior: CellPrior, defense: KnownCut
+    ) -> Mismatch | AlongGradient | AlongDifference | None:
+        """Return what is fitted on the messages before they are weighed; None where nothing is."""
+        if self.weights == "about":
+            return Mismatch.fit(view, respond, space, prior, defense)
+        if defense.shaped is None:
+            return None
+        if defense.shaped == "max_norm":
+            return AlongGradient.fit(view)
+        return AlongDifference.fit(view, respond, space, prior)
 
     def _sampled(self, view: CutView, knowledge: CutKnowledge, space: Space, generator: torch.Generator) -> CutGuess:
         """Return what is believed beforehand in a space too large to go through: label chances are from samples.

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
         TensorComponents,
     )
     from seepage.attacks.vertical.labels import completion_scores, gradient_scores, left_out, raw_scores
+    from seepage.attacks.vertical.layer_inversion import LayerInversion, inversion_in_words, why_not_exact
     from seepage.attacks.vertical.ridge import RidgeStealth
+    from seepage.attacks.vertical.sdar import AdversarialShadowAttack
     from seepage.attacks.vertical.student import StudentAttack
     from seepage.attacks.vertical.uifv import (
         DataPassiveAttack,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 lazy_package(__name__)
 
 __all__ = [
+    "AdversarialShadowAttack",
     "DataPassiveAttack",
     "EqualitySolving",
     "Generator",
@@ -40,6 +43,7 @@ __all__ = [
     "IndependentComponents",
     "InformedQueryAttack",
     "IsolatedQueryAttack",
+    "LayerInversion",
     "NeuronQuotients",
     "QueryAttack",
     "RidgeStealth",
@@ -50,6 +54,8 @@ __all__ = [
     "TensorComponents",
     "completion_scores",
     "gradient_scores",
+    "inversion_in_words",
     "left_out",
     "raw_scores",
+    "why_not_exact",
 ]

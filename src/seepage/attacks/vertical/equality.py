@@ -60,8 +60,8 @@ class EqualitySolving:
             if self.match == "features":
                 values = view.received.double() - shift
             else:
-                weight = _affine(view.model.top, "the top model")[0]
                 outputs = view.model.top(torch.cat(list(view.features), dim=-1))
+                weight = _affine(view.model.top, "the top model")[0]
                 rest = predicted(view, view.features, shift.expand(-1, view.records, -1).to(outputs))
                 begin = sum(one.shape[-1] for one in view.features[: view.target])
                 slope = slope @ weight[:, begin : begin + view.received.shape[-1]]

@@ -9,9 +9,10 @@ from seepage.models.inverse import Calibration, cells_of
 from seepage.models.kernel_regression import fitted
 from seepage.models.vertical import encoder_of
 from seepage.registry import attacks
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
+from seepage.wire.vertical import ActivationView, FeatureGuess, FeatureKnowledge
 
 
+@attacks.register("ridge_sa", "split", needs=("leaked",))
 @attacks.register("ridge_sa", "vertical", needs=("leaked",))
 @dataclass(frozen=True)
 class RidgeStealth:
@@ -23,7 +24,7 @@ class RidgeStealth:
     records, each left out in turn.
     """
 
-    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
+    def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used.
 
         Raises:

@@ -17,7 +17,7 @@ from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
+from seepage.wire.vertical import ActivationView, FeatureGuess, FeatureKnowledge, FeatureView
 
 # Values that a white-box attack matches.
 Match = Literal["prediction", "features"]
@@ -72,6 +72,7 @@ class DescentAttack:
             schedule.step()
 
 
+@attacks.register("ginver", "split", needs=("bottom",))
 @attacks.register("ginver", "vertical", needs=("bottom",))
 @dataclass(frozen=True)
 class Ginver(DescentAttack):
@@ -85,7 +86,7 @@ class Ginver(DescentAttack):
 
     hidden: tuple[int, ...] = (100, 300)
 
-    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+    def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; it learns from the attacked records' own features.
 
         Raises:
@@ -143,12 +144,15 @@ class GradientInversion(DescentAttack):
             for seed in seeds
         ]
         free = torch.stack(starts).requires_grad_(True)
-        wanted = view.model.top(torch.cat(list(view.features), dim=-1)).detach()
+        # The top model may be unknown where it is not needed.
+        wanted = view.received
+        if self.match == "prediction":
+            wanted = view.model.top(torch.cat(list(view.features), dim=-1)).detach()
 
         def loss(step: int) -> Tensor:
             sent = bottom(self.rows(encoder, free))
             if self.match == "features":
-                return (sent - view.received).square().mean(-1).sum()
+                return (sent - wanted).square().mean(-1).sum()
             # Adam's steps do not depend on the scale of the loss, so that records do not disturb each other.
             return (predicted(view, view.features, sent) - wanted).square().mean(-1).sum()
 

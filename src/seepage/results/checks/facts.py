@@ -104,18 +104,22 @@ class Facts:
         Those of the negative control, and those of parts of the audit itself that are such attacks.
         """
         own = [row for row in self.rows if row.attack in self.audit.about.of_nothing and row.kind == "about"]
-        return [
-            row
-            for row in (*(row for row in self.negative or () if row.is_attack), *own)
-            if (row.metric, row.column) == ("accuracy", None)
-        ]
+        whole = [row for row in (*(row for row in self.negative or () if row.is_attack), *own) if _of_all(row, None)]
+        labels = [row for row in self.negative or () if row.is_attack and _of_all(row, self.audit.about.label)]
+        # An attack on cells answers labels on the side; one on labels has no other figure.
+        return [*whole, *(row for row in labels if row.attack not in {one.attack for one in whole})]
 
     def control_row(self, attack: str) -> ResultRow | None:
-        """Return the accuracy of an attack over all cells of the positive control."""
-        for row in self.control or ():
-            if (row.attack, row.metric, row.column) == (attack, "accuracy", None) and row.is_attack:
-                return row
+        """Return the accuracy of an attack over all cells of the positive control, or over its labels."""
+        for column in (None, self.audit.about.label):
+            for row in self.control or ():
+                if row.attack == attack and row.is_attack and _of_all(row, column):
+                    return row
         return None
+
+
+def _of_all(row: ResultRow, column: str | None) -> bool:
+    return (row.metric, row.column) == ("accuracy", column)
 
 
 def control_share(row: ResultRow, end: Literal["mean", "low"] = "mean") -> float | None:

@@ -76,8 +76,8 @@ def without_dropout(facts: Facts) -> Iterator[Finding]:
     if places:
         yield Finding(
             f"The network drops values in training: {few(list(places))}. It was audited without that, by choice, so "
-            "figures hold for clients that train without dropout. Masks that nobody sends blur what others send, so "
-            "for them figures are an upper bound. Read what they would show as at most this much."
+            "figures hold for clients that train without dropout. For clients that drop values they are others, "
+            "and not always lower. Leave out dropout: off to audit those."
         )
 
 

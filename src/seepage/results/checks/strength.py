@@ -52,7 +52,7 @@ def control_failed(facts: Facts) -> Iterator[Finding]:
     ]
     if failed:
         cases = [
-            f"{row.attack} reads {share(row.mean or 0.0)} of the cells"
+            f"{row.attack} reads {share(row.mean or 0.0)} of the {'cells' if row.column is None else 'labels'}"
             + (" (no interval)" if row.low is None else f" ({share(row.low)} at the lower end of the interval)")
             + " where the best baseline gives "
             + ("no figure" if row.baseline is None else share(row.baseline))

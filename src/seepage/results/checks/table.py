@@ -11,7 +11,8 @@ from seepage.datasets import Dataset
 from seepage.datasets.about import card_of
 from seepage.results.checks.facts import Facts
 from seepage.results.checks.registry import Finding, check
-from seepage.results.checks.wording import few, share
+from seepage.results.checks.wording import few, few_of, share
+from seepage.tabular.dependence import dependences, determining
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 
@@ -54,7 +55,8 @@ def labels_granted(facts: Facts) -> Iterator[Finding]:
     if attacks:
         yield Finding(
             "The attacker was granted the true labels of all records instead of restoring them. That is "
-            "generous to it: read the figures as an upper bound, or audit with the labels restored."
+            "generous to it: read the figures as an upper bound. Where the target is a category, an audit with the "
+            "labels restored says less."
         )
 
 
@@ -115,6 +117,35 @@ def shared_rows(facts: Facts) -> Iterator[Finding]:
             "about other victims. Rows that the attacker holds too tell it more than it would know of strangers. Give "
             "fewer rows a party or a larger table, and where several rows are of one person, name the column that says "
             "so (--group)."
+        )
+
+
+@check("SEEP028", "warning", "A column determines the target", "table")
+def determines_target(facts: Facts) -> Iterator[Finding]:
+    """The target follows from a single input column, such as its exact complement."""
+    target = facts.table.schema.target.name
+    names = determining(facts.table.train)
+    if names:
+        listed = ", ".join(few_of([repr(name) for name in names]))
+        yield Finding(
+            f"The target {target!r} follows from each of {len(names)} column(s) alone: {listed}. "
+            "Whoever knows the label then knows such a column, and the reverse. So figures of both are those of one "
+            "cell that is counted twice, and a model learns nothing but this column. Leave it out (--drop) unless the "
+            "deployed model gets it too."
+        )
+
+
+@check("SEEP029", "note", "A column is a function of others", "table")
+def functions_of_others(facts: Facts) -> Iterator[Finding]:
+    """A column follows from another one, or is a linear function of several."""
+    found = dependences(facts.table.train)
+    if found:
+        cases = [f"{one.column!r} of {' and '.join(few_of([repr(name) for name in one.by]))}" for one in found]
+        yield Finding(
+            f"{len(found)} column(s) are functions of others: {few(cases)}. An attack that reads the others has read "
+            "them too, so that shares of cells count the same information several times. A column that is left out, "
+            "or that another party holds, is known from those that are not. Drop them (--drop) unless the deployed "
+            "table has them."
         )
 
 

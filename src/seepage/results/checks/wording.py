@@ -20,6 +20,17 @@ def few(items: Sequence[str]) -> str:
     return "; ".join([*items[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
 
+def few_of(names: Sequence[str]) -> list[str]:
+    """Return the first names and how many more there are, as a name more.
+
+    Example:
+        >>> few_of(["a", "b", "c", "d", "e"])
+        ['a', 'b', 'c', '2 more']
+    """
+    more = len(names) - _SHOWN
+    return [*names[:_SHOWN], *([f"{more} more"] if more > 0 else [])]
+
+
 def place(where: Where) -> str:
     """Return a setting in words.
 

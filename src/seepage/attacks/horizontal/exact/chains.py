@@ -19,6 +19,7 @@ from seepage.attacks.horizontal.exact.layers import (
 )
 from seepage.models.batch_norm import BatchNorm
 from seepage.models.calling import watched
+from seepage.models.dropout import drops_of
 from seepage.models.resnet import Residual
 
 _KNOWN = (nn.Linear, nn.ReLU, BatchNorm, nn.Unflatten, nn.Conv1d, nn.Flatten)
@@ -31,7 +32,8 @@ def parts_of(module: nn.Module) -> list[nn.Module] | None:
 
     These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
     convolution in front; the last one is affine. Chains of affine layers, normalisations and ReLUs are recognised in
-    any module by what it does with random rows, however its forward method is written.
+    any module by what it does with random rows, however its forward method is written. A module that is told masks of
+    dropout is none.
 
     Example:
         >>> len(parts_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))) or [])
@@ -39,6 +41,8 @@ def parts_of(module: nn.Module) -> list[nn.Module] | None:
         >>> parts_of(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))) is None
         True
     """
+    if drops_of(module) is not None:
+        return None
     parts = _sequence([module])
     if not parts or type(parts[-1]) is not nn.Linear or not _fits(parts, at_start=True):
         return _rectified(module)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_nois
 from seepage.attacks.horizontal.exact.cells_search import COMBINED, MANY_OUTSIDE
 from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers
+from seepage.attacks.horizontal.exact.dropped import obstacle, read_dropped
 from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
@@ -162,10 +164,10 @@ class Unmix:
             BadInputError: as ``Reconstruction``.
         """
         check(view, knowledge, seeds)
-        network = None
+        network, dropping = None, view.model.drops is not None
         try:
             network = traced(view.model, knowledge.schema, knowledge.statistics)
-            why = _outside(view, knowledge, network)
+            why = _outside_dropped(view, knowledge, network) if dropping else _outside(view, knowledge, network)
         except UnreadableError as error:
             why = str(error)
         effort = self._effort(view, knowledge, network)
@@ -189,8 +191,14 @@ class Unmix:
         starts = Starts(precise, known.statistics, self.starts)
         limits = encoder, starts, rounds, self.seconds
         found: list[Harvest] = []
+        guesses: dict[int, RecordsGuess] = {}
         for victim, seed in enumerate(seeds):
-            if normalised:
+            if dropping:
+                assert network is not None
+                own = network if read.parameters is None else network.at(read.place(victim))
+                estimate = partial(self._guess, guesses, view, knowledge, victim, seed, progress)
+                harvest = read_dropped(own, read, victim, known.batch_size, *limits, seed, estimate)
+            elif normalised:
                 granted = known.batch_statistics or {}
                 seen = seen_of(read, victim, known.batch_size, granted, precise, known.statistics)
                 harvest = NormalisedHarvester(*limits).run(seen, known.batch_size, seed)
@@ -210,10 +218,10 @@ class Unmix:
             found.append(harvest)
             if progress is not None and len(found[-1].cells) == known.batch_size:
                 progress(1 / view.victims)
-        if noise is None and not normalised:
+        if noise is None and not (normalised or dropping):
             guess = self._completed(read, known, seeds, found, encoder, progress)
         else:
-            guess = self._estimated(view, knowledge, seeds, found, encoder, noise, progress)
+            guess = self._estimated(view, knowledge, seeds, found, encoder, noise, guesses, progress)
         if rounds == self.rounds:
             return guess
         ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"
@@ -246,18 +254,17 @@ class Unmix:
         found: Sequence[Harvest],
         encoder: Encoder,
         noise: Sequence[float] | None,
+        estimates: dict[int, RecordsGuess],
         progress: Progress | None,
     ) -> RecordsGuess:
         """Return what was harvested, in place of the nearest of as many records that the fallback guesses."""
         guesses = []
         for victim, (harvest, seed) in enumerate(zip(found, seeds, strict=True)):
-            one = slice(victim, victim + 1)
             taken, cells = len(harvest.cells), harvest.cells
             labels, (doubt, sure) = harvest.labels, _doubt(encoder, harvest)
             course = torch.full((1, 3), torch.nan, dtype=torch.float64)
             if taken < knowledge.batch_size:
-                report = scaled(progress, 1 / view.victims)
-                rest = self.fallback(view.of(one), knowledge.of(one), [seed], report)
+                rest = self._guess(estimates, view, knowledge, victim, seed, progress)
                 open_ = _unmatched(encoder, cells, rest.cells[0].to(cells))
                 assert rest.labels is not None
                 cells = torch.cat([cells, rest.cells[0].to(cells)[open_]])
@@ -286,6 +293,21 @@ class Unmix:
             ),
             searches=tuple(map(_search, found)),
         )
+
+    def _guess(
+        self,
+        made: dict[int, RecordsGuess],
+        view: View,
+        knowledge: Knowledge,
+        victim: int,
+        seed: int,
+        progress: Progress | None,
+    ) -> RecordsGuess:
+        """Return the fallback's guess of all of a victim's records, which is made once."""
+        if victim not in made:
+            one, report = slice(victim, victim + 1), scaled(progress, 1 / view.victims)
+            made[victim] = self.fallback(view.of(one), knowledge.of(one), [seed], report)
+        return made[victim]
 
     def _completed(
         self,
@@ -367,6 +389,15 @@ def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) ->
         if view.model.head == "regression":
             return "targets are numbers, and gradients that are not exact"
     return None
+
+
+def _outside_dropped(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> str | None:
+    """Return why no record can be read from clients that drop values at random, if so."""
+    if not isinstance(view, GradientView) or not _exact(view, knowledge):
+        return "values are dropped at random, and the message is no exact gradient of one batch"
+    if network is None:
+        return "values are dropped at random, and the batch is normalised"
+    return obstacle(network, view.model)
 
 
 def _open_numbers(network: TracedNetwork, knowledge: Knowledge) -> str | None:

@@ -25,6 +25,7 @@ from seepage.attacks.horizontal.matching.ensemble import (
     uncertainty,
 )
 from seepage.attacks.horizontal.matching.labels import Method, restore_labels
+from seepage.attacks.horizontal.matching.masks import MaskedEngine, Masks, joined
 from seepage.attacks.horizontal.matching.matching import Cosine, Matching
 from seepage.attacks.horizontal.matching.optimise import Descent, Progress, scaled
 from seepage.attacks.horizontal.matching.priors import Guided, Prior
@@ -69,6 +70,8 @@ class Reconstruction:
         entropy: measure of uncertainty, see ``uncertainty``.
         labels: method that restores labels where they are not granted, see ``restore_labels``.
         priors: priors on the rows while they are optimised; losses that are compared and reported leave them out.
+        masks: treatment of dropout in clients: masks as ``variables`` beside the records, ``drawn`` anew in each step,
+            or ``ignored``, see ``MaskedEngine``. Simulated local steps ignore them.
         local: treatment of the local steps of an update (FedAvg): as one gradient taken ``midway``, see ``midway``; at
             a point of the way that is learnt with the records (``sme``), see ``Surrogate``; or ``simulated`` one by
             one as by Dimitrov et al., see ``Simulated``.
@@ -90,6 +93,7 @@ class Reconstruction:
     entropy: Entropy = "softmax"
     labels: Method = "bias"
     priors: tuple[Prior, ...] = ()
+    masks: Masks = "variables"
     local: Local = "midway"
     epoch_prior: float | int = 0.01
     rows_at_once: int | None = None
@@ -105,6 +109,7 @@ class Reconstruction:
         check_choice("decoding", self.decoding, Decoding)
         check_choice("entropy", self.entropy, Entropy)
         check_choice("label restoration", self.labels, Method)
+        check_choice("treatment of dropout:", self.masks, Masks)
         check_choice("way to meet local steps:", self.local, Local)
         if not 0 <= self.epoch_prior < math.inf:
             raise BadInputError(f"the weight of a prior is at least 0, got epoch_prior={self.epoch_prior}.")
@@ -222,8 +227,12 @@ class Reconstruction:
         start = torch.stack([self._start(seed, records, encoder) for seed in seeds])
         parts = start.split(max(1, budget // (len(seeds) * records)), dim=1)
         surrogates: list[Surrogate] = []
+        dropped: list[MaskedEngine] = []
+        drops = first.model.drops
         if isinstance(view, GradientView) and moved is not None:
             surrogates = [Surrogate(view, self.matching, moved) for _ in parts]
+        elif drops is not None and self.masks != "ignored" and isinstance(view, GradientView):
+            dropped = [MaskedEngine(engine, drops, self.masks, seeds) for _ in parts]
         ends = [
             self.descent.run(
                 Guided(one, terms) if terms else one,
@@ -232,7 +241,7 @@ class Reconstruction:
                 labels,
                 scaled(progress, part.shape[1] / self.restarts),
             )
-            for part, one in zip(parts, surrogates or [engine] * len(parts), strict=True)
+            for part, one in zip(parts, surrogates or dropped or [engine] * len(parts), strict=True)
         ]
         if surrogates:
             # Restarts are compared at the same parameters.
@@ -245,7 +254,8 @@ class Reconstruction:
             cells = encoder.decode(rows[:, 0])
             return cells, torch.empty(0), engine.loss(encoder.encode(cells)[:, None], labels)[:, 0], course
         scored = encoder.project(rows) if self.select == "projected" else rows
-        aligned = align(encoder, rows, engine.loss(scored, labels))
+        masks = joined(dropped) if dropped else None
+        aligned = align(encoder, rows, engine.loss(scored if masks is None else torch.cat([scored, masks], -1), labels))
         pooled = pool(encoder, aligned, self.pooling)
         if self.decoding == "marginals":
             cells = decode_by_marginals(encoder, knowledge.statistics, aligned, pooled)

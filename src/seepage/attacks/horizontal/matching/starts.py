@@ -54,6 +54,21 @@ class Starts:
                 cells[:, i] = torch.where(held[cells[:, i].long()], cells[:, i], drawn.double())
         return self.of(cells)
 
+    def near(
+        self, cells: Float[Tensor, "row column"], redrawn: float, generator: torch.Generator
+    ) -> tuple[Int[Tensor, "start discrete"], Float[Tensor, "start continuous"]]:
+        """Return codes and standardised numbers of given rows in turn, some of whose cells are drawn anew.
+
+        Args:
+            cells: the rows.
+            redrawn: chance of a cell to be drawn from the public marginals.
+            generator: generator of the draws.
+        """
+        uniform = torch.rand(self.count, cells.shape[1], generator=generator, dtype=torch.float64)
+        again = torch.rand(self.count, cells.shape[1], generator=generator, dtype=torch.float64) < redrawn
+        of = torch.arange(self.count) % len(cells)
+        return self.of(torch.where(again, self._statistics.rows(uniform), cells[of].cpu()).to(self.encoder.mean.device))
+
     def typical(self, count: int) -> Float[Tensor, "row column"]:
         """Return the row of all medians, then rows of public marginals, the same ones every time."""
         columns = len(self.encoder.schema.columns)

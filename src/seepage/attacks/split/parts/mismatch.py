@@ -68,9 +68,10 @@ class Mismatch:
                 "weights='about' reads each record's logit and its derivatives, for which the client part must be a "
                 "DeepFM with one logit whose first-order terms cross the cut; use weights='current'."
             )
-        if defense.clips:
+        if not defense.bare:
+            changed = f"add the noise of {defense.shaped}" if defense.shaped else "clip theirs"
             raise BadInputError(
-                "weights='about' reads each record's logit from its gradient as it is, but clients clip theirs "
+                f"weights='about' reads each record's logit from its gradient as it is, but clients {changed} "
                 f"(noise multiplier {defense.noise_multiplier:g}); use weights='current'."
             )
         each = min(space.size, _EACH)

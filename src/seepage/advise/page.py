@@ -1,0 +1,220 @@
+"""A recommendation as one page, as JSON and on the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from seepage.advise.recommendation import Recommendation, in_words
+from seepage.files import write_whole
+from seepage.report import figures, grids
+from seepage.report.frames import Record, is_error, task_name
+from seepage.report.grids import Grid
+from seepage.report.html import page
+from seepage.report.terminal import make_table
+from seepage.settings.catalogue import setting
+from seepage.text import clean, lowered, percent, points, span
+
+PAGE, FIGURES = "recommendation.html", "recommendation.json"
+_TIERS = {"found": "none", "none": "high", "undecided": "open"}
+_OUTCOMES = {"found": "Found", "none": "None meets it", "undecided": "Undecided"}
+
+
+def write_recommendation(folder: Path, found: Recommendation) -> None:
+    """Write the page and its figures into a run folder.
+
+    Raises:
+        BadInputError: a file cannot be written.
+    """
+    own = _own(found)
+    write_whole(folder / PAGE, render_recommendation(found), own)
+    write_whole(folder / FIGURES, as_json(found) + "\n", own)
+
+
+def as_json(found: Recommendation) -> str:
+    """Return outcome, recommended options and the figures of each configuration as JSON."""
+    content = {
+        "outcome": found.outcome,
+        "below": found.wish.below,
+        "line": found.line,
+        "options": found.options,
+        "alpha": found.alpha,
+        "configurations": found.records(),
+    }
+    return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
+
+
+def render_recommendation(found: Recommendation) -> str:
+    """Return the recommendation as one self-contained page in the look of reports."""
+    records = found.records()
+    drawn = [record for record in records if record["task"] is not None and record["lift"] is not None]
+    table = _grid(found, records)
+    chosen, report = found.chosen, found.given.report
+    about = None if report is None else report.audit.about
+    drawings = [(_frontier(found, drawn), table)] if len(drawn) > 1 else []
+    return page(
+        "recommend.html",
+        f"What to change: {clean('' if about is None else about.dataset)}",
+        [figure for figure, _ in drawings],
+        dataset=clean("" if about is None else about.dataset, 80),
+        lead=f"The cheapest change that keeps the lift on {found.figure} below {100 * found.wish.below:g} points.",
+        own=_own(found),
+        line=f"{found.line[:1].upper()}{found.line[1:]}",
+        tier=_TIERS[found.outcome],
+        command=command(found) if chosen is not None else "",
+        words=_words(found),
+        drawings_of=drawings,
+        grid=table,
+        rejected=[f"{sentence}" for sentence in in_words(found)],
+        facts=[] if report is None else [clean(fact, 600) for fact in report.audit.threat_model()],
+    )
+
+
+def show_recommendation(console: Console, found: Recommendation) -> None:
+    """Print the configurations that were looked at, and the recommendation."""
+    table = make_table(f"Configurations, limit {100 * found.wish.below:g} points")
+    for head in ("change", "verdict"):
+        table.add_column(head, overflow="fold")
+    heads = ("lift (points)", "strongest attack", "task", "cost", "epsilon", "one message: closed form", "measured")
+    records = found.records()
+    shown = [head for head in heads if any(_cell(record, head) for record in records)]
+    for head in shown:
+        table.add_column(head, justify="right")
+    for record in records:
+        cells = [Text(clean(record["change"], 60)), Text(record["status"])]
+        table.add_row(*cells, *(Text(_cell(record, head)) for head in shown))
+    console.print(table)
+    for sentence in _words(found):
+        console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+
+
+def command(found: Recommendation) -> str:
+    """Return the command that audits the recommended configuration again."""
+    name = found.spec.setting
+    plugin = setting(name)
+    table = f"--data {found.spec.data}" if found.spec.data is not None else f"--dataset {found.spec.dataset}"
+    limit = f"--fail-above {found.wish.below:g}"
+    return " ".join(piece for piece in ("seepage", plugin.command or name, table, found.options, limit) if piece)
+
+
+def _words(found: Recommendation) -> list[str]:
+    words = [
+        f"{_OUTCOMES[found.outcome]}. Attacks know the defense that they face, and every change met the same "
+        "repetitions in the search.",
+        f"A change is recommended only after a confirmation on fresh repetitions, at level {found.alpha:.2g} each.",
+    ]
+    chosen = found.chosen
+    privacy = {} if chosen is None else {row.metric: row for row in chosen.privacy}
+    if (accounted := privacy.get("epsilon")) is not None and accounted.mean is not None:
+        steps, delta = accounted.settings.get("steps"), accounted.settings.get("delta")
+        over = "" if steps is None else f" over {steps:,} rounds"
+        at = "" if delta is None else f" at delta {delta:.2g}"
+        words.append(f"Its accounted epsilon for a single record is {accounted.mean:.3g}{over}{at}.")
+    return words
+
+
+def _own(found: Recommendation) -> bool:
+    return found.given.report is not None and found.given.report.audit.own
+
+
+def _error(found: Recommendation) -> bool:
+    return found.given.task is not None and is_error(found.given.task.metric)
+
+
+def _grid(found: Recommendation, records: list[Record]) -> Grid:
+    learnt = grids.number if _error(found) else grids.share
+    task = "Task" if found.given.task is None else task_name(found.given.task.metric)
+    columns = [
+        grids.text("Change", "change"),
+        grids.text("Verdict", "status"),
+        grids.text("Strongest attack", "attack"),
+        grids.text("on", "figure"),
+        grids.gain("Lift (points)", "lift"),
+        grids.interval("Interval of lift", "lift_low", "lift_high"),
+        grids.gain("At most", "upper"),
+        grids.count("n", "n"),
+        grids.text("Confirmed", "confirmed"),
+        learnt(task, "task"),
+        grids.interval("its interval", "task_low", "task_high", 1.0 if _error(found) else 100.0),
+        grids.count("Trainings", "task_n"),
+        grids.number("Cost", "cost"),
+        grids.number("Epsilon of a record", "epsilon"),
+        grids.number("at delta", "delta", 2),
+        grids.count("after rounds", "rounds"),
+        grids.number("Epsilon of one message", "message_epsilon"),
+        grids.number("Canaries show at least", "measured_low"),
+        grids.number("and at most", "measured_high"),
+        grids.number("Seconds of a repetition", "seconds"),
+    ]
+    return grids.filled("Configurations, the one as given first", columns, records)
+
+
+def _frontier(found: Recommendation, records: list[Record]) -> figures.Figure:
+    """Return leakage against how well the task is learnt, with the limit as a line."""
+    error = _error(found)
+    assert found.given.task is not None
+    task = task_name(found.given.task.metric)
+    drawn = [
+        {
+            "defense": record["change"],
+            "batch_size": None,
+            "task": record["task"],
+            "task_low": record["task_low"],
+            "task_high": record["task_high"],
+            "closed": record["lift"],
+            "closed_low": record["lift_low"],
+            "upper": record["lift_high"],
+        }
+        for record in records
+    ]
+    title = f"Lift against {lowered(task)}"
+    figure = figures.frontier("frontier-figure", drawn, title, f"{task} of the trained model", False, error)
+    layout = dict(figure.layout)
+    layout["yaxis"] = {**layout["yaxis"], "title": {"text": "Lift over the best baseline (points)"}}
+    limit = 100 * found.wish.below
+    layout["shapes"] = [
+        {
+            "type": "line",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "y0": limit,
+            "y1": limit,
+            "line": {"color": "--muted", "dash": "dot", "width": 1},
+        }
+    ]
+    described = "; ".join(f"{record['change']}: lift {points(record['lift'])} points" for record in records[:8])
+    return figures.Figure(
+        figure.name,
+        title,
+        f"Lift over the best baseline beside how well the task is learnt, the limit at {limit:g} points: {described}.",
+        figure.data,
+        layout,
+        figure.height,
+    )
+
+
+def _cell(record: Record, head: str) -> str:
+    if head == "lift (points)" and record["lift"] is not None:
+        between = span(record["lift_low"], record["lift_high"])
+        return f"{points(record['lift'])} {between} n={record['n']}".replace("  ", " ")
+    if head == "strongest attack" and record["attack"] is not None:
+        return f"{clean(record['attack'], 24)} on {clean(record['figure'], 24)}"
+    if head == "task" and record["task"] is not None:
+        if is_error(record["task_metric"]):
+            return f"{record['task']:.4g}"
+        return f"{percent(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
+    if head == "cost" and record["cost"] is not None:
+        return f"{record['cost']:.2g}"
+    if head == "epsilon" and record["epsilon"] is not None:
+        rounds = "" if record["rounds"] is None else f", {record['rounds']:,} rounds"
+        return f"{record['epsilon']:.3g}{rounds}"
+    if head == "one message: closed form" and record["message_epsilon"] is not None:
+        return f"{record['message_epsilon']:.3g}"
+    if head == "measured" and record["measured_low"] is not None:
+        return f"at least {record['measured_low']:.3g}"
+    return ""

@@ -1,0 +1,547 @@
+"""The search for the cheapest configuration that is shown to stay below a limit.
+
+A change is searched by halving its range of strengths on a log scale. Every strength meets the same few repetitions, so
+that the comparison is of strengths and not of victims, and the attacker knows the defense that it faces. What looks
+safe there is confirmed, the cheapest first, on repetitions that the search never saw, by the gate's own bound.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from seepage.advise.recommendation import (
+    LEAST_TRAININGS,
+    Candidate,
+    Outcome,
+    Recommendation,
+    Status,
+    configuration_of,
+    loss,
+)
+from seepage.assessment.decision import WHOLE, least_units
+from seepage.assessment.row import ResultRow
+from seepage.assessment.utility import Recipe
+from seepage.auditing import Network, Source, level, measured, prepare_all, spec_of
+from seepage.datasets.dataset import Dataset
+from seepage.errors import BadInputError
+from seepage.files import write_whole
+from seepage.models.model import Model
+from seepage.report.report import Report
+from seepage.results.gate import check_gate
+from seepage.results.verdict import pick
+from seepage.run.elsewhere import Machines
+from seepage.run.limits import by_units
+from seepage.run.provenance import check_folder, provenance, write_provenance
+from seepage.run.store import Store
+from seepage.seeds import stream
+from seepage.settings.lever import Lever
+from seepage.settings.option import fields_of
+from seepage.settings.part import check_kept
+from seepage.settings.setting import Audit, TaskTraining
+from seepage.settings.spec import Gate, Spec, Wish
+from seepage.settings.subject import Subjects
+from seepage.tabular.schema import Schema
+from seepage.text import clean, lasting, points
+
+# Configurations that are confirmed at most; they share the level of the gate.
+CONFIRMATIONS = 3
+# Halvings of a range of strengths.
+_HALVINGS = 3
+# Repetitions of the search, where repetitions are judged: this many, or this share of the least number that passes.
+_FEWEST, _SHARE = 4, 6
+# Repetitions beyond which a confirmation is no matter of hours.
+_MOST_UNITS = 2_000
+# Budget of a confirmation, in the least numbers of repetitions that pass.
+_BUDGET = 3
+DOCUMENT = "recommend.yaml"
+
+
+def recommend(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    below: float,
+    column: str | None = None,
+    whole_records: bool = False,
+    max_cost: float | None = None,
+    setting: str = "horizontal",
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    machines: Machines | None = None,
+    **options: Any,
+) -> Recommendation:
+    """Search for the cheapest change of a deployment that keeps its leakage below a limit.
+
+    What is given is fixed, such as a batch size; the rest of what the setting can change is searched.
+
+    Args:
+        source, model, setting, schema, out, machines: arguments of ``audit``.
+        below: lift over the best baseline that the configuration is shown to stay below, in (0, 1).
+        column: column whose lift is limited; all cells, whole records, label and sensitive columns if None.
+        whole_records: whether the share of whole records alone is limited.
+        max_cost: largest loss in the metric of the task, in its own unit; any if None.
+        options: fields of the setting's spec, such as batch_sizes, attacks, time_budget and seed.
+
+    Raises:
+        BadInputError: something cannot be used as given, or no search could answer.
+
+    Example:
+        >>> few = {"attacks": "dlg", "iterations": 2, "control": False, "defenses": "none"}
+        >>> found = recommend("german", below=0.6, batch_sizes=2, protocol="fedsgd", victims=8, **few)
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: everything that could lower the leakage is given...
+    """
+    wish = {"below": below, "column": column, "whole_records": whole_records, "max_cost": max_cost}
+    spec, dataset, network = spec_of(source, model, setting, schema, {**options, "recommend": wish})
+    return recommended(spec, None if out is None else Path(out), dataset, network, machines=machines)
+
+
+def recommended(
+    spec: Spec,
+    folder: Path | None = None,
+    dataset: Dataset | None = None,
+    model: Model | nn.Module | None = None,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    document: str | None = None,
+    machines: Machines | None = None,
+) -> Recommendation:
+    """Search as a spec with the field ``recommend`` asks; the same search into the same folder continues.
+
+    Args:
+        spec: the deployment, and what is wished for.
+        folder: run folder; None to keep nothing.
+        dataset: table in memory, in the place of the one that the spec names.
+        model: network in memory, in the place of the one that the spec names.
+        say: called with what is done next, a line each.
+        document: text that the search was started from, copied into the folder.
+        machines: other machines that carry the jobs out; this one if None.
+
+    Raises:
+        BadInputError: something cannot be used, or no search could answer.
+    """
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    spec = _single(spec)
+    subjects = Subjects(folder)
+
+    def prepare(changed: Spec) -> Audit:
+        [audit] = prepare_all([changed], folder, dataset, model, subjects)
+        return audit
+
+    asking = prepare(spec)
+    if folder is not None:
+        check_kept(spec.passed)
+    with Store(folder, asking.own) as store:
+        if folder is not None:
+            check_folder(folder, store, [asking])
+        store.add_run(provenance([asking]))
+        if folder is not None and document is not None:
+            write_whole(folder / DOCUMENT, document, asking.own)
+        alpha = level(store) / CONFIRMATIONS
+        found = _Advisor(spec, asking, store, prepare, say, alpha, machines).run()
+        found = replace(found, origin=store.runs()[-1])
+        if folder is not None:
+            write_provenance(folder, store, asking.own)
+    return found
+
+
+def _single(spec: Spec) -> Spec:
+    """Return a spec of one configuration: of what is swept by default the first, and no sweep that was given.
+
+    Raises:
+        BadInputError: several values of something were given, or nothing is wished for.
+    """
+    if spec.recommend is None:
+        raise BadInputError("a recommendation needs a limit of the lift; give below: 0.2, for example.")
+    if spec.gate is not None:
+        raise BadInputError("a search has a limit of its own (below); leave the gate out.")
+    changed: dict[str, Any] = {}
+    for name, field in fields_of(type(spec)).items():
+        if field.option.swept or name == "defenses":
+            values = getattr(spec, name)
+            if len(values) > 1 and name in spec.model_fields_set:
+                raise BadInputError(
+                    f"a search starts from one configuration, got {len(values)} values of {field.key}; give one, which "
+                    "is then fixed, or none, so that it is searched."
+                )
+            if len(values) > 1:
+                changed[name] = values[:1]
+    # What was not given stays free, so that the copy may not count as given.
+    copy = spec.model_copy(update=changed)
+    object.__setattr__(copy, "__pydantic_fields_set__", set(spec.model_fields_set))
+    return copy
+
+
+@dataclass
+class _Progress:
+    """A change and the strengths between which the weakest safe one lies.
+
+    Attributes:
+        lever: the change.
+        unsafe: strongest strength that did not look safe; the weakest of the range before any did.
+        strongest: strongest strength that the table admits, as far as it was tried.
+        safe: strengths that look safe, the weakest first.
+        ended: whether there is nothing left to search.
+    """
+
+    lever: Lever
+    unsafe: float | int
+    strongest: float | int
+    safe: list[float | int]
+    ended: bool = False
+
+    @property
+    def next(self) -> float | int | None:
+        """Strength to try next; None where there is none."""
+        if self.ended:
+            return None
+        if not self.safe:
+            return self.lever.rounded(self.strongest)
+        return self.lever.between(self.unsafe, self.safe[0]) if self.lever.searched else None
+
+
+class _Advisor:
+    def __init__(
+        self,
+        spec: Spec,
+        asking: Audit,
+        store: Store,
+        prepare: Callable[[Spec], Audit],
+        say: Callable[[str], None],
+        alpha: float,
+        machines: Machines | None,
+    ) -> None:
+        assert spec.recommend is not None
+        self.spec, self.store, self.prepare, self.say = spec, store, prepare, say
+        self.alpha, self.machines = alpha, machines
+        self.wish: Wish = spec.recommend
+        self.gate = Gate(above=self.wish.below, column=self.wish.column, whole_records=self.wish.whole_records)
+        check_gate(self.gate, _columns(asking), [])
+        self.by_units = by_units(spec)
+        self.least = least_units(self.wish.below, alpha=alpha)
+        self._check_budget()
+        self.ends = None if spec.time_budget is None else time.monotonic() + spec.time_budget
+        self.levers = [lever for lever in asking.levers() if lever.free(spec)]
+        if not self.levers:
+            every = [lever.name for lever in asking.levers()]
+            raise BadInputError(
+                "everything that could lower the leakage is given"
+                + (f" ({', '.join(every)}); leave one out, so that it is searched." if every else ".")
+                if every
+                else f"the setting {asking.setting!r} names nothing that could lower its leakage, so there is nothing "
+                "to search."
+            )
+        self.looked: dict[tuple[str, float | int], Candidate] = {}
+        self.timed_out = False
+
+    def _check_budget(self) -> None:
+        spec, given = self.spec, self.spec.repeats in self.spec.model_fields_set
+        if self.by_units and given and spec.repeated < self.least:
+            raise BadInputError(
+                f"a limit of {self.wish.below:g} needs at least {self.least:,} {spec.unit}s even where nothing leaks, "
+                f"got {spec.repeats}={spec.repeated}; give as many, or a larger limit."
+            )
+        if self.least > _MOST_UNITS:
+            what = spec.unit if self.by_units else spec.member
+            raise BadInputError(
+                f"a limit of {self.wish.below:g} needs at least {self.least:,} {what}s even where nothing leaks, more "
+                f"than the {_MOST_UNITS:,} that a search runs; give a larger limit, such as 0.05."
+            )
+
+    def run(self) -> Recommendation:
+        """Search, confirm and return what was found."""
+        wished = f"a lift below {100 * self.wish.below:g} points"
+        self.say(f"searching {len(self.levers)} change(s) for {wished}: {', '.join(one.name for one in self.levers)}")
+        [given] = self._screened([(None, 0.0)])
+        if not given.standings and not self.timed_out:
+            what = f"column {clean(self.wish.column, 60)}" if self.wish.column else "cells or records"
+            what = "whole records" if self.wish.whole_records else what
+            raise BadInputError(
+                f"no attack of this audit is scored on {what} beside a baseline, so there is nothing to limit; limit "
+                "another figure, or name an attack that guesses it."
+            )
+        given = replace(given, status="as given" if self._safe(given) is not True else given.status)
+        self._check_cost(given := self._with_task(given))
+        searched = self._search()
+        candidates = self._confirm(given, searched)
+        chosen = next((c for c in candidates if c.status == "recommended"), None)
+        given = next((c for c in candidates if c.lever is None), given)
+        rest = [c for c in (*candidates, *self.looked.values()) if c.lever is not None]
+        shown = {(c.words): c for c in reversed(rest)}
+        ordered = sorted(shown.values(), key=lambda c: (c.status != "recommended", c.lever.name if c.lever else ""))
+        return Recommendation(self.spec, self.wish, self._outcome(chosen, ordered), given, ordered, self.alpha)
+
+    def _outcome(self, chosen: Candidate | None, candidates: Sequence[Candidate]) -> Outcome:
+        if chosen is not None:
+            return "found"
+        open_still = {"undecided", "not reached", "unclear"}
+        return "undecided" if self.timed_out or any(c.status in open_still for c in candidates) else "none"
+
+    # The search
+
+    def _search(self) -> list[_Progress]:
+        ways = [_Progress(lever, lever.weakest, lever.strongest, []) for lever in self.levers]
+        for step in range(1 + _HALVINGS):
+            trying = [(way, strength) for way in ways if (strength := way.next) is not None]
+            if not trying or self._late():
+                break
+            begun = time.monotonic()
+            found = self._screened([(way.lever, strength) for way, strength in trying])
+            for (way, strength), candidate in zip(trying, found, strict=True):
+                safe = self._safe(candidate)
+                if safe is None:
+                    way.ended = True
+                elif safe:
+                    way.safe.insert(0, strength)
+                elif way.safe:
+                    way.unsafe = strength
+                elif candidate.status == "broken" and (weaker := way.lever.between(way.unsafe, strength)) is not None:
+                    # The table may be too small for so much.
+                    way.strongest = weaker
+                else:
+                    way.ended = True
+            if step == 0:
+                self._forecast(time.monotonic() - begun, len(trying), sum(bool(way.safe) for way in ways))
+        return ways
+
+    def _forecast(self, seconds: float, tried: int, left: int) -> None:
+        each = seconds / max(1, tried)
+        units = self.least / self._units if self.by_units else self.spec.repeated / max(1, self._repeats)
+        expected = each * (left * _HALVINGS + units * 1.5)
+        self.say(f"{left} of {tried} change(s) can do it at full strength; about {lasting(expected)} to go")
+
+    @property
+    def _units(self) -> int:
+        return max(_FEWEST, self.least // _SHARE)
+
+    @property
+    def _repeats(self) -> int:
+        quick = type(self.spec).quick.get(self.spec.repeats, 1)
+        return min(self.spec.repeated, int(str(quick)))
+
+    def _late(self) -> bool:
+        if self.ends is not None and time.monotonic() >= self.ends:
+            self.timed_out = True
+        return self.timed_out
+
+    def _left(self) -> float | None:
+        return None if self.ends is None else max(0.0, self.ends - time.monotonic())
+
+    def _changed(self, lever: Lever | None, strength: float | int) -> Spec:
+        return self.spec if lever is None else lever.applied(self.spec, strength)
+
+    def _screened(self, points_of: Sequence[tuple[Lever | None, float | int]]) -> list[Candidate]:
+        """Return candidates, each attacked on the same few repetitions."""
+        counts = [self._units] if self.by_units else [self._repeats]
+        if self.by_units and self._units > _FEWEST:
+            # Leakage that is plain to see is shown with few.
+            counts.insert(0, _FEWEST)
+        found: dict[int, Candidate] = {}
+        waiting = list(range(len(points_of)))
+        for count in counts:
+            audits, places = [], []
+            for i in waiting:
+                lever, strength = points_of[i]
+                audit = self._screening(lever, strength, count)
+                if isinstance(audit, str):
+                    found[i] = Candidate(lever, strength, "broken", audit)
+                else:
+                    audits.append(audit)
+                    places.append(i)
+            if not audits or self._late():
+                break
+            reports = measured(audits, self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
+            waiting = []
+            for i, report in zip(places, reports, strict=True):
+                found[i] = self._judged(*points_of[i], report)
+                if not self._plainly_above(found[i]):
+                    waiting.append(i)
+        for i, (lever, strength) in enumerate(points_of):
+            found.setdefault(i, Candidate(lever, strength, "not reached", "The time budget ended before it was tried."))
+            if lever is not None:
+                self.looked[lever.name, strength] = found[i]
+        self._late()
+        return [found[i] for i in range(len(points_of))]
+
+    def _screening(self, lever: Lever | None, strength: float | int, count: int) -> Audit | str:
+        """Return the audit of a configuration on few repetitions; the reason where it cannot be used."""
+        try:
+            spec = self._changed(lever, strength)
+            few: dict[str, Any] = {spec.repeats: count, "control": False}
+            if spec.member is not None and getattr(spec, spec.members) is None:
+                few[spec.members] = type(spec).quick.get(spec.members)
+            audit = self.prepare(self._asked(spec.reseeded(stream(spec.seed, 0, "search") % 2**31), few))
+            if self.by_units:
+                # The victims of a search are its own, so that their last digits may differ from those of an audit.
+                audit.together = _FEWEST
+            return audit
+        except BadInputError as error:
+            if lever is None:
+                raise
+            return str(error)
+
+    def _asked(self, spec: Spec, changed: Mapping[str, object]) -> Spec:
+        return spec.model_copy(update={"gate": self.gate, "recommend": None, "time_budget": None, **changed})
+
+    def _judged(self, lever: Lever | None, strength: float | int, report: Report) -> Candidate:
+        candidate = Candidate(lever, strength, "not reached", "It was not confirmed.", report)
+        if report.failed:
+            return replace(candidate, status="broken", reason="Jobs failed; see the audit of this configuration.")
+        safe, worst = self._safe(candidate), candidate.worst
+        if safe is None or worst is None:
+            return replace(candidate, reason="The time budget ended before it was tried.")
+        if safe:
+            return replace(candidate, reason="It looks safe, but another one is cheaper, or the search ended before.")
+        certified = _certified(report)
+        leaks = f"{clean(worst.figure.attack, 40)} gains {points(worst.mean)} points"
+        if certified:
+            leaks = f"{leaks}, and proves records"
+        plain = certified or worst.mean > self.wish.below or (worst.closed or 0.0) >= WHOLE
+        count = f"on {worst.n} {self._member}s"
+        return replace(candidate, status="leaks" if plain else "unclear", reason=f"{leaks} {count}.")
+
+    @property
+    def _member(self) -> str:
+        return self.spec.unit if self.by_units else str(self.spec.member)
+
+    def _safe(self, candidate: Candidate) -> bool | None:
+        """Return whether a candidate looks safe on few repetitions; None where nothing is known."""
+        if candidate.status == "broken":
+            return False
+        if not candidate.standings or any(standing.n == 0 for standing in candidate.standings):
+            return None
+        assert candidate.report is not None
+        if _certified(candidate.report):
+            return False
+        half = self.wish.below / 2
+        return all(
+            (standing.below or standing.mean - standing.error <= half) and (standing.closed or 0.0) < WHOLE
+            for standing in candidate.standings
+        )
+
+    def _plainly_above(self, candidate: Candidate) -> bool:
+        if candidate.status == "broken" or candidate.report is None or _certified(candidate.report):
+            return True
+        return any(standing.mean - 3 * standing.error > self.wish.below for standing in candidate.standings)
+
+    # What a change costs
+
+    def _with_task(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with how well the task is learnt, and the epsilons of its noise."""
+        if candidate.task is not None or candidate.report is None or self._late():
+            return candidate
+        report, asked = (
+            candidate.report,
+            self.prepare(self._asked(self._changed(candidate.lever, candidate.strength), {})),
+        )
+        configuration = configuration_of(report)
+        rows = list(report.rows)
+        if _task(report.audit, rows) is None:
+            training = TaskTraining(Recipe(), asked.configurations)
+            further = asked.further_rows(self.store.setup, self.say, training)
+            rows += [row for row in further if row.defense == configuration.defense]
+        privacy = tuple(row for row in rows if row.kind == "about" and row.metric.endswith("epsilon"))
+        return replace(candidate, task=_task(report.audit, rows), privacy=privacy)
+
+    def _check_cost(self, given: Candidate) -> None:
+        """Refuse a limit of the cost that trainings cannot tell from none."""
+        task, most = given.task, self.wish.max_cost
+        if most is None or task is None or task.mean is None or task.low is None or task.high is None:
+            return
+        half = (task.high - task.low) / 2
+        if task.n >= LEAST_TRAININGS and half > most:
+            raise BadInputError(
+                f"a cost of {most:g} cannot be told from none: {task.n} trainings without a change differ by "
+                f"±{half:.2g} already; give max_cost of at least {half:.2g}, or none."
+            )
+
+    # The confirmation
+
+    def _confirm(self, given: Candidate, ways: Sequence[_Progress]) -> list[Candidate]:
+        done: list[Candidate] = []
+        queue: list[Candidate] = []
+        if self._safe(given):
+            queue.append(given)
+        for way in ways:
+            if way.safe and not self._late():
+                queue.append(self._with_task(self.looked[way.lever.name, way.safe[0]]))
+        steps = {way.lever.name: list(way.safe) for way in ways}
+        confirmed = 0
+        while queue:
+            queue.sort(key=lambda candidate: self._price(given, candidate))
+            candidate, cost = queue[0], loss(given.task, queue[0].task)
+            queue.pop(0)
+            if self.wish.max_cost is not None and candidate.lever is not None and (cost or 0.0) > self.wish.max_cost:
+                reason = f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
+                done.append(replace(candidate, status="too costly", reason=reason))
+                continue
+            if confirmed == CONFIRMATIONS or self._late():
+                ended = "time" if self.timed_out else f"number of {CONFIRMATIONS} confirmations"
+                reason = f"It looks safe, but the {ended} ended before it was confirmed."
+                done.append(replace(candidate, status="undecided", reason=reason))
+                continue
+            confirmed += 1
+            self.say(f"confirming {candidate.words} on fresh {self._member}s")
+            tried = self._confirmed(given, candidate)
+            done.append(tried)
+            if tried.status == "recommended":
+                left = "It looks safe, but costs more than the recommended one, or was not needed."
+                return [*done, *(replace(other, status="not reached", reason=left) for other in queue)]
+            stronger = steps.get(candidate.words if candidate.lever is None else candidate.lever.name, [])
+            later = [strength for strength in stronger if stronger.index(strength) > _index(stronger, candidate)]
+            if candidate.lever is not None and later and not self._late():
+                queue.append(self._with_task(self.looked[candidate.lever.name, later[0]]))
+        return done
+
+    @staticmethod
+    def _price(given: Candidate, candidate: Candidate) -> tuple[float, int]:
+        cost = 0.0 if candidate.lever is None else loss(given.task, candidate.task)
+        return (math.inf if cost is None else cost, 0 if candidate.lever is None else 1)
+
+    def _confirmed(self, given: Candidate, candidate: Candidate) -> Candidate:
+        spec = self._changed(candidate.lever, candidate.strength)
+        counts: dict[str, object] = {}
+        if self.by_units and spec.repeats not in self.spec.model_fields_set:
+            counts[spec.repeats] = _BUDGET * self.least
+        audit = self.prepare(self._asked(spec, counts))
+        [report] = measured([audit], self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
+        task = candidate.task if _task(audit, report.rows) is None else _task(audit, report.rows)
+        found = replace(candidate, report=report, confirmed=True, task=task)
+        assert report.decision is not None
+        reason = report.decision.line.partition(": ")[2]
+        statuses: dict[str, Status] = {"passed": "recommended", "undecided": "undecided", "refused": "broken"}
+        status = statuses.get(report.decision.outcome, "failed")
+        if status == "undecided" and report.left_out:
+            self.timed_out = True
+        return replace(found, status=status, reason=f"{reason[:1].upper()}{reason[1:]}")
+
+
+def _index(strengths: Sequence[float | int], candidate: Candidate) -> int:
+    return strengths.index(candidate.strength) if candidate.strength in strengths else len(strengths)
+
+
+def _columns(audit: Audit) -> list[str]:
+    about = audit.about
+    return [*about.columns, *([about.target] if about.target is not None and about.target not in about.columns else [])]
+
+
+def _certified(report: Report) -> bool:
+    return any(row.mean for row in pick(report.rows, kind="attack", metric="certified", column=None))
+
+
+def _task(audit: Audit, rows: Sequence[ResultRow]) -> ResultRow | None:
+    """Return how well the task is learnt, by the first metric that the setting prefers."""
+    for metric in audit.about.utility:
+        for row in rows:
+            if row.kind == "about" and row.metric == metric and row.column is None:
+                return row
+    return None

@@ -1,0 +1,277 @@
+"""What a search for a configuration found: candidates with leakage, cost and verdict."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from seepage.assessment.row import ResultRow
+from seepage.report.frames import is_error, task_name
+from seepage.report.report import Report
+from seepage.results.verdict import pick
+from seepage.run.limits import Standing
+from seepage.settings.lever import Lever
+from seepage.settings.option import fields_of
+from seepage.settings.setting import Configuration
+from seepage.settings.spec import Spec, Wish
+from seepage.text import clean, lowered, percent, points, span
+
+Status = Literal[
+    "as given", "leaks", "unclear", "too costly", "failed", "undecided", "not reached", "broken", "recommended"
+]
+Outcome = Literal["found", "none", "undecided"]
+# Trainings below which a difference of the task is not judged.
+LEAST_TRAININGS = 3
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration that was looked at.
+
+    Attributes:
+        lever: change of the deployment; None for the deployment as it was given.
+        strength: strength of the change.
+        status: what became of it.
+        reason: why, in a sentence.
+        report: the last audit of it, on few repetitions or on those of the confirmation.
+        confirmed: whether that audit was the confirmation, on repetitions that the search did not see.
+        task: row of the metric of the task; None where that was not measured.
+        privacy: epsilons that follow from its noise, as rows of results.
+    """
+
+    lever: Lever | None
+    strength: float | int
+    status: Status
+    reason: str
+    report: Report | None = None
+    confirmed: bool = False
+    task: ResultRow | None = None
+    privacy: tuple[ResultRow, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The change as a label."""
+        return "no change" if self.lever is None else self.lever.words(self.strength)
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        """What is known of each limited figure."""
+        decision = None if self.report is None else self.report.decision
+        return () if decision is None else decision.figures
+
+    @property
+    def worst(self) -> Standing | None:
+        """The limited figure with the largest mean lift; None where nothing was measured."""
+        return max(self.standings, key=lambda standing: standing.mean, default=None)
+
+    @property
+    def strongest(self) -> ResultRow | None:
+        """The attack with the largest lift on the figure that is limited, as a row of results."""
+        worst = self.worst
+        if worst is None or self.report is None:
+            return None
+        of, configuration = worst.figure, worst.figure.configuration
+        rows = pick(
+            self.report.rows, attack=of.attack, metric=of.metric, column=of.column, batch_size=configuration.batch_size
+        )
+        return next((row for row in rows if row.defense == configuration.defense), None)
+
+    @property
+    def seconds(self) -> float | None:
+        """Machine time of all attacks for one repetition; None where nothing was measured."""
+        if self.report is None:
+            return None
+        known = [run.seconds for run in self.report.runs if run.is_attack and run.seconds is not None]
+        return sum(known) if known else None
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The cheapest configuration that is shown to stay below a limit, and what was rejected on the way.
+
+    Attributes:
+        spec: deployment as it was given.
+        wish: what a configuration has to meet.
+        outcome: ``found``; ``none``: nothing that can be changed meets it; ``undecided``: time or budget ended first.
+        given: the deployment as it was given, without a change.
+        candidates: configurations that were looked at, the recommended one first.
+        alpha: probability of a false pass of each confirmation.
+        origin: provenance of the figures.
+    """
+
+    spec: Spec
+    wish: Wish
+    outcome: Outcome
+    given: Candidate
+    candidates: Sequence[Candidate]
+    alpha: float
+    origin: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The recommended configuration; None where there is none."""
+        every = (self.given, *self.candidates)
+        return next((candidate for candidate in every if candidate.status == "recommended"), None)
+
+    @property
+    def options(self) -> str:
+        """Options of the command line that make the recommended change; empty without one.
+
+        Example:
+            >>> from seepage.settings.horizontal_spec import make_spec
+            >>> lever = Lever("batch_size", 8.0, 64.0, True, spec_field="batch_sizes")
+            >>> options_of(make_spec(dataset="german"), lever, 32)
+            '--batch-size 32'
+        """
+        chosen = self.chosen
+        return "" if chosen is None or chosen.lever is None else options_of(self.spec, chosen.lever, chosen.strength)
+
+    @property
+    def line(self) -> str:
+        """The recommendation in a sentence or two."""
+        what = self.figure
+        limit = f"{100 * self.wish.below:g} points"
+        chosen = self.chosen
+        if chosen is not None:
+            change = "no change is needed" if chosen.lever is None else clean(self.options, 300)
+            left = "" if chosen.worst is None else f", at most {points(chosen.worst.upper)}"
+            return (
+                f"recommended: {change}. The lift on {what} is shown to stay below {limit}{left}. "
+                f"{self.cost_words(chosen)}"
+            )
+        if self.outcome == "none":
+            return f"no configuration that was searched keeps the lift on {what} below {limit}{self._within}."
+        return f"undecided: nothing was shown yet about a lift on {what} below {limit}; run the same command again."
+
+    @property
+    def figure(self) -> str:
+        """What is limited, in words."""
+        if self.wish.column is not None:
+            return f"column {clean(self.wish.column, 60)}"
+        return "whole records" if self.wish.whole_records else "all cells, whole records, label and sensitive columns"
+
+    @property
+    def _within(self) -> str:
+        return "" if self.wish.max_cost is None else f" at a cost of at most {self.wish.max_cost:g}"
+
+    def cost(self, candidate: Candidate) -> float | None:
+        """Return the loss in the task's metric; None where it was not measured on both sides."""
+        return loss(self.given.task, candidate.task)
+
+    def cost_words(self, candidate: Candidate) -> str:
+        """Return what a candidate costs the task, in a sentence."""
+        if candidate.lever is None:
+            return "It costs nothing."
+        task, before = candidate.task, self.given.task
+        if task is None or before is None or task.mean is None or before.mean is None:
+            return "What it costs the task was not measured."
+        error = is_error(task.metric)
+
+        def shown(row: ResultRow) -> str:
+            if row.mean is None:
+                return ""
+            if error:
+                between = "" if row.low is None or row.high is None else f" [{row.low:.4g}, {row.high:.4g}]"
+                return f"{row.mean:.4g}{between}"
+            return f"{percent(row.mean)} {span(row.low, row.high)}".strip()
+
+        judged = "" if min(task.n, before.n) >= LEAST_TRAININGS else f" The difference of {task.n} is not judged."
+        return (
+            f"{task_name(task.metric)}: {shown(task)} beside {shown(before)} without it, over {task.n} "
+            f"training{'s' if task.n != 1 else ''}.{judged}"
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a record for each configuration: leakage, task, epsilons, seconds and verdict."""
+        return [self._record(candidate) for candidate in (self.given, *self.candidates)]
+
+    def _record(self, candidate: Candidate) -> dict[str, Any]:
+        row, worst, task = candidate.strongest, candidate.worst, candidate.task
+        epsilons = {epsilon.metric: epsilon for epsilon in candidate.privacy}
+        accounted = epsilons.get("epsilon")
+        measured = epsilons.get("empirical_epsilon")
+        settings = {} if accounted is None else accounted.settings
+        return {
+            "change": candidate.words,
+            "status": candidate.status,
+            "reason": candidate.reason,
+            "attack": None if worst is None else worst.figure.attack,
+            "figure": None if worst is None else _named(worst),
+            "lift": None if worst is None else worst.mean,
+            "lift_low": None if row is None else row.lift_low,
+            "lift_high": None if row is None else row.lift_high,
+            "upper": None if worst is None else worst.upper,
+            "n": None if worst is None else worst.n,
+            "confirmed": "yes" if candidate.confirmed else "no",
+            "task_metric": None if task is None else task.metric,
+            "task": None if task is None else task.mean,
+            "task_low": None if task is None else task.low,
+            "task_high": None if task is None else task.high,
+            "task_n": None if task is None else task.n,
+            "cost": self.cost(candidate),
+            "epsilon": None if accounted is None else accounted.mean,
+            "delta": settings.get("delta"),
+            "rounds": settings.get("steps"),
+            "message_epsilon": None if measured is None else measured.settings.get("accounted"),
+            "measured_low": None if measured is None else measured.low,
+            "measured_high": None if measured is None else measured.high,
+            "seconds": candidate.seconds,
+        }
+
+
+def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
+    """Return the options of the command line that make a change."""
+    fields = fields_of(type(spec))
+    texts = []
+    for name, value in {**lever.beside, **lever.fields(spec, strength)}.items():
+        flag = fields[name].flag
+        if name == "defenses":
+            [part] = value
+            said = [
+                f"{mechanism.name}:{_flow(mechanism.options)}" if mechanism.options else mechanism.name
+                for mechanism in part.mechanisms
+            ]
+            texts.append(f"{flag} {shlex.quote('+'.join(said))}")
+        elif name == lever.spec_field and lever.key is not None:
+            texts.append(f"{flag} {shlex.quote(f'{lever.key}={strength:g}')}")
+        else:
+            texts.append(f"{flag} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}")
+    return " ".join(texts)
+
+
+def _flow(options: Mapping[str, Any]) -> str:
+    inner = ", ".join(
+        f"{name}: {value:g}" if isinstance(value, float) else f"{name}: {value}" for name, value in options.items()
+    )
+    return f"{{{inner}}}"
+
+
+def loss(before: ResultRow | None, task: ResultRow | None) -> float | None:
+    """Return by how much a task is learnt worse, in its metric; None where one is not known."""
+    if before is None or task is None or before.mean is None or task.mean is None or before.metric != task.metric:
+        return None
+    return (before.mean - task.mean) * (-1 if is_error(task.metric) else 1)
+
+
+def in_words(recommendation: Recommendation) -> list[str]:
+    """Return what was rejected and why, a sentence each."""
+    lines = []
+    for candidate in recommendation.candidates:
+        if candidate.status != "recommended":
+            lines.append(f"{clean(candidate.words, 80)}: {lowered(candidate.reason)}")
+    return lines
+
+
+def _named(standing: Standing) -> str:
+    of = standing.figure
+    if of.metric == "exact_match":
+        return "whole records"
+    return "all cells" if of.column is None else clean(of.column, 60)
+
+
+def configuration_of(report: Report) -> Configuration:
+    """Return the only configuration of an audit."""
+    [configuration] = report.audit.configurations
+    return configuration

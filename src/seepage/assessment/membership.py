@@ -1,0 +1,44 @@
+"""Membership as figures: how well members are told from non-members, where few others are taken for them."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.assessment.auc import auc
+from seepage.assessment.measurement import Measurement
+
+# The share of non-members that may be taken for members (Carlini et al., 2022).
+FALSE_POSITIVES = 0.001
+AUC, RATE = "membership_auc", "membership_tpr"
+
+
+def membership_figures(
+    members: Float[Tensor, "victim member"], others: Float[Tensor, "victim other"]
+) -> list[Measurement]:
+    """Return the area under the ROC curve and the true-positive rate at 0.1% false positives, one value a victim.
+
+    The threshold of a victim is the score that no more than 0.1% of its non-members exceed; with fewer than 1,000 of
+    them that is the largest one.
+
+    Args:
+        members: scores of the records behind a message, higher for likelier members.
+        others: scores of records that are not behind it.
+
+    Example:
+        >>> found = membership_figures(torch.tensor([[2.0, 0.5]]), torch.linspace(0, 1, 1000)[None])
+        >>> [(one.metric, round(float(one.values[0]), 2)) for one in found]
+        [('membership_auc', 0.75), ('membership_tpr', 0.5)]
+    """
+    areas, rates = [], []
+    for own, other in zip(members, others, strict=True):
+        positive = torch.cat([torch.ones_like(own), torch.zeros_like(other)]).bool()
+        areas.append(auc(torch.cat([own, other]), positive) or 0.0)
+        allowed = int(FALSE_POSITIVES * len(other))
+        threshold = other.sort(descending=True).values[min(allowed, len(other) - 1)]
+        rates.append(float((own > threshold).double().mean()))
+    return [
+        Measurement(metric, None, torch.tensor(values, dtype=torch.float64), True, (0.0, 1.0))
+        for metric, values in ((AUC, areas), (RATE, rates))
+    ]

@@ -1,0 +1,98 @@
+"""Masks of dropout that the client drew and the attacker does not know, sought with the records or drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.attacks.horizontal.matching.engine import Engine
+from seepage.models.dropout import Drops
+from seepage.seeds import stream
+
+Masks = Literal["variables", "drawn", "ignored"]
+
+# Learning rate of the masks, in shares of what a kept value is multiplied by.
+_RATE = 0.05
+# Weight of the squared distance of each place's share of kept values from the expected one.
+_WEIGHT = 0.1
+
+
+class MaskedEngine:
+    """A distance between gradients of a network that drops values, by masks that nobody sends.
+
+    Under ``variables``, masks are optimised jointly with the records, as in the dropout inversion attack of Scheliga et
+    al. (arXiv 2208.06163): each restart begins with masks drawn as a client draws them; every call takes one step of
+    Adam along the distance's derivative with respect to them, and clips them to what a mask can be. A penalty holds
+    each place's share of kept values near the expected one. Under ``drawn``, every call draws new masks, so that the
+    descent follows the mean over them.
+
+    Deviations: step and weight are ours, found on tables; masks are of rows, not of images.
+
+    Args:
+        engine: engine that matches gradients of rows with masks behind them.
+        drops: places where values are dropped.
+        masks: treatment of the masks.
+        seeds: seed of each victim.
+    """
+
+    def __init__(
+        self, engine: Engine, drops: Drops, masks: Literal["variables", "drawn"], seeds: Sequence[int]
+    ) -> None:
+        self._engine, self._drops, self._kind = engine, drops, masks
+        self._generators = [torch.Generator().manual_seed(stream(seed, 0, "dropout masks")) for seed in seeds]
+        self._begun: tuple[torch.nn.Parameter, torch.optim.Optimizer] | None = None
+
+    @property
+    def masks(self) -> Float[Tensor, "victim restart record mask"] | None:
+        """Learnt masks; None where none are learnt or none were needed yet."""
+        return None if self._begun is None else self._begun[0].detach()
+
+    def __call__(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+        """Return the loss of each restart and its derivative with respect to the rows, and move the masks."""
+        if self._kind == "drawn":
+            loss, derivative = self._engine(torch.cat([rows, self._drawn(rows)], -1), labels)
+            return loss, derivative[..., : rows.shape[-1]]
+        if self._begun is None:
+            masks = torch.nn.Parameter(self._drawn(rows))
+            self._begun = masks, torch.optim.Adam([masks], lr=_RATE)
+        masks, adam = self._begun
+        kept = self._drops.kept.to(masks)
+        loss, derivative = self._engine(torch.cat([rows, masks.detach()], -1), labels)
+        masks.grad = derivative[..., rows.shape[-1] :] + self._penalty(masks.detach())
+        adam.step()
+        with torch.no_grad():
+            masks.copy_(masks.clamp_min(0).minimum(kept))
+        return loss, derivative[..., : rows.shape[-1]]
+
+    def loss(
+        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
+    ) -> Float[Tensor, "victim restart"]:
+        """Return the loss of each restart with the masks that it learnt; without dropout where there are none."""
+        masks = self.masks
+        if masks is None or masks.shape[:3] != rows.shape[:3]:
+            return self._engine.loss(rows, labels)
+        return self._engine.loss(torch.cat([rows, masks], -1), labels)
+
+    def _drawn(self, rows: Tensor) -> Tensor:
+        drawn = [self._drops.draw(rows.shape[1:3], generator) for generator in self._generators]
+        return torch.stack(drawn).to(rows)
+
+    def _penalty(self, masks: Tensor) -> Tensor:
+        """Return the derivative of the penalty: each place's mean over records and values is expected to be 1."""
+        found = []
+        for part in masks.split([place.size for place in self._drops.places], -1):
+            off = part.mean((2, 3), keepdim=True) - 1
+            found.append((2 * _WEIGHT / (part.shape[2] * part.shape[3]) * off).expand_as(part))
+        return torch.cat(found, -1)
+
+
+def joined(engines: Sequence[MaskedEngine]) -> Float[Tensor, "victim restart record mask"] | None:
+    """Return the masks that engines learnt for parts of the restarts, in their order; None where they learnt none."""
+    masks = [engine.masks for engine in engines]
+    return torch.cat([one for one in masks if one is not None], 1) if all(one is not None for one in masks) else None

@@ -1,0 +1,169 @@
+"""Pseudo-clients: a server without the client's weights trains a client of its own and decodes as it answers."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seepage.attacks.split.exact import check_gradient
+from seepage.attacks.split.fsha import FSHA, decoder, message_features
+from seepage.errors import BadInputError, check_count
+from seepage.models.model import seeded
+from seepage.models.split import SplitModel, record_losses
+from seepage.registry import attacks
+from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
+
+_RATE, _ADVERSARY_RATE = 1e-3, 1e-4
+_BATCH = 256
+# Standard deviation of the weights that pseudo-clients start from.
+_STD = 0.01
+
+
+@attacks.register("pcat", "split", needs=("auxiliary",))
+@dataclass(frozen=True)
+class PseudoClientAttack:
+    """Trains a client of its own on auxiliary rows and decodes gradients by a network that learned from that one's.
+
+    Source: Gao and Zhang, PCAT: Functionality and Data Stealing from Split Learning by Pseudo-Client Attack (USENIX
+    Security 2023). The server is passive: it knows the architecture of the client's part and auxiliary rows with
+    labels, but no weights. Deviations: there the client computes the first layers, so that a pseudo-client is trained
+    through the server's part, at every step of the training. Here clients compute the last ones: the pseudo-client
+    learns the labels behind the server's part as it is in the attacked exchange, and answers with gradients. The
+    decoder is that of ``fsha``.
+
+    Attributes:
+        client_epochs: number of epochs of the pseudo-client's training.
+        hidden, epochs, bins: settings of the decoder, see ``FSHA``.
+
+    Raises:
+        BadInputError: an argument is out of range.
+    """
+
+    client_epochs: int = 30
+    hidden: tuple[int, ...] = (256, 128)
+    epochs: int = 40
+    bins: int = 16
+
+    def __post_init__(self) -> None:
+        check_count("client_epochs", self.client_epochs)
+        # Refuses what the decoder refuses.
+        self._decoder()
+
+    def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
+        """Return the guess; ``seeds`` are those of the pseudo-client, the decoder and the noise it is trained with.
+
+        Raises:
+            BadInputError: the attacker holds no auxiliary rows, or no gradient was received.
+        """
+        check_gradient(view)
+        if knowledge.auxiliary is None or not len(knowledge.auxiliary):
+            raise BadInputError(
+                "a pseudo-client is trained on auxiliary rows, but the attacker holds none; grant some (auxiliary)."
+            )
+        client = self._client(view, knowledge.auxiliary, seeds[0])
+        return self._decoder()(replace(view, model=view.model.with_client(client)), knowledge, seeds)
+
+    def _decoder(self) -> FSHA:
+        return FSHA(self.hidden, self.epochs, self.bins)
+
+    def _client(self, view: CutView, rows: Auxiliary, seed: int) -> nn.Module:
+        """Return the trained pseudo-client."""
+        return _Simulation(view, rows, seed).trained(self.client_epochs)
+
+
+@attacks.register("sdar", "split", needs=("auxiliary",))
+@dataclass(frozen=True)
+class AdversarialClientAttack(PseudoClientAttack):
+    """As ``pcat``, with a pseudo-client whose gradients an adversary cannot tell from those that came back.
+
+    Source: Zhu et al., Passive Inference Attacks on Split Learning via Adversarial Regularization (NDSS 2025), SDAR.
+    The loss of the pseudo-client has a term by which a discriminator shall take its messages for the client's.
+    Deviations: those of ``pcat``; messages are gradients with the activations that they answer, and the decoder has no
+    discriminator of its own.
+
+    Attributes:
+        weight: weight of the term.
+
+    Raises:
+        BadInputError: an argument is out of range.
+    """
+
+    weight: float | int = 0.04
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.weight, bool) or not 0 <= self.weight < math.inf:
+            raise BadInputError(f"the weight of the adversary is a number from 0 up, got weight={self.weight!r}.")
+
+    def _client(self, view: CutView, rows: Auxiliary, seed: int) -> nn.Module:
+        return _Simulation(view, rows, seed).trained(self.client_epochs, float(self.weight))
+
+
+class _Simulation:
+    """Training of a pseudo-client on auxiliary rows, from weights that have nothing of the client's."""
+
+    def __init__(self, view: CutView, rows: Auxiliary, seed: int) -> None:
+        self._model: SplitModel = view.model
+        self._seed = seed
+        self._generator = torch.Generator().manual_seed(seed)
+        self._cut = view.model.cut(rows.cells).detach()
+        self._own = view.model.scaled(rows.cells, view.model.private)
+        self._labels = rows.labels.long()
+        self._seen = message_features(view.own_gradient, view.cut).detach()
+        self._client = copy.deepcopy(view.model.client).requires_grad_(True)
+        with torch.no_grad():
+            for parameter in self._client.parameters():
+                parameter.copy_(_STD * torch.randn(parameter.shape, generator=self._generator))
+
+    def trained(self, epochs: int, weight: float = 0.0) -> nn.Module:
+        """Return the pseudo-client after some epochs.
+
+        Args:
+            epochs: number of passes over the rows.
+            weight: weight of the adversary; none if 0.
+        """
+        optimiser = torch.optim.Adam(self._client.parameters(), lr=_RATE)
+        center, spread = self._seen.mean(0), self._seen.std(0, correction=0).clamp(min=1e-6)
+        width = self._seen.shape[1]
+        adversary = seeded(lambda: decoder([width, 128, 128, 1]), self._seed)
+        against = torch.optim.Adam(adversary.parameters(), lr=_ADVERSARY_RATE)
+        for _ in range(epochs):
+            for batch in torch.randperm(len(self._labels), generator=self._generator).split(_BATCH):
+                losses, messages = self._answers(batch, weight > 0)
+                loss = losses.mean()
+                if weight:
+                    simulated = (messages - center) / spread
+                    seen = torch.randint(len(self._seen), (len(batch),), generator=self._generator)
+                    real = (self._seen[seen] - center) / spread
+                    verdict = adversary(simulated)
+                    loss = loss + weight * functional.binary_cross_entropy_with_logits(
+                        verdict, torch.ones_like(verdict)
+                    )
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                if weight:
+                    verdicts = torch.cat([adversary(real), adversary(simulated.detach())])
+                    truth = torch.cat([torch.ones(len(batch), 1), torch.zeros(len(batch), 1)]).to(verdicts)
+                    against.zero_grad()
+                    functional.binary_cross_entropy_with_logits(verdicts, truth).backward()
+                    against.step()
+        return self._client.requires_grad_(False)
+
+    def _answers(
+        self, batch: Int[Tensor, " record"], with_messages: bool
+    ) -> tuple[Float[Tensor, " record"], Float[Tensor, "record feature"]]:
+        """Return the pseudo-client's losses, and its messages where they are asked for."""
+        cut = self._cut[batch].clone().requires_grad_(with_messages)
+        losses = record_losses(self._model.head, self._client(cut, self._own[batch]), self._labels[batch])
+        if not with_messages:
+            return losses, cut
+        [gradient] = torch.autograd.grad(losses.sum(), cut, create_graph=True)
+        return losses, message_features(gradient, cut.detach())

@@ -1,0 +1,106 @@
+"""SDAR in vertical learning: a shadow whose features an adversary cannot tell from those that were received."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from seepage.attacks.vertical.uifv import DataPassiveAttack, ShadowInversion
+from seepage.errors import BadInputError
+from seepage.models.inverse import InverseLoss
+from seepage.models.vertical import Stack, encoder_of, losses_of
+from seepage.registry import attacks
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
+
+_RATE, _ADVERSARY_RATE = 1e-3, 1e-3
+_ADVERSARY = (128, 128)
+
+
+@attacks.register("sdar", "vertical", needs=("auxiliary",))
+@dataclass(frozen=True)
+class AdversarialShadowAttack(DataPassiveAttack):
+    """As ``uifv_dpa``, with a shadow whose features a discriminator takes for those that the target sent.
+
+    Source: Zhu et al., Passive Inference Attacks on Split Learning via Adversarial Regularization (NDSS 2025), SDAR:
+    the server's simulator of the client is trained by the task through the server's own part, and by a discriminator of
+    features. Deviations: the shadow is trained behind the top model as it is at the end, not at each of its steps;
+    features of all exchanges that were seen count as real; InverNet, without a discriminator of its own, decodes. The
+    adversary has the shadow's learning rate and a larger weight than there, which reads more of tables.
+    Tables alone: for images, see the paper's own code.
+
+    Attributes:
+        weight: weight of the adversary in the shadow's loss.
+
+    Raises:
+        BadInputError: an argument is out of range.
+    """
+
+    loss: InverseLoss = "fields"
+    weight: float | int = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.weight, bool) or not 0 <= self.weight < math.inf:
+            raise BadInputError(f"the weight of the adversary is a number from 0 up, got weight={self.weight!r}.")
+
+    def fit_shadow(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
+        """Return shadow and InverNet; the arguments are those of a call.
+
+        Raises:
+            BadInputError: rows were not granted, or they are images.
+        """
+        rows = knowledge.granted_auxiliary("the attack with an adversary")
+        if knowledge.image is not None:
+            raise BadInputError("sdar simulates bottom models of tables, but the rows are images; use uifv_dpa.")
+        encoder = encoder_of(knowledge.schema)
+        encoded = encoder.encode(rows.cells)
+        seen = view.received if view.earlier is None else torch.cat([view.received, view.earlier.received], dim=1)
+        mean, spread = seen.mean(1, keepdim=True), seen.std(1, keepdim=True).clamp(min=1e-6)
+        width = seen.shape[-1]
+        shadows = Stack((encoded.shape[-1], *self.hidden, width), seeds)
+        adversary = Stack((width, *_ADVERSARY, 1), [seed + 1 for seed in seeds])
+        optimiser = torch.optim.Adam(shadows.parameters(), lr=_RATE)
+        against = torch.optim.Adam(adversary.parameters(), lr=_ADVERSARY_RATE)
+        order = [torch.Generator().manual_seed(seed) for seed in seeds]
+        every, labels = torch.arange(len(seeds))[:, None], rows.labels.long()
+        for _ in range(self.shadow_epochs):
+            shuffled = torch.stack([torch.randperm(rows.rows, generator=one) for one in order])
+            for batch in shuffled.split(self.batch_size, dim=1):
+                mine = shadows(encoded[every, batch])
+                features = [mine if one is None else one[every, batch] for one in rows.features]
+                losses = losses_of(view.model.head, view.model.top(torch.cat(features, dim=-1)), labels[every, batch])
+                simulated = (mine - mean) / spread
+                # Of trainings side by side, each has a loss of its own.
+                fooled = functional.softplus(-adversary(simulated)).mean((1, 2))
+                parameters = list(shadows.parameters())
+                found = torch.autograd.grad((losses.mean(1) + self.weight * fooled).sum(), parameters)
+                for parameter, gradient in zip(parameters, found, strict=True):
+                    parameter.grad = gradient
+                optimiser.step()
+                chosen = torch.stack([torch.randint(seen.shape[1], batch.shape[1:], generator=one) for one in order])
+                real = (seen[every, chosen] - mean) / spread
+                caught = functional.softplus(-adversary(real)) + functional.softplus(adversary(simulated.detach()))
+                against.zero_grad()
+                caught.mean((1, 2)).sum().backward()
+                against.step()
+        shadows.requires_grad_(False)
+        with torch.no_grad():
+            answers = shadows(encoded)
+        return ShadowInversion(self.inverter(None).fit(answers, encoded, encoder, seeds), shadows)
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess.
+
+        Args:
+            view: view of the active party.
+            knowledge: side information with auxiliary rows.
+            seeds: seed of each training's shadow, adversary and InverNet.
+
+        Raises:
+            BadInputError: rows were not granted, or they are images.
+        """
+        return self.fit_shadow(view, knowledge, seeds).guess(view)

@@ -1,0 +1,200 @@
+"""A few lines in the loop of plain PyTorch split or vertical training that write a transcript."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from seepage.captures.states import as_state
+from seepage.captures.transcripts import OWN, SCHEMA, SERVER, TRANSCRIPT, as_description, check_columns
+from seepage.errors import BadInputError, check_count
+from seepage.files import write_whole
+from seepage.tabular.schema import Schema
+
+Ids = Sequence[int] | Sequence[str] | Tensor
+
+
+class TranscriptWriter:
+    """Writes what crosses the wire, as the party that attacks it sees it: the server, or the active party.
+
+    Make one before the training, and call ``exchange`` once a round. The other party writes its weights, where these
+    are to be granted to the attack, with ``write_weights``. Files of both go into one folder.
+
+    Args:
+        folder: folder of the transcript, made if need be.
+        schema: schema of the table.
+        private: columns of the attacked party.
+        setting: ``split`` or ``vertical``.
+        own: the attacker's own columns with the column of ids; None where it gives none.
+        about: further fields of ``TranscriptDescription``, such as ``model``, ``options``, ``loss`` or ``defense``.
+
+    Raises:
+        BadInputError: a column or field is unknown, or the folder holds a transcript already.
+
+    Example:
+        >>> import tempfile
+        >>> from seepage.datasets.planted import telling
+        >>> schema = telling(rows=20).schema
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     writer = TranscriptWriter(folder, schema, ["noise_0"])
+        ...     cut = torch.randn(2, 3, requires_grad=True)
+        ...     writer.exchange([7, 8], cut)
+        ...     cut.backward(torch.ones(2, 3))
+        ...     sorted(path.name for path in Path(folder).iterdir())
+        ['round-000000.safetensors', 'schema.yaml', 'transcript.json']
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        schema: Schema,
+        private: Sequence[str],
+        setting: str = "split",
+        own: pd.DataFrame | None = None,
+        **about: Any,
+    ) -> None:
+        self.folder = Path(folder)
+        self._next = 0
+        if (self.folder / TRANSCRIPT).exists() or any(self.folder.glob("round-*.safetensors")):
+            raise BadInputError(f"{str(self.folder)!r} holds a transcript already; name another folder.")
+        values = {"setting": setting, "private": list(private), **about}
+        described = as_description(values, "the description of the transcript")
+        check_columns(described, schema)
+        if own is not None:
+            names = [described.id, *(name for name in schema.names if name not in described.private)]
+            lacking = [name for name in names if name not in own.columns]
+            if lacking:
+                raise BadInputError(
+                    f"the attacker's own columns lack {', '.join(map(repr, lacking))}; give the ids and every column "
+                    "that is not private."
+                )
+            write_whole(self.folder / OWN, own.to_csv(index=False), private=True)
+        write_whole(self.folder / SCHEMA, schema.to_yaml(), private=True)
+        text = json.dumps(described.model_dump(mode="json", exclude_none=True), indent=1)
+        write_whole(self.folder / TRANSCRIPT, text + "\n", private=True)
+
+    def exchange(
+        self,
+        ids: Ids,
+        activations: Tensor,
+        gradients: Tensor | None = None,
+        *,
+        number: int | None = None,
+        clip: float | None = None,
+    ) -> None:
+        """Write the messages of one round.
+
+        Without ``gradients``, those that the next backward pass brings to ``activations`` are written when it does:
+        call this before ``activations.backward(received)``, or before ``loss.backward()`` at the active party.
+
+        Args:
+            ids: id of each record, whole numbers or texts.
+            activations: activations, or features, as they crossed the wire.
+            gradients: gradients with respect to them, as they crossed the wire.
+            number: number of the round; one more than the last if None.
+            clip: bound on the norm of a record's own gradient, where clients publish it.
+
+        Raises:
+            BadInputError: shapes do not fit, or no backward pass can reach the activations.
+        """
+        this = self._next if number is None else check_round(number)
+        self._next = this + 1
+        tensors = {"ids": _as_ids(ids), "activations": activations.detach().cpu().clone().contiguous()}
+        if clip is not None:
+            tensors["clip"] = torch.tensor([float(clip)])
+        if activations.ndim != 2 or len(activations) != len(tensors["ids"]):
+            raise BadInputError(
+                f"round {this} has {len(tensors['ids'])} ids for activations of shape {tuple(activations.shape)}; give "
+                "a row of activations a record."
+            )
+        if gradients is not None:
+            self._write(this, tensors, gradients)
+        elif activations.requires_grad:
+            activations.register_hook(lambda found: self._write(this, tensors, found))
+        else:
+            raise BadInputError(
+                f"round {this} has no gradients, and its activations take none; give gradients=..., or call exchange "
+                "before the backward pass with activations that require gradients."
+            )
+
+    def inference(self, ids: Ids, activations: Tensor, *, number: int | None = None) -> None:
+        """Write messages to which no gradient came back, such as those of a prediction.
+
+        Args:
+            ids, activations, number: arguments of ``exchange``.
+        """
+        this = self._next if number is None else check_round(number)
+        self._next = this + 1
+        self._write(this, {"ids": _as_ids(ids), "activations": activations.detach().cpu().clone().contiguous()}, None)
+
+    def own_weights(self, module: nn.Module) -> None:
+        """Write the weights of the attacker's own part, which attacks with auxiliary rows use."""
+        write_whole(self.folder / SERVER, _saved(module), private=True)
+
+    def _write(self, number: int, tensors: Mapping[str, Tensor], gradients: Tensor | None) -> None:
+        found = dict(tensors)
+        if gradients is not None:
+            if gradients.shape != found["activations"].shape:
+                raise BadInputError(
+                    f"round {number} has gradients of shape {tuple(gradients.shape)} for activations of shape "
+                    f"{tuple(found['activations'].shape)}; give one gradient an activation."
+                )
+            found["gradients"] = gradients.detach().cpu().clone().contiguous()
+        write_whole(self.folder / f"round-{number:06d}.safetensors", save(found), private=True)
+
+
+def write_weights(module: nn.Module, folder: str | Path, number: int) -> None:
+    """Write the weights of the attacked party's part before a round, at that party's site.
+
+    Args:
+        module: its part of the network.
+        folder: folder of the transcript, or one whose files are copied there.
+        number: number of the round whose messages these weights compute.
+
+    Raises:
+        BadInputError: the number is negative, or the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_weights(nn.Linear(2, 1), folder, number=0)
+        ...     [path.name for path in Path(folder).iterdir()]
+        ['client-000000.safetensors']
+    """
+    write_whole(Path(folder) / f"client-{check_round(number):06d}.safetensors", _saved(module), private=True)
+
+
+def check_round(number: object) -> int:
+    """Return the number of a round.
+
+    Raises:
+        BadInputError: it is not a whole number from 0 up.
+    """
+    if number == 0 and not isinstance(number, bool):
+        return 0
+    check_count("number of the round", number)
+    assert isinstance(number, int)
+    return number
+
+
+def _saved(module: nn.Module) -> bytes:
+    return save({name: tensor.contiguous().clone() for name, tensor in as_state(module, "the part").items()})
+
+
+def _as_ids(ids: Ids) -> Tensor:
+    """Return ids as a tensor: whole numbers, or rows of UTF-8 bytes that are filled up with zeros."""
+    listed = ids.tolist() if isinstance(ids, Tensor) else list(ids)
+    if listed and all(isinstance(one, str) for one in listed):
+        encoded = [str(one).encode() for one in listed]
+        width = max(map(len, encoded)) or 1
+        return torch.tensor([list(one.ljust(width, b"\0")) for one in encoded], dtype=torch.uint8)
+    if not listed or not all(isinstance(one, int) and not isinstance(one, bool) for one in listed):
+        raise BadInputError("ids are whole numbers or texts, one a record, and there is at least one.")
+    return torch.tensor(listed, dtype=torch.int64)

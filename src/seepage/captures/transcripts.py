@@ -1,0 +1,424 @@
+"""A transcript of split or vertical training on disk: what crossed the wire, round by round, checked as it is read.
+
+A folder holds ``transcript.json``, a ``TranscriptDescription``; ``round-N.safetensors``, the messages of round N; and,
+as far as the attacker has them, ``client-N.safetensors``, the weights of the attacked party's part before round N,
+``server.safetensors``, those of the attacker's own part, ``own.csv``, its own columns, and ``schema.yaml``. Nothing is
+ever unpickled, and no code that the folder names is run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from seepage.errors import BadInputError, unknown_name
+from seepage.models.split import SplitHead
+from seepage.models.weights import FLOATS
+from seepage.tabular.reading import open_table
+from seepage.tabular.schema import Column, Schema
+from seepage.tabular.table import Table
+from seepage.tabular.texts import TextColumn
+
+TRANSCRIPT = "transcript.json"
+SCHEMA = "schema.yaml"
+OWN = "own.csv"
+SERVER = "server.safetensors"
+FORMAT = 1
+# What is seen of each record and may be left out: the size of its mean loss, and the bound that clients clip to.
+_TENSORS = ("ids", "activations", "gradients", "behind", "clip")
+_LARGEST_JSON = 2**24
+_NUMBERED = re.compile(r"(round|client)-([0-9]{1,12})\.safetensors")
+_ADVICE = "write it with seepage.TranscriptWriter, or as docs/transcripts.md says"
+
+Plainly = bool | int | float | str
+
+
+class TrainingRecipe(BaseModel):
+    """The training that a transcript is of, as far as it is known; for people, since no attack replays it.
+
+    Attributes:
+        epochs: number of passes over the rows.
+        batch_size: number of records of a round.
+        learning_rate: learning rate.
+        optimizer: name of the optimiser.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: Annotated[int, Field(ge=1)] | None = None
+    batch_size: Annotated[int, Field(ge=1)] | None = None
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    optimizer: str | None = None
+
+
+class TranscriptDescription(BaseModel):
+    """What is known of a transcript besides its messages; what is None is not known.
+
+    Attributes:
+        format: version of this form.
+        setting: ``split``: activations go to the party with the label, and gradients come back; ``vertical``: features
+            go to the active party, and gradients go back.
+        private: columns of the attacked party.
+        id: name of the column of record ids in tables that go with the transcript.
+        loss: whether the loss that gradients are of is the ``mean`` over the records of a round, or their ``sum``.
+        model: name of the network, such as ``deepfm``. One of your own is named on the command line.
+        options: arguments of the network's factory.
+        head: ``sigmoid``: one logit for two classes; ``softmax``: one a class.
+        top: in vertical learning, whether a top model follows; without one the features are added up as the logits.
+        defense: what the messages went through, ``{name: options}``.
+        training: recipe.
+
+    Example:
+        >>> TranscriptDescription(setting="split", private=("smoker",)).model_dump(exclude_none=True)["private"]
+        ('smoker',)
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = Field(default=FORMAT, ge=1)
+    setting: Literal["split", "vertical"]
+    private: tuple[str, ...]
+    id: Annotated[str, Field(min_length=1)] = "id"
+    loss: Literal["mean", "sum"] = "mean"
+    model: str | None = None
+    options: dict[str, Plainly | tuple[int, ...]] = Field(default_factory=dict)
+    head: SplitHead | None = None
+    top: bool = True
+    defense: dict[str, dict[str, Plainly]] | None = None
+    training: TrainingRecipe | None = None
+
+
+@dataclass(frozen=True)
+class RoundMessages:
+    """The messages of one round.
+
+    Attributes:
+        number: number of the round.
+        ids: id of each record.
+        activations: activations, or features, as they crossed the wire.
+        gradient: gradient of the round's loss with respect to them, as it crossed the wire; None where none came back,
+            as at inference.
+        behind: number of records in the mean loss that each record's gradient is of.
+        clip: bound on the norm of a record's own gradient, where clients publish it.
+    """
+
+    number: int
+    ids: tuple[str, ...]
+    activations: Float[Tensor, "record cut"]
+    gradient: Float[Tensor, "record cut"] | None
+    behind: Float[Tensor, " record"]
+    clip: float | None = None
+
+
+@dataclass(frozen=True)
+class RecordedTraining:
+    """A transcript that was read and is whole.
+
+    Attributes:
+        folder: folder of the transcript.
+        about: what is known of it besides the messages.
+        schema: schema of the table.
+        rounds: messages by round, the oldest first.
+        weights: round before which the attacked party's part had some weights, and their file; the oldest first.
+    """
+
+    folder: Path
+    about: TranscriptDescription
+    schema: Schema
+    rounds: tuple[RoundMessages, ...]
+    weights: tuple[tuple[int, Path], ...]
+
+    @property
+    def private(self) -> tuple[int, ...]:
+        """Positions of the attacked party's columns in the schema."""
+        return tuple(self.schema.names.index(name) for name in self.about.private)
+
+    @property
+    def public(self) -> tuple[int, ...]:
+        """Positions of the attacker's own columns."""
+        return tuple(i for i in range(len(self.schema.columns)) if i not in self.private)
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all records, in the order in which they first crossed the wire."""
+        return tuple(dict.fromkeys(one for messages in self.rounds for one in messages.ids))
+
+    @property
+    def server(self) -> Path | None:
+        """File of the weights of the attacker's own part; None where there is none."""
+        file = self.folder / SERVER
+        return file if file.is_file() else None
+
+    @cached_property
+    def own(self) -> tuple[dict[str, int], Float[Tensor, "row column"], bool] | None:
+        """The attacker's own columns: row of each id, cells, and whether the last column is the label; None without."""
+        file = self.folder / OWN
+        if not file.is_file():
+            return None
+        columns = [self.schema.columns[i] for i in self.public]
+        labelled = self.about.setting == "vertical" and self.schema.target.name in open_table(file).names
+        if labelled:
+            columns.append(self.schema.target)
+        rows, cells = read_cells(file, columns, self.about.id, "the attacker's own columns")
+        lacking = [one for one in self.ids if one not in rows]
+        if lacking:
+            raise BadInputError(
+                f"the attacker's own columns, {str(file)!r}, lack {len(lacking)} of the {len(self.ids)} records that "
+                f"crossed the wire, the first with the id {lacking[0]!r}; add their rows, or move the file away."
+            )
+        return rows, cells, labelled
+
+
+def is_transcript(path: Path) -> bool:
+    """Return whether a path is the folder of a transcript."""
+    return path.is_dir() and (path / TRANSCRIPT).exists()
+
+
+def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTraining:
+    """Read a transcript and check that it is whole.
+
+    Args:
+        folder: folder of the transcript.
+        schema: schema of the table; that of the folder if None.
+
+    Raises:
+        BadInputError: a file is missing, damaged, of a later format, or contradicts another one.
+    """
+    about = read_about(folder / TRANSCRIPT)
+    if schema is None:
+        if not (folder / SCHEMA).is_file():
+            raise BadInputError(
+                f"the transcript {str(folder)!r} holds no {SCHEMA}; give the schema of the table with --schema FILE."
+            )
+        schema = Schema.load(folder / SCHEMA)
+    check_columns(about, schema)
+    files: dict[str, dict[int, Path]] = {"round": {}, "client": {}}
+    for path in sorted(folder.iterdir()):
+        match = _NUMBERED.fullmatch(path.name)
+        if match is None:
+            continue
+        kind, number = match[1], int(match[2])
+        if number in files[kind]:
+            raise BadInputError(
+                f"{path.name!r} and {files[kind][number].name!r} in {str(folder)!r} are both of round {number}; give "
+                "each round one file."
+            )
+        files[kind][number] = path
+    if not files["round"]:
+        raise BadInputError(
+            f"the transcript {str(folder)!r} holds no messages, which are files round-0.safetensors and so on; "
+            f"{_ADVICE}."
+        )
+    rounds = tuple(_read_round(files["round"][number], number, about) for number in sorted(files["round"]))
+    first = rounds[0]
+    for messages in rounds:
+        if messages.activations.shape[1] != first.activations.shape[1]:
+            raise BadInputError(
+                f"activations of round {messages.number} have {messages.activations.shape[1]} entries, those of round "
+                f"{first.number} {first.activations.shape[1]}; a transcript is of one network: move the others away."
+            )
+    return RecordedTraining(folder, about, schema, rounds, tuple(sorted(files["client"].items())))
+
+
+def read_about(path: Path) -> TranscriptDescription:
+    """Return what is known of a transcript besides its messages.
+
+    Raises:
+        BadInputError: the file cannot be read, or is no description.
+    """
+    what = f"the description {str(path)!r}"
+    try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise BadInputError(f"{what} takes {path.stat().st_size:,} bytes, more than one can need; {_ADVICE}.")
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{what} cannot be read ({error}); {_ADVICE}.") from error
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{what} is not JSON ({error}); {_ADVICE}.") from error
+    if not isinstance(values, dict):
+        raise BadInputError(f"{what} is of type {type(values).__name__} where a JSON object is expected; {_ADVICE}.")
+    return as_description(values, what)
+
+
+def as_description(values: Mapping[str, Any], what: str) -> TranscriptDescription:
+    """Return a description from plain values.
+
+    Args:
+        values: values by key.
+        what: words for the description, for messages.
+
+    Raises:
+        BadInputError: a key is unknown, a value cannot be used, or the format is a later one.
+
+    Example:
+        >>> as_description({"setting": "split", "private": ["sex"]}, "the description").loss
+        'mean'
+    """
+    version = values.get("format", FORMAT)
+    if isinstance(version, int) and version > FORMAT:
+        raise BadInputError(
+            f"{what} is of format {version}; this version of seepage reads format {FORMAT}: install a newer one."
+        )
+    for key in values:
+        if key not in TranscriptDescription.model_fields:
+            raise unknown_name(f"key in {what}:", str(key)[:80], TranscriptDescription.model_fields)
+    try:
+        return TranscriptDescription.model_validate(values)
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(map(str, p['loc']))}: {p['msg'].rstrip('.')}" for p in error.errors(include_input=False)
+        ]
+        raise BadInputError(f"{what} cannot be used: {'; '.join(problems[:4])}.") from error
+
+
+def check_columns(about: TranscriptDescription, schema: Schema) -> None:
+    """Refuse private columns that a schema has not, and schemas that leave one of the parties without any.
+
+    Raises:
+        BadInputError: names the first.
+    """
+    for name in about.private:
+        if name not in schema.names:
+            raise unknown_name("private column of the transcript:", name, schema.names)
+        if about.private.count(name) > 1:
+            raise BadInputError(f"the transcript names the private column {name!r} twice; name it once.")
+    if not about.private:
+        raise BadInputError("the transcript names no private column, so that there is nothing to attack; name some.")
+    if len(about.private) == len(schema.names):
+        raise BadInputError(
+            f"all {len(schema.names)} columns of the schema are private, but the attacker of a transcript holds some "
+            "of its own; add them to the schema."
+        )
+    if about.id in (*schema.names, schema.target.name):
+        raise BadInputError(
+            f"the column of ids is called {about.id!r}, as a column of the schema; name another (id) in {TRANSCRIPT}."
+        )
+
+
+def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundMessages:
+    what = f"the messages {str(path)!r}"
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            names = list(file.keys())
+            for name in names:
+                if name not in _TENSORS:
+                    raise unknown_name(f"tensor in {what}:", name, _TENSORS)
+            found: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError) as error:
+        raise BadInputError(
+            f"{what} are no whole safetensors file ({' '.join(str(error).split())}): it may have been cut short; "
+            f"{_ADVICE}."
+        ) from error
+    for name in ("ids", "activations"):
+        if name not in found:
+            raise BadInputError(f"{what} lack the tensor {name!r}; {_ADVICE}.")
+    ids = _ids(found["ids"], what)
+    repeated = len(ids) - len(set(ids))
+    if repeated:
+        raise BadInputError(f"{what} hold {repeated} record(s) twice; ids are unique within a round.")
+    activations = _numbers(found["activations"], len(ids), "activations", what)
+    gradient = None
+    if "gradients" in found:
+        gradient = _numbers(found["gradients"], len(ids), "gradients", what).to(activations.dtype)
+        if gradient.shape != activations.shape:
+            raise BadInputError(
+                f"{what} hold gradients of shape {tuple(gradient.shape)} for activations of shape "
+                f"{tuple(activations.shape)}; give one gradient an activation."
+            )
+    behind = torch.full((len(ids),), float(len(ids)) if about.loss == "mean" else 1.0)
+    if "behind" in found:
+        behind = found["behind"].float().flatten()
+        if behind.shape != (len(ids),) or not bool((behind >= 1).all()):
+            raise BadInputError(
+                f"{what} hold 'behind' of shape {tuple(behind.shape)}; give one number from 1 a record."
+            )
+    clip = None
+    if "clip" in found:
+        clip = float(found["clip"].flatten()[0]) if found["clip"].numel() == 1 else -1.0
+        if not 0 < clip < float("inf"):
+            raise BadInputError(f"{what} hold a bound ('clip') that is no single positive number; give one, or none.")
+    return RoundMessages(number, ids, activations, gradient, behind, clip)
+
+
+def _ids(tensor: Tensor, what: str) -> tuple[str, ...]:
+    """Return ids as texts: whole numbers, or rows of UTF-8 bytes that are filled up with zeros."""
+    if not tensor.numel():
+        raise BadInputError(f"{what} hold no record; leave empty rounds out.")
+    if tensor.ndim == 1 and not tensor.dtype.is_floating_point and not tensor.dtype.is_complex:
+        return tuple(str(int(one)) for one in tensor.tolist())
+    if tensor.ndim == 2 and tensor.dtype == torch.uint8:
+        try:
+            return tuple(bytes(row).rstrip(b"\0").decode() for row in tensor.tolist())
+        except UnicodeDecodeError as error:
+            raise BadInputError(f"{what} hold ids that are no text in UTF-8 ({error}); {_ADVICE}.") from error
+    raise BadInputError(
+        f"{what} hold ids of shape {tuple(tensor.shape)} and type {str(tensor.dtype).removeprefix('torch.')}; give "
+        "whole numbers, one a record, or texts as rows of bytes."
+    )
+
+
+def _numbers(tensor: Tensor, records: int, name: str, what: str) -> Float[Tensor, "record cut"]:
+    if tensor.ndim != 2 or len(tensor) != records:
+        raise BadInputError(
+            f"{what} hold {name} of shape {tuple(tensor.shape)} for {records} ids; give a row of numbers a record."
+        )
+    if tensor.dtype not in FLOATS:
+        raise BadInputError(
+            f"{what} hold {name} of type {str(tensor.dtype).removeprefix('torch.')} where floating-point numbers are "
+            "expected; decode or dequantise them first."
+        )
+    broken = ~tensor.isfinite()
+    if bool(broken.any()):
+        raise BadInputError(
+            f"{what} hold {int(broken.sum())} {name} that are not finite; training diverged or the file is broken."
+        )
+    return tensor if FLOATS[tensor.dtype] > 1 else tensor.float()
+
+
+def read_cells(
+    path: Path, columns: Sequence[Column], id_column: str, what: str, separator: str = ","
+) -> tuple[dict[str, int], Float[Tensor, "row column"]]:
+    """Return the row of each id in a table, and the cells of some columns.
+
+    Args:
+        path: path of the table.
+        columns: columns to read, at least one.
+        id_column: name of the column of ids.
+        what: words for the table, for messages.
+        separator: separator of a CSV file's cells.
+
+    Raises:
+        BadInputError: the table lacks a column, has an id twice, or its cells do not fit.
+    """
+    source = open_table(path, separator)
+    if id_column not in source.names:
+        raise BadInputError(
+            f"{what}, {str(path)!r}, have no column {id_column!r} of record ids; they have "
+            f"{', '.join(map(repr, source.names[:12]))}. Add it, or name another one (id) in {TRANSCRIPT}."
+        )
+    [(_, raw)] = source.columns([id_column])
+    texts = (
+        np.array(raw.distinct.to_pylist(), dtype=object)[raw.position] if isinstance(raw, TextColumn) else raw.tolist()
+    )
+    rows: dict[str, int] = {}
+    for row, one in enumerate(texts):
+        name = str(int(one)) if isinstance(one, float) and one.is_integer() else str(one)
+        if name in rows:
+            raise BadInputError(f"{what}, {str(path)!r}, have the id {name!r} twice; ids are unique.")
+        rows[name] = row
+    # A schema of these columns alone; what is its target makes no difference to reading.
+    alone = Schema.model_construct(columns=tuple(columns[:-1]), target=columns[-1])
+    table = Table(alone, open_table(path, separator))
+    return rows, torch.cat([table.cells, table.labels[:, None]], dim=1)

@@ -1,0 +1,44 @@
+"""Secure aggregation: the server receives the mean of several clients' messages and no single one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from seepage.defenses.none import Undefended
+from seepage.errors import check_count
+from seepage.needs import ActsOn
+from seepage.registry import defenses
+from seepage.wire.horizontal import KnownDefense
+
+
+@defenses.register("aggregation", "horizontal")
+@dataclass(frozen=True)
+class Aggregation(Undefended):
+    """Several clients' messages reach the server as their mean alone, as secure aggregation lets them.
+
+    The messages themselves stay as they are; the clients that the protocol aggregates become as many times more. A
+    victim is then all of these clients. A server that adds clients of its own to an aggregate undoes it, which an
+    honest-but-curious one does not.
+
+    Attributes:
+        clients: number of clients whose messages are aggregated, at least 2.
+
+    Raises:
+        BadInputError: the number is no whole one from 1 up.
+
+    Example:
+        >>> Aggregation(8).clients
+        8
+    """
+
+    acts_on: ClassVar[ActsOn] = "update"
+
+    clients: int
+
+    def __post_init__(self) -> None:
+        check_count("clients", self.clients)
+
+    def describe(self) -> KnownDefense:
+        """Return the knowledge that no single message is changed; the number of clients is the view's."""
+        return KnownDefense()

@@ -1,0 +1,316 @@
+"""Inversion of a network layer by layer: from its outputs to its inputs, where its layers lose nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, fx, nn
+
+from seepage.models.vertical import Copies, Stack
+from seepage.tabular.encoder import Encoder
+from seepage.tabular.schema import Discrete
+
+# Smallest singular value, relative to the largest, at which equations are solved.
+_LEAST = 1e-5
+# Distance from the ends of a bounded activation at which its input is taken as lost.
+_SATURATED = 1e-6
+# Numbers up to this share of a record's largest count as zero behind a ReLU.
+_ZERO = 1e-4
+# Numbers in memory at once.
+_AT_ONCE = 2**24
+
+Undone = tuple[Tensor, Tensor]
+_Undo = Callable[[Tensor, Tensor], Undone]
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A linear layer ``x W + b``.
+
+    Attributes:
+        name: name in messages.
+        weight, bias: parameters, float64.
+    """
+
+    name: str
+    weight: Float[Tensor, "input output"]
+    bias: Float[Tensor, " output"]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A layer that changes each number by itself.
+
+    Attributes:
+        name: name in messages.
+        undo: map from outputs, and which of them are known, to inputs, and which of those are.
+    """
+
+    name: str
+    undo: _Undo
+
+
+@dataclass(frozen=True)
+class Lossy:
+    """A layer whose inputs do not follow from its outputs.
+
+    Attributes:
+        name: name in messages.
+        why: end of a sentence that says why.
+    """
+
+    name: str
+    why: str
+
+
+Layer = Weighted | Activation | Lossy
+
+
+def layers_of(module: nn.Module, training: int = 0) -> list[Layer]:
+    """Return the layers of a network in order.
+
+    Args:
+        module: network; of one with a leading axis of trainings, the network of one training.
+        training: position of the training.
+
+    Example:
+        >>> [layer.name for layer in layers_of(nn.Sequential(nn.Linear(2, 3), nn.GELU()))]
+        ['layer 1 (Linear, 2 to 3 numbers)', 'layer 2 (GELU)']
+    """
+    if isinstance(module, Copies):
+        return layers_of(module.networks[training])
+    if isinstance(module, Stack):
+        layers: list[Layer] = []
+        for weight, bias in zip(module.weights, module.biases, strict=True):
+            if layers:
+                layers.append(Activation(f"layer {len(layers) + 1} (ReLU)", _relu))
+            layers.append(_affine(len(layers) + 1, "Linear", weight[training], bias[training, 0]))
+        return layers
+    try:
+        # What is traced has layers in it.
+        graph = fx.symbolic_trace(nn.Sequential(module)).graph
+    except Exception as error:  # A user's forward may do anything.
+        reason = " ".join(str(error).split())[:120]
+        return [Lossy(f"the whole network ({type(module).__name__})", f"its layers cannot be listed ({reason})")]
+    found: list[Layer] = []
+    before: fx.Node | None = None
+    for node in graph.nodes:
+        if node.op == "output":
+            continue
+        if node.op == "placeholder":
+            before = node
+            continue
+        number = len(found) + 1
+        inputs = node.all_input_nodes
+        if node.op == "get_attr" or before is None or inputs != [before]:
+            return [Lossy(f"layer {number} ({node.name})", "it takes something else than the layer before it returns")]
+        if node.op == "call_module":
+            # Names begin with that of the network in its wrapper.
+            inner = str(node.target).partition(".")[2]
+            found.append(_of_module(number, module.get_submodule(inner)))
+        else:
+            found.append(_of_function(number, node))
+        before = node
+    return found
+
+
+def obstacle(layers: list[Layer], encoder: Encoder) -> str | None:
+    """Return the layer that stops the inversion, and why, as a part of a sentence; None where none does.
+
+    Args:
+        layers: layers of the network.
+        encoder: encoder of its inputs, whose columns of categories add up to 1.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.models.vertical import encoder_of
+        >>> encoder = encoder_of(telling(rows=20).schema)
+        >>> obstacle(layers_of(nn.Linear(11, 4)), encoder)
+        'layer 1 (Linear, 11 to 4 numbers): it returns fewer independent numbers than it takes'
+    """
+    first = True
+    for layer in layers:
+        if isinstance(layer, Lossy):
+            return f"{layer.name}: {layer.why}"
+        if isinstance(layer, Weighted):
+            weight = torch.cat([layer.weight, _sums(encoder)[0]], dim=1) if first else layer.weight
+            if weight.shape[1] < weight.shape[0] or not bool(_full(weight.T[None])[0]):
+                return f"{layer.name}: it returns fewer independent numbers than it takes"
+            first = False
+    return None
+
+
+def inverted(
+    layers: list[Layer], outputs: Float[Tensor, "record feature"], encoder: Encoder
+) -> tuple[Float[Tensor, "record encoded"], Bool[Tensor, " record"]]:
+    """Return inputs that give the outputs, and for which records they follow from them.
+
+    A ReLU keeps positive numbers alone, so that a record follows where enough units of each layer are positive.
+
+    Args:
+        layers: layers without an obstacle.
+        outputs: outputs of the network.
+        encoder: encoder of its inputs.
+    """
+    values = outputs.double()
+    known = torch.ones_like(values, dtype=torch.bool)
+    solved = torch.ones(len(values), dtype=torch.bool)
+    start = next(i for i, layer in enumerate(layers) if isinstance(layer, Weighted))
+    for i in reversed(range(len(layers))):
+        layer = layers[i]
+        if isinstance(layer, Activation):
+            values, known = layer.undo(values, known)
+        elif isinstance(layer, Weighted):
+            weight, target = layer.weight, values - layer.bias
+            if i == start:
+                more, sums = _sums(encoder)
+                weight = torch.cat([weight, more], dim=1)
+                target = torch.cat([target, sums.expand(len(target), -1)], dim=1)
+                known = torch.cat([known, torch.ones(len(known), more.shape[1], dtype=torch.bool)], dim=1)
+            values, there = _solved(weight, target, known)
+            solved &= there
+            known = torch.ones_like(values, dtype=torch.bool)
+    return values, solved & known.all(1)
+
+
+def _solved(weight: Tensor, target: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the solution of each record's known equations, and where there is one alone."""
+    found, there = [], []
+    for some in torch.arange(len(target)).split(max(1, _AT_ONCE // weight.numel())):
+        held = weight.T[None] * known[some][:, :, None]
+        there.append(_full(held))
+        found.append((torch.linalg.pinv(held, rtol=_LEAST) @ (target[some] * known[some])[..., None])[..., 0])
+    return torch.cat(found), torch.cat(there)
+
+
+def _full(equations: Float[Tensor, "record equation unknown"]) -> Bool[Tensor, " record"]:
+    """Return where equations have one solution alone."""
+    if equations.shape[1] < equations.shape[2]:
+        return torch.zeros(len(equations), dtype=torch.bool)
+    sizes = torch.linalg.svdvals(equations)
+    return sizes[:, -1] > _LEAST * sizes[:, 0]
+
+
+def _sums(encoder: Encoder) -> tuple[Float[Tensor, "encoded column"], Float[Tensor, " column"]]:
+    """Return the equations by which the entries of each column of categories add up to 1."""
+    schema = encoder.schema
+    blocks = [b for column, b in zip(schema.columns, schema.blocks, strict=True) if isinstance(column, Discrete)]
+    weight = torch.zeros(encoder.width, len(blocks), dtype=torch.float64)
+    for k, block in enumerate(blocks):
+        weight[block, k] = 1
+    return weight, torch.ones(len(blocks), dtype=torch.float64)
+
+
+def _affine(number: int, kind: str, weight: Tensor, bias: Tensor) -> Weighted:
+    name = f"layer {number} ({kind}, {weight.shape[0]} to {weight.shape[1]} numbers)"
+    return Weighted(name, weight.detach().double().cpu(), bias.detach().double().cpu())
+
+
+def _relu(values: Tensor, known: Tensor) -> Undone:
+    # What is zero up to rounding was cut off.
+    least = _ZERO * values.abs().amax(1, keepdim=True)
+    return values, known & (values > least)
+
+
+def _leaky(slope: float) -> _Undo:
+    return lambda values, known: (torch.where(values < 0, values / slope, values), known)
+
+
+def _elu(alpha: float, scale: float = 1.0) -> _Undo:
+    def undo(values: Tensor, known: Tensor) -> Undone:
+        below = (values / (scale * alpha)).clamp(min=_SATURATED - 1)
+        there = known & ((values >= 0) | (values / (scale * alpha) > _SATURATED - 1))
+        return torch.where(values < 0, torch.log1p(below), values / scale), there
+
+    return undo
+
+
+def _softplus(beta: float) -> _Undo:
+    def undo(values: Tensor, known: Tensor) -> Undone:
+        there = known & (values > _SATURATED)
+        return (torch.expm1(beta * values.clamp(min=_SATURATED)).log() / beta).clamp(max=values.max()), there
+
+    return undo
+
+
+def _tanh(values: Tensor, known: Tensor) -> Undone:
+    return values.clamp(_SATURATED - 1, 1 - _SATURATED).atanh(), known & (values.abs() < 1 - _SATURATED)
+
+
+def _sigmoid(values: Tensor, known: Tensor) -> Undone:
+    return values.logit(eps=_SATURATED), known & (values > _SATURATED) & (values < 1 - _SATURATED)
+
+
+def _same(values: Tensor, known: Tensor) -> Undone:
+    return values, known
+
+
+# Layers of PyTorch that are undone alike whatever their arguments are, by class and by function.
+_UNDONE: dict[type[nn.Module], _Undo] = {
+    nn.ReLU: _relu,
+    nn.Tanh: _tanh,
+    nn.Sigmoid: _sigmoid,
+    nn.Identity: _same,
+    nn.Dropout: _same,
+    nn.Flatten: _same,
+}
+_FUNCTIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "flatten": nn.Flatten,
+    "dropout": nn.Dropout,
+}
+_WHY: dict[type[nn.Module], str] = {
+    nn.GELU: "two inputs have the same output",
+    nn.SiLU: "two inputs have the same output",
+    nn.LayerNorm: "it forgets mean and scale of its inputs",
+    nn.Softmax: "it forgets a number that is added to all of its inputs",
+}
+
+
+def _of_module(number: int, layer: nn.Module) -> Layer:
+    kind = type(layer)
+    name = f"layer {number} ({kind.__name__})"
+    if isinstance(layer, nn.Linear):
+        bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
+        return _affine(number, "Linear", layer.weight.T, bias)
+    if isinstance(layer, nn.BatchNorm1d) and layer.running_mean is not None and layer.running_var is not None:
+        scale = (layer.running_var.double() + layer.eps).rsqrt()
+        scale = scale if layer.weight is None else scale * layer.weight.detach().double()
+        shift = -layer.running_mean.double() * scale
+        shift = shift if layer.bias is None else shift + layer.bias.detach().double()
+        if not bool((scale != 0).all()):
+            return Lossy(name, "it multiplies some numbers by zero")
+        return Activation(name, lambda values, known: ((values - shift) / scale, known))
+    if isinstance(layer, nn.LeakyReLU) and layer.negative_slope > 0:
+        return Activation(name, _leaky(layer.negative_slope))
+    if isinstance(layer, nn.PReLU) and layer.weight.numel() == 1 and layer.weight.item() > 0:
+        return Activation(name, _leaky(layer.weight.item()))
+    if isinstance(layer, nn.ELU):
+        return Activation(name, _elu(layer.alpha))
+    if isinstance(layer, nn.SELU):
+        return Activation(name, _elu(1.6732632423543772, 1.0507009873554805))
+    if isinstance(layer, nn.Softplus):
+        return Activation(name, _softplus(float(layer.beta)))
+    if kind in _UNDONE:
+        return Activation(name, _UNDONE[kind])
+    return Lossy(name, _WHY.get(kind, "seepage knows no inverse of it"))
+
+
+def _of_function(number: int, node: Any) -> Layer:
+    called = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    kind = _FUNCTIONS.get(called)
+    name = f"layer {number} ({called})"
+    if kind is not None and len(node.args) == 1:
+        return Activation(name, _UNDONE[kind])
+    if called == "leaky_relu":
+        slope = node.kwargs.get("negative_slope", node.args[1] if len(node.args) > 1 else 0.01)
+        if isinstance(slope, float) and 0 < slope < math.inf:
+            return Activation(name, _leaky(slope))
+    return Lossy(name, "seepage knows no inverse of it")

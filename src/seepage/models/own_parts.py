@@ -1,0 +1,168 @@
+"""Parts of networks of a user's own: server and client of split learning, towers and top model of vertical learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from seepage.errors import BadInputError, one_line
+from seepage.models.own import OwnFactory
+from seepage.models.split import SplitHead, SplitModel, positions
+from seepage.models.vertical import Copies
+from seepage.tabular.schema import Discrete, Schema
+
+
+def own_split(
+    factory: OwnFactory,
+    schema: Schema,
+    private: Sequence[str],
+    seed: int,
+    head: SplitHead | None = None,
+    options: Mapping[str, object] | None = None,
+) -> SplitModel:
+    """Return a user's own network of split learning.
+
+    The factory, see ``models.own.load_own``, returns a module with two modules in it. ``server`` maps the server's
+    cells (record, column) to activations (record, cut); ``client`` maps activations and the client's cells to logits. A
+    discrete cell is its code, a number is scaled so that its schema's bounds are 0 and 1. Of these arguments, the
+    factory receives those that it has a parameter for: ``schema``; ``private``, names of the client's columns;
+    ``server_columns`` and ``client_columns``, the number of categories of each column, None for a number; ``outputs``;
+    ``head``; ``seed``.
+
+    Args:
+        factory: factory of the network.
+        schema: schema of the table.
+        private: names of the client's columns.
+        seed: seed of the initialisation.
+        head: head of the model; the target's usual one if None.
+        options: further arguments of the factory.
+
+    Raises:
+        BadInputError: the factory cannot be called, or returns no two modules.
+    """
+    mine = positions(schema, private)
+    theirs = [i for i in range(len(schema.columns)) if i not in mine]
+    classes = schema.target.width if isinstance(schema.target, Discrete) else 2
+    used: SplitHead = head or ("sigmoid" if classes == 2 else "softmax")
+
+    def widths(columns: Sequence[int]) -> list[int | None]:
+        held = [schema.columns[i] for i in columns]
+        return [column.width if isinstance(column, Discrete) else None for column in held]
+
+    offered: dict[str, object] = {
+        "schema": schema,
+        "private": tuple(private),
+        "server_columns": widths(theirs),
+        "client_columns": widths(mine),
+        "outputs": 1 if used == "sigmoid" else classes,
+        "head": used,
+        "seed": seed,
+    }
+    made, reference = factory(offered, seed, options), factory.reference
+    parts = [getattr(made, name, None) for name in ("server", "client")]
+    if not isinstance(made, nn.Module) or not all(isinstance(part, nn.Module) for part in parts):
+        raise BadInputError(
+            f"the model factory {reference!r} returned an object of type {type(made).__name__} without the modules "
+            "'server' and 'client' in it; return an nn.Module that has both, one for each side of the cut."
+        )
+    server, client = parts
+    assert isinstance(server, nn.Module)
+    assert isinstance(client, nn.Module)
+    if next(client.parameters(), None) is None:
+        raise BadInputError(
+            f"the client part of {reference!r} has no parameters, so that it learns nothing; give it some layers."
+        )
+    return SplitModel(server, client, schema, mine, used, reference)
+
+
+def own_bottom(
+    factory: OwnFactory, schema: Schema, party: int, features: int, seeds: Sequence[int]
+) -> tuple[Copies, int]:
+    """Return a user's own bottom model of one party, a network for each training, and its number of features.
+
+    The factory, see ``models.own.load_own``, returns a module from encoded rows (record, input) to features (record,
+    feature): numbers lie between -1 and 1, categories are one-hot. Of these arguments, it receives those that it has a
+    parameter for: ``schema`` of the party's columns; ``inputs`` or ``width``; ``cardinalities``; ``numbers``;
+    ``party``; ``features``, the number that the audit asks for; ``seed``.
+
+    Args:
+        factory: factory of the network.
+        schema: schema of the party's columns.
+        party: number of the party.
+        features: number of features that the audit asks for.
+        seeds: seed of each training's initialisation.
+
+    Raises:
+        BadInputError: the factory cannot be called, or its network does not fit the party's columns.
+    """
+    offered: dict[str, object] = {
+        "schema": schema,
+        "inputs": schema.width,
+        "width": schema.width,
+        "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
+        "numbers": len(schema.continuous),
+        "party": party,
+        "features": features,
+    }
+    networks = [_network(factory, {**offered, "seed": seed}, seed) for seed in seeds]
+    what = f"the bottom model {factory.reference!r} of party {party}"
+    answered = _tried(networks[0], torch.zeros(2, schema.width), what)
+    if answered.ndim != 2 or len(answered) != 2 or not answered.shape[1]:
+        raise BadInputError(
+            f"{what} returns shape {tuple(answered.shape)} for 2 records of {schema.width} inputs; return a row of "
+            "features a record."
+        )
+    return Copies(networks), answered.shape[1]
+
+
+def own_top(factory: OwnFactory, widths: Sequence[int], outputs: int, seeds: Sequence[int]) -> Copies:
+    """Return a user's own top model, a network for each training.
+
+    The factory returns a module from the parties' features, one after the other (record, input), to logits (record,
+    output). Of these arguments, it receives those that it has a parameter for: ``inputs`` or ``width``, the number of
+    all features; ``widths``, that of each party; ``outputs``; ``seed``.
+
+    Args:
+        factory: factory of the network.
+        widths: number of features of each party.
+        outputs: number of logits.
+        seeds: seed of each training's initialisation.
+
+    Raises:
+        BadInputError: the factory cannot be called, or its network does not fit the features.
+    """
+    inputs = sum(widths)
+    offered: dict[str, object] = {"inputs": inputs, "width": inputs, "widths": list(widths), "outputs": outputs}
+    networks = [_network(factory, {**offered, "seed": seed}, seed) for seed in seeds]
+    what = f"the top model {factory.reference!r}"
+    answered = _tried(networks[0], torch.zeros(2, inputs), what)
+    if tuple(answered.shape) != (2, outputs):
+        raise BadInputError(
+            f"{what} returns shape {tuple(answered.shape)} for 2 records of {inputs} features, where (2, {outputs}) is "
+            "needed; change its last layer."
+        )
+    return Copies(networks)
+
+
+def _network(factory: OwnFactory, offered: Mapping[str, object], seed: int) -> nn.Module:
+    made = factory(offered, seed)
+    if not isinstance(made, nn.Module):
+        raise BadInputError(
+            f"the model factory {factory.reference!r} returned an object of type {type(made).__name__} where an "
+            "nn.Module is expected; return the network itself."
+        )
+    return made
+
+
+def _tried(network: nn.Module, rows: Tensor, what: str) -> Tensor:
+    """Return what a network answers to some rows."""
+    try:
+        with torch.no_grad():
+            answered = network.eval()(rows)
+    except Exception as error:  # A user's module may raise anything.
+        raise BadInputError(f"{what} does not take rows of {rows.shape[1]} inputs ({one_line(error)}).") from error
+    if not isinstance(answered, Tensor) or not bool(answered.isfinite().all()):
+        raise BadInputError(f"{what} returns no tensor of finite numbers; return one.")
+    return answered

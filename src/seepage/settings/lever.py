@@ -1,0 +1,125 @@
+"""Changes of a deployment that may lower its leakage, with a strength that can be searched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from seepage.settings.part import Part
+from seepage.settings.spec import Spec
+
+S = TypeVar("S", bound=Spec)
+# Decimals of strengths that are tried: enough to tell neighbours of a search apart.
+_DIGITS = 2
+
+
+@dataclass(frozen=True)
+class Lever:
+    """One change of a deployment: a defense, or other values of fields of the spec.
+
+    Attributes:
+        name: name in reports, such as ``dp_sgd``.
+        weakest, strongest: ends of the range in which the strength is searched on a log scale, both positive. Alike
+            where there is nothing to search. The weakest may be the larger number.
+        whole: whether strengths are whole numbers.
+        mechanism: names of the mechanisms of a defense with ``+`` between them; None for a change of fields alone.
+        options: options of the defense beside its strength, as ``Part`` has them.
+        strengths: path to each option that is set to the strength, such as ``("noise_multiplier",)``.
+        spec_field: field of the spec that is set to the strength; None for a defense.
+        key: key of the field, where it is a mapping.
+        beside: further fields that change with it, by name.
+
+    Example:
+        >>> from seepage.settings.horizontal_spec import make_spec
+        >>> lever = Lever("dp_sgd", 0.01, 10.0, mechanism="dp_sgd", options={"clip_norm": 1.0},
+        ...     strengths=(("noise_multiplier",),))
+        >>> changed = lever.applied(make_spec(dataset="german"), 0.1)
+        >>> changed.defenses[0].options, changed.defenses[0].called
+        ({'clip_norm': 1.0, 'noise_multiplier': 0.1}, 'dp_sgd(0.1)')
+    """
+
+    name: str
+    weakest: float | int
+    strongest: float | int
+    whole: bool = False
+    mechanism: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    strengths: tuple[tuple[str, ...], ...] = ()
+    spec_field: str | None = None
+    key: str | None = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Names of the fields of the spec that change."""
+        own = "defenses" if self.spec_field is None else self.spec_field
+        return (own, *self.beside)
+
+    @property
+    def searched(self) -> bool:
+        """Whether there is a range of strengths."""
+        return self.weakest != self.strongest
+
+    def free(self, spec: Spec) -> bool:
+        """Return whether a spec leaves it open what changes here: what was given is fixed."""
+        for name in self.changes:
+            if name not in spec.model_fields_set:
+                continue
+            value = getattr(spec, name)
+            # A mapping may say other things than this one.
+            if name != self.spec_field or self.key is None or not isinstance(value, Mapping) or self.key in value:
+                return False
+        return True
+
+    def between(self, weaker: float | int, stronger: float | int) -> float | int | None:
+        """Return the strength in the middle of two on a log scale; None where there is none left between them."""
+        middle = self.rounded(math.sqrt(weaker * stronger))
+        return None if middle in (self.rounded(weaker), self.rounded(stronger)) else middle
+
+    def rounded(self, strength: float | int) -> float | int:
+        """Return a strength as it is tried: a whole number, or one of few digits.
+
+        Example:
+            >>> Lever("a", 1.0, 9.0).rounded(0.123456), Lever("a", 1.0, 9.0, whole=True).rounded(2.6)
+            (0.12, 3)
+        """
+        return round(strength) if self.whole else float(f"{strength:.{_DIGITS}g}")
+
+    def words(self, strength: float | int) -> str:
+        """Return the change as a label of results, such as ``dp_sgd(0.1)``."""
+        return f"{self.name}({strength:g})" if self.searched else self.name
+
+    def fields(self, spec: Spec, strength: float | int) -> dict[str, Any]:
+        """Return the values of fields that change."""
+        if self.spec_field is None:
+            assert self.mechanism is not None
+            return {
+                "defenses": (Part(name=self.mechanism, options=self._options(strength), label=self.words(strength)),),
+                **self.beside,
+            }
+        value: Any = strength
+        if self.key is not None:
+            value = {**getattr(spec, self.spec_field), self.key: strength}
+        return {self.spec_field: value, **self.beside}
+
+    def applied(self, spec: S, strength: float | int) -> S:
+        """Return a spec with this change.
+
+        Raises:
+            BadInputError: it does not go together with what the spec says.
+        """
+        given = {name: getattr(spec, name) for name in spec.model_fields_set}
+        return type(spec).of(**{**given, **self.fields(spec, strength)})
+
+    def _options(self, strength: float | int) -> dict[str, Any]:
+        options: dict[str, Any] = {
+            name: dict(value) if isinstance(value, Mapping) else value for name, value in self.options.items()
+        }
+        for path in self.strengths:
+            place = options
+            for name in path[:-1]:
+                place = place.setdefault(name, {})
+            place[path[-1]] = strength
+        return options

@@ -1,0 +1,48 @@
+"""What parts return, held against what their settings take: a part of one's own is told what to return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from torch import Tensor
+
+from seepage.errors import BadInputError
+from seepage.settings.part import Part
+
+G = TypeVar("G")
+
+
+def check_guess(part: Part, guess: object, kind: type[G], sizes: Mapping[str, int] | None = None) -> G:
+    """Return a guess of the type that a setting takes.
+
+    Args:
+        part: attack or baseline that returned it.
+        guess: returned object.
+        kind: type of guesses in the setting.
+        sizes: sizes of the guess's ``cells`` along its first and its last axis, by what these are; not checked if None.
+
+    Raises:
+        BadInputError: it is of another type, or its cells have other sizes.
+
+    Example:
+        >>> check_guess(Part(name="mine.py:Mine"), {"cells": 3}, Tensor)
+        Traceback (most recent call last):
+        ...
+        seepage.errors.BadInputError: 'Mine' returned an object of type dict where torch.Tensor is expected; return one.
+    """
+    if not isinstance(guess, kind):
+        raise BadInputError(
+            f"{part.called!r} returned an object of type {type(guess).__name__} where "
+            f"{kind.__module__}.{kind.__name__} is expected; return one."
+        )
+    cells = getattr(guess, "cells", None)
+    if sizes is not None and isinstance(cells, Tensor):
+        (first, rows), *_, (last, columns) = sizes.items()
+        if cells.ndim != 3 or (cells.shape[0], cells.shape[-1]) != (rows, columns) or not cells.is_floating_point():
+            raise BadInputError(
+                f"{part.called!r} returned cells of shape {tuple(cells.shape)} and type {cells.dtype}, expected "
+                f"float64 of shape ({first}, record, {last}) = ({rows}, records, {columns}); decode encoded rows "
+                "(Encoder.decode), one column a cell."
+            )
+    return guess

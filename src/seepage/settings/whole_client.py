@@ -1,0 +1,346 @@
+"""Split learning with a client that holds all columns: what a server without columns reads of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from seepage import datasets, registry
+from seepage.assessment import auc, measure_features
+from seepage.assessment.features import NO_LEAK
+from seepage.attacks.vertical import inversion_in_words
+from seepage.datasets import Dataset
+from seepage.datasets.coins import some_rows, with_coins
+from seepage.datasets.dataset import split
+from seepage.defenses.feature_noise import FeatureNoise
+from seepage.digests import Json
+from seepage.errors import BadInputError
+from seepage.models.split import label_chances
+from seepage.protocols.whole_client import TrainedWhole, WholeClientLearning, WholeClientModel
+from seepage.seeds import stream
+from seepage.settings.labels import label_figures, with_label_columns
+from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
+from seepage.settings.spec import Spec
+from seepage.settings.split_spec import SplitSpec
+from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
+from seepage.settings.units import (
+    UnitFigures,
+    UnitsAudit,
+    UnitsExposure,
+    attacks_and_baselines,
+    control_fields,
+    planned,
+    rehearsed_training,
+    rows_identity,
+    with_fields,
+    without_others,
+)
+from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.table import Table
+from seepage.wire.labels import LabelKnowledge, ReturnedView
+from seepage.wire.secret import FeatureTranscript
+from seepage.wire.vertical import FeatureKnowledge, KnownFeatures, Leaked, SmashedView
+
+_TRAINING = Part(name="training")
+_WORDS = {
+    "vanilla": "The client holds all columns and sends activations; the server has the labels and all further layers.",
+    "u_shaped": "The client holds all columns, the labels and the last layer; the server has the layers between, and "
+    "sees activations and, at the second cut, the gradients that come back.",
+}
+
+
+class WholeClientAudit(UnitsAudit[SplitSpec, FeatureNoise | None]):
+    """An audit of split learning with a client that holds all columns; a unit is one training.
+
+    Args:
+        spec: what to do; its topology is not ``columns``.
+        dataset: rows of the caller; those that the spec names if None.
+        own: whether the rows are the user's own.
+        swapped: whether each record comes with the activations of another one.
+
+    Raises:
+        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
+    """
+
+    setting = "split"
+    ignored = frozenset({*Spec.model_fields, "repetitions", "private_columns"}) - {"dataset_options", "seed", "threads"}
+    data: Dataset
+
+    def __init__(
+        self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
+    ) -> None:
+        super().__init__(spec, dataset, own, swapped)
+        data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+        self.dataset = self.data = data
+        refuse_inapplicable(spec.attacks, deployment(spec))
+        check_baselines(spec, deployment(spec))
+        self.defenses = {part.called: _noise_of(part) for part in spec.defenses}
+        self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
+        label = data.schema.target.name
+        parts = with_label_columns(planned([_TRAINING], spec.baselines, spec.attacks), "split", label)
+        guessed = any(part.column is not None for part in parts if part.kind == "attack")
+        if guessed and "label_mode" not in {part.label for part in parts}:
+            parts = (*parts, PlannedPart(Part(name="label_mode"), "baseline", label))
+        self.parts = parts
+        self.rows = rows_identity(data)
+        self._forecast: float | None = None
+        train, test = split(data.all, spec.test_share, 0)
+        if spec.leaked >= len(test):
+            raise BadInputError(
+                f"{spec.leaked:,} records are to leak, but {len(test):,} are attacked, of which at least one must "
+                "remain; let fewer leak."
+            )
+        model = self.network(0)
+        layers = f"layers {(*spec.hidden, spec.cut)} at the client, {spec.tower or 'one layer'} at the server"
+        self.about = About(
+            dataset=data.name,
+            protocol=spec.topology,
+            model="mlp",
+            lead="What the server of split learning learns about the columns that clients keep.",
+            limits=(inversion_in_words(model.client, data.schema, "client's first layers"),),
+            attacker="The server",
+            secret="all cells",
+            message="the activations",
+            control="Without a hidden layer and with as many activations as inputs, the activations hold the planted "
+            "columns, so a working attack reads nearly all of them.",
+            threat_model=(
+                f"The attacker is the server, honest but curious. {_WORDS[spec.topology]}",
+                "It knows the schema and the marginals of all columns. Where an attack needs it, it is granted the "
+                f"client's first layers, or {spec.leaked:,} records with what was sent for them.",
+                f"Split learning on {data.name}, {len(train):,} rows of the client, {len(test):,} held out: {layers}, "
+                f"{spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
+                f"Attacked are held-out records in {spec.repetitions} training(s) with seeds of their own from seed "
+                f"{spec.seed}; intervals are over trainings.",
+            ),
+            notes=data.notes,
+            rounds=spec.exposures or 1,
+            rows=len(data.all),
+            target=label,
+            label=label if guessed else None,
+            columns=data.schema.names,
+            sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
+            scales={"loss": Scale(None), **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK}},
+            utility=("auc", "task_accuracy"),
+            settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "cut": spec.cut, "tower": list(spec.tower)},
+        )
+
+    def network(self, seed: int) -> WholeClientModel:
+        """Return the networks before they are trained.
+
+        Args:
+            seed: seed of their initialisation.
+        """
+        spec, u_shaped = self.spec, self.spec.topology == "u_shaped"
+        return WholeClientModel.of(self.data.schema, seed, spec.hidden, spec.cut, spec.tower, u_shaped)
+
+    def learning(self, noise: FeatureNoise | None) -> WholeClientLearning:
+        """Return the protocol under a defense."""
+        spec = self.spec
+        return WholeClientLearning(spec.epochs, spec.batch_size, spec.learning_rate, noise)
+
+    def expose(self, configuration: Configuration, units: range) -> Exposure:
+        """Train with each unit's seeds and return what the server sees of the attacked records."""
+        noise = self.defenses[configuration.defense]
+        return UnitsExposure(self.about, [_train(self, noise, unit) for unit in units])
+
+    def forecast(self, configuration: Configuration) -> float | None:
+        """Return the seconds of a training with all its parts, from rehearsals on two small shares of the work."""
+        if self._forecast is None:
+            rows = len(self.data.all)
+            share = min(0.5, max(0.02, (200 + 2 * self.spec.leaked / self.spec.test_share) / rows))
+
+            def expose(size: int) -> Exposure:
+                some = some_rows(self.data, int(size * share * rows), self.spec.seed)
+                return WholeClientAudit(with_fields(self.spec, {"epochs": 1}), some, self.own).expose(
+                    configuration, range(1)
+                )
+
+            self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
+        return self._forecast
+
+    def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
+        """Return what an attacker is granted, for results."""
+        if part.kind != "attack":
+            return {}
+        needs = entry_of(registry.attacks.of("split"), part.part).needs
+        amounts: dict[str, Json] = {
+            "bottom": "the client's first layers",
+            "leaked": self.spec.leaked,
+            "labels": self.spec.known_labels,
+        }
+        return {"sees": _WORDS[self.spec.topology], **{need: amounts[need] for need in needs}}
+
+    def planted(self, swapped: bool) -> WholeClientAudit | None:
+        """Return a control: fair coins, which are all that the client holds, behind linear first layers.
+
+        There are as many activations as the coins have inputs, and nothing protects them. Attacks on labels are left
+        out. In the negative control each record comes with the activations of another.
+        """
+        registered = registry.attacks.of("split")
+        attacks = tuple(part for part in self.spec.attacks if "labels" not in entry_of(registered, part).needs)
+        attacks = tuple(part for part in attacks if ReturnedView not in entry_of(registered, part).sees)
+        if not attacks:
+            return None
+        planted = with_coins(some_rows(self.data, _CONTROL_ROWS, self.spec.seed), _CONTROL_COINS, self.spec.seed)
+        held = Schema(columns=planted.schema.columns[-_CONTROL_COINS:], target=planted.schema.target)
+        data = replace(planted, train=Table(held, planted.train.frame))
+        changed = {
+            # A coin is one-hot: two inputs.
+            **{"hidden": (), "cut": 2 * _CONTROL_COINS, "tower": (16,), "epochs": 2, "leaked": 64},
+            **{"test_share": 0.25, "attacked_records": 200, "exposures": None},
+            **control_fields(swapped),
+            "attacks": attacks,
+            "baselines": (Part(name="constant"),),
+        }
+        control = WholeClientAudit(with_fields(self.spec, changed), data, self.own, swapped)
+        control.about = without_others(control.about, self.spec.attacks, attacks, "they guess labels alone")
+        control.parts = attacks_and_baselines(control.parts)
+        return control
+
+
+# Rows of a control, and columns of coins: enough to hold 264 records out of.
+_CONTROL_ROWS = 1_200
+_CONTROL_COINS = 4
+
+
+def _noise_of(part: Part) -> FeatureNoise | None:
+    combined = combine(registry.defenses.of("split"), part)
+    check_kinds(part, combined, (FeatureNoise,))
+    return of_kind(combined, FeatureNoise)
+
+
+def check_baselines(spec: SplitSpec, deployed: Deployment) -> None:
+    """Refuse baselines that are made for another topology.
+
+    Args:
+        spec: spec that names them.
+        deployed: deployment that the spec describes.
+
+    Raises:
+        BadInputError: names the first.
+    """
+    for part in spec.baselines:
+        sees = entry_of(registry.baselines.of("split"), part).sees
+        if sees and not any(issubclass(shown, view) for view in sees for shown in deployed.reveals):
+            raise BadInputError(
+                f"the baseline {part.called!r} is not made for the topology {spec.topology!r}; leave it out."
+            )
+
+
+@dataclass(frozen=True)
+class AttackedWhole:
+    """One training and what the server saw of the attacked rows.
+
+    Attributes:
+        spec: what was done.
+        learning: protocol.
+        trained: what training ended in.
+        seen: what the server saw of the attacked rows, and their secret.
+        test: rows that were held out.
+        known: what an attacker knows.
+        labels: what is known of the label.
+    """
+
+    spec: SplitSpec
+    learning: WholeClientLearning
+    trained: TrainedWhole
+    seen: FeatureTranscript
+    test: Table
+    known: FeatureKnowledge
+    labels: LabelKnowledge
+
+    def measure(self, part: PlannedPart) -> UnitFigures:
+        """Return what a part gets."""
+        if part.column is not None:
+            return self.label(part)
+        return self.training() if part.kind == "about" else self.guess(part)
+
+    def training(self) -> UnitFigures:
+        """Return how well the network does."""
+        model, target = self.trained.model, self.test.schema.target
+        with torch.no_grad():
+            outputs = model.outputs(self.learning.observe(self.trained, self.test, self.spec.seed).received[0])
+            losses = model.losses(outputs, self.test.labels)
+        figures: dict[tuple[str, str | None], float | None] = {("loss", None): self.trained.loss}
+        if not isinstance(target, Discrete):
+            near = losses.sqrt() * ((target.high - target.low) / 2) <= target.tolerance
+            figures["task_accuracy", None] = float(near.double().mean())
+            return UnitFigures(figures)
+        task = model.task
+        assert task != "regression"
+        chances = label_chances(task, outputs)
+        figures["task_accuracy", None] = float((chances.argmax(1) == self.test.labels).double().mean())
+        if target.width == 2:
+            positive = target.sorted_codes[-1]
+            figures["auc", None] = auc(chances[:, positive].double(), self.test.labels == positive)
+        return UnitFigures(figures)
+
+    def label(self, part: PlannedPart) -> UnitFigures:
+        """Return the figures of a guess of the labels of training, from what came back at the second cut."""
+        registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
+        view = self.trained.returned
+        assert view is not None
+        known = self.labels.known
+        assert known is not None
+        some = view.of(slice(0, known.shape[1] + self.seen.view.records))
+        true = self.trained.rows.labels[None, : some.records]
+        begun = time.perf_counter()
+        guess = make_part(registered, part.part)(some, self.labels, [stream(self.spec.seed, 0, "starts")])
+        [found] = label_figures(self.labels.target, true, guess, known.shape[1], time.perf_counter() - begun)
+        return found
+
+    def guess(self, part: PlannedPart) -> UnitFigures:
+        """Return the figures of an attack or a baseline on the columns, and its time for a record."""
+        registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
+        needs = entry_of(registered, part.part).needs
+        begun = time.perf_counter()
+        seeds = [stream(self.spec.seed, 0, "starts") % 2**62]
+        guess = make_part(registered, part.part)(self.seen.view, self.known.only(needs), seeds)
+        seconds = time.perf_counter() - begun
+        measured = measure_features(self.known.schema, self.seen, guess)
+        values = {(one.metric, one.column): float(one.values[0]) for one in measured}
+        figures = {key: None if value != value else value for key, value in values.items()}
+        each = {(one.metric, one.column): one.clusters[0].tolist() for one in measured if one.clusters is not None}
+        return UnitFigures(figures, seconds / self.seen.view.records, each=each)
+
+
+def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> AttackedWhole:
+    spec, data = audit.spec, audit.data
+    # The split must not tell one defense from another.
+    train, test = split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32)
+    learning = audit.learning(noise)
+    start = audit.network(stream(spec.seed, unit, "initialisation") % 2**62)
+    trained = learning.train(start, train, stream(spec.seed, unit, "training") % 2**62)
+    every = learning.observe(trained, test, stream(spec.seed, unit, "defense") % 2**62, spec.exposures or 1)
+    last = len(test) if spec.attacked_records is None else min(len(test), spec.leaked + spec.attacked_records)
+    attacked = slice(spec.leaked, last)
+    view = every.of(attacked)
+    if audit.swapped:
+        view = SmashedView(view.activations.roll(1, 1))
+    nothing = torch.zeros(1, spec.leaked, 0, dtype=torch.float64)
+    leaked = Leaked(test.cells[None, : spec.leaked], every.received[:, : spec.leaked], nothing) if spec.leaked else None
+    names = {} if noise is None else {"feature_noise": {"scale": noise.scale}}
+    known = FeatureKnowledge(
+        data.schema,
+        data.statistics.marginals,
+        KnownFeatures(names, 0.0 if noise is None else float(noise.scale)),
+        leaked=leaked,
+        bottom=trained.model.client,
+    )
+    seen = FeatureTranscript(view, test.cells[None, attacked], test.labels[None, attacked])
+    count = min(spec.known_labels, len(train) // 2)
+    labels = LabelKnowledge(
+        data.schema.target, data.statistics.target, torch.arange(count)[None], train.labels[None, :count]
+    )
+    return AttackedWhole(spec, learning, trained, seen, test, known, labels)
+
+
+def deployment(spec: SplitSpec) -> Deployment:
+    """Return what a deployment shows and grants a server without columns."""
+    known = granted({"leaked": spec.leaked, "labels": spec.known_labels}, ("bottom",))
+    reveals = (SmashedView, ReturnedView) if spec.topology == "u_shaped" else (SmashedView,)
+    return Deployment("split", spec.topology, reveals, known, None, mechanisms("split", spec.defenses))

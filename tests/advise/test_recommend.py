@@ -1,0 +1,200 @@
+"""The search for a configuration: on the invented setting, whose attack reads what noise leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seepage.advise.page import as_json, render_recommendation, show_recommendation, write_recommendation
+from seepage.advise.recommend import CONFIRMATIONS, recommended
+from seepage.advise.recommendation import Recommendation, options_of
+from seepage.assessment.decision import ALPHA, least_units
+from seepage.auditing import prepare_all, run_all
+from seepage.errors import BadInputError
+from seepage.report.terminal import make_console
+from seepage.settings.catalogue import settings
+from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.lever import Lever
+from seepage.settings.part import Part
+from seepage.settings.setting import Audit
+from seepage.settings.spec import Spec
+from tests.settings.fifth import CoinAudit, CoinSpec
+
+
+def search(folder: Path | None = None, **values: Any) -> Recommendation:
+    values = {"recommend": {"below": 0.2}, "control": False, **values}
+    return recommended(CoinSpec.of(**values), folder)
+
+
+def test_the_weakest_gloves_that_look_safe_are_confirmed_on_fresh_tosses() -> None:
+    found = search()
+    assert found.outcome == "found"
+    chosen = found.chosen
+    assert chosen is not None
+    assert chosen.confirmed
+    assert chosen.lever is not None
+    # Noise of 1 in width leaves the sound on its side: (0 or 1) + U(-.5, .5) is read whole.
+    assert 1.0 < chosen.strength < 100.0
+    assert chosen.worst is not None
+    assert chosen.worst.upper < 0.2
+    assert found.alpha == ALPHA / CONFIRMATIONS
+    assert chosen.worst.n >= least_units(0.2, alpha=found.alpha)
+    assert chosen.report is not None
+    # The search and the confirmation saw other tosses.
+    assert chosen.report.audit.spec.seed == 0
+    given = found.given.report
+    assert given is not None
+    assert given.audit.spec.seed != 0
+    assert found.options.startswith("--defense 'gloves:{noise: ")
+    assert found.given.status == "as given"
+    assert {candidate.status for candidate in found.candidates} >= {"recommended", "leaks"}
+
+
+def test_a_search_that_is_run_again_measures_nothing_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = search(tmp_path)
+
+    def never(*_: object) -> None:
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(CoinAudit, "expose", never)
+    again = search(tmp_path)
+    assert [record | {"seconds": None} for record in again.records()] == [
+        record | {"seconds": None} for record in first.records()
+    ]
+    assert again.line == first.line
+
+
+def test_another_limit_in_the_same_folder_shares_the_level(tmp_path: Path) -> None:
+    search(tmp_path)
+    assert search(tmp_path, recommend={"below": 0.3}).alpha == ALPHA / CONFIRMATIONS / 2
+
+
+def test_no_change_is_recommended_where_nothing_leaks() -> None:
+    found = search(coins=1, attacks=({"name": "listen", "threshold": -100.0},), recommend={"below": 0.3})
+    assert found.outcome == "found"
+    assert found.options == ""
+    assert "no change is needed" in found.line
+
+
+def test_none_is_said_where_the_strongest_change_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    thin = Lever("gloves", 0.01, 0.5, mechanism="gloves", strengths=(("noise",),))
+    monkeypatch.setattr(CoinAudit, "levers", lambda self: (thin,))
+    found = search()
+    assert found.outcome == "none"
+    assert found.line.startswith("no configuration that was searched")
+    assert [candidate.status for candidate in found.candidates] == ["leaks"]
+
+
+def test_a_budget_that_is_spent_leaves_it_undecided(tmp_path: Path) -> None:
+    found = search(tmp_path, time_budget=1e-6)
+    assert found.outcome == "undecided"
+    assert "run the same command again" in found.line
+    # Another budget is the same search, which goes on.
+    assert search(tmp_path).outcome == "found"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"recommend": None}, "needs a limit of the lift"),
+        ({"recommend": {"below": 0.2}, "gate": 0.3}, "leave the gate out"),
+        ({"defenses": ["none"]}, "everything that could lower the leakage is given (gloves)"),
+        ({"defenses": ["none", {"name": "gloves"}]}, "got 2 values of defenses"),
+        ({"repetitions": 5}, "needs at least 24 tosss"),
+        ({"recommend": {"below": 1e-4}}, "more than the 2,000"),
+        ({"recommend": {"below": 0.2, "column": "top"}}, "unknown column of the gate 'top'"),
+        ({"recommend": {"below": 0.2, "whole_records": True}}, "no attack of this audit is scored on whole records"),
+    ],
+)
+def test_what_no_search_could_answer_is_refused_in_a_sentence(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInputError) as refused:
+        search(**values)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("wish", [{"below": 2}, {"below": 0.2, "max_cost": 0}, {"below": 0.2, "worst": 1}, "low"])
+def test_a_wish_that_means_nothing_is_refused(wish: object) -> None:
+    with pytest.raises(BadInputError):
+        CoinSpec.of(recommend=wish)
+
+
+def test_a_column_and_whole_records_are_not_both_limited() -> None:
+    with pytest.raises(BadInputError, match="either a column or whole records"):
+        CoinSpec.of(recommend={"below": 0.2, "column": "side", "whole_records": True})
+
+
+def test_a_setting_without_changes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CoinAudit, "levers", Audit.levers)
+    with pytest.raises(BadInputError, match="names nothing that could lower its leakage"):
+        search()
+
+
+def test_an_audit_refuses_a_wish() -> None:
+    with pytest.raises(BadInputError, match="run it with 'seepage recommend'"):
+        run_all(prepare_all([CoinSpec.of(recommend=0.2)]))
+
+
+def test_the_page_and_its_figures_say_the_same(tmp_path: Path) -> None:
+    found = search(tmp_path)
+    write_recommendation(tmp_path, found)
+    page = (tmp_path / "recommendation.html").read_text()
+    assert render_recommendation(found) == page
+    assert "What was rejected, and why" in page
+    assert "gloves:{noise:" in page.replace("&#39;", "'")
+    content = json.loads((tmp_path / "recommendation.json").read_text())
+    assert content["outcome"] == "found"
+    assert content == json.loads(as_json(found))
+    assert content["configurations"][0]["change"] == "no change"
+    console = make_console()
+    with console.capture() as shown:
+        show_recommendation(console, found)
+    assert "recommended" in shown.get()
+
+
+def test_the_cheaper_change_is_confirmed_first_and_dear_ones_are_rejected() -> None:
+    # What the task loses is planted: thicker gloves cost more, a second pair of the same kind costs nothing.
+    found = search()
+    chosen = found.chosen
+    assert chosen is not None
+    row = chosen.strongest
+    assert row is not None
+    before, after = (replace(row, metric="task_accuracy", mean=mean, n=5) for mean in (0.9, 0.8))
+    planted = replace(found, given=replace(found.given, task=before), candidates=[replace(chosen, task=after)])
+    assert planted.cost(planted.candidates[0]) == pytest.approx(0.1)
+    assert "Task accuracy: 80.0%" in planted.line
+    few = replace(planted, candidates=[replace(chosen, task=replace(after, n=2))])
+    assert "is not judged" in few.line
+
+
+def test_every_setting_names_changes_that_its_audit_takes() -> None:
+    few = {"rows": 50, "auxiliary": 300, "queries": 50}
+    specs: dict[str, Spec] = {
+        "horizontal": make_spec(dataset="german", batch_sizes=8),
+        "split": settings()["split"].spec.of(dataset="german"),
+        "vertical": settings()["vertical"].spec.of(dataset="german"),
+        "pooled": settings()["pooled"].spec.of(dataset="german", sensitive="telephone", parties=2, **few),
+    }
+    for name, spec in specs.items():
+        [audit] = prepare_all([spec])
+        levers = [lever for lever in audit.levers() if lever.free(spec)]
+        assert levers, name
+        for lever in levers:
+            strength = lever.rounded(lever.strongest)
+            changed = lever.applied(spec, strength)
+            assert changed != spec
+            prepare_all([changed])
+            assert options_of(spec, lever, strength).startswith("--")
+
+
+def test_what_was_given_is_fixed() -> None:
+    spec = make_spec(dataset="german", batch_sizes=8, protocol_options={"clients": 2})
+    [audit] = prepare_all([spec])
+    names = {lever.name for lever in audit.levers() if lever.free(spec)}
+    assert "dp_sgd" in names
+    assert not {"batch_size"} & names
+    fixed = make_spec(dataset="german", defenses=(Part(name="sign"),), batch_sizes=8)
+    assert not Lever("dp_sgd", 0.1, 1.0, mechanism="dp_sgd").free(fixed)

@@ -1,0 +1,285 @@
+"""Transcripts of split and vertical training: what is read of them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from seepage import TranscriptWriter, write_weights
+from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
+from seepage.captures.transcripts import TRANSCRIPT, read_transcript
+from seepage.datasets.dataset import Dataset
+from seepage.datasets.planted import telling
+from seepage.defenses.cut_noise import CutNoise
+from seepage.errors import BadInputError
+from seepage.models.deepfm import deepfm
+from seepage.models.vertical import vertical_mlp
+from seepage.protocols.split import SplitLearning, TrainedSplit
+from seepage.protocols.vertical import Rows, VerticalLearning
+from seepage.tabular.partition import by_names
+
+DATA: Dataset = telling(rows=200)
+ROWS = DATA.train.rows(range(60))
+PRIVATE = ("cause", "noise_0")
+TARGET = ROWS.schema.target.name
+OWN = [name for name in ROWS.schema.names if name not in PRIVATE]
+
+
+def with_ids(names: list[str] | None = None, ids: range = range(60)) -> pd.DataFrame:
+    frame = ROWS.frame if names is None else ROWS.frame[names]
+    return frame.iloc[list(ids)].assign(id=[f"p{i}" for i in ids])
+
+
+def trained(noise: CutNoise | None = None) -> tuple[SplitLearning, TrainedSplit]:
+    learning = SplitLearning(epochs=3, batch_size=60, noise=noise)
+    return learning, learning.train(deepfm(ROWS.schema, PRIVATE, 0, hidden=(8,)), ROWS, 1)
+
+
+def written(folder: Path, learning: SplitLearning, result: TrainedSplit, exchanges: int = 1, **about: Any) -> Path:
+    """Return the folder of a transcript of the last exchanges of a training."""
+    about = {"model": "deepfm", "options": {"hidden": [8]}, **about}
+    own = with_ids(OWN) if about.pop("with_own", True) else None
+    writer = TranscriptWriter(folder, ROWS.schema, PRIVATE, own=own, **about)
+    for number, stage in enumerate(result.stages[-exchanges:]):
+        view = learning.observe(stage, ROWS, seed=number).view
+        write_weights(view.model.client, folder, number)
+        ids = [f"p{i}" for i in range(60)]
+        writer.exchange(ids, view.cut, view.gradient, number=number, clip=view.clip)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return written(tmp_path / "transcript", *trained())
+
+
+def table(path: Path, frame: pd.DataFrame) -> Path:
+    frame.to_csv(path, index=False)
+    return path
+
+
+def value(found: TranscriptFindings, attack: str, metric: str, column: str | None, key: str = "value") -> float:
+    [one] = [one for one in found.tried if one.attack == attack]
+    rows = {(row["metric"], row["column"]): row for row in one.scores or []}
+    number = rows[metric, column][key]
+    assert isinstance(number, float)
+    return number
+
+
+def test_a_transcript_is_read_without_raw_data_and_scored_with_the_truth(folder: Path, tmp_path: Path) -> None:
+    training = read_transcript(folder)
+    found = TranscriptAttack(training, attacks=["exact"]).run()
+    assert found.tried[0].scores is None
+    assert found.tried[0].shown["certified_cells", None] == 1.0
+    truth = table(tmp_path / "truth.csv", with_ids(ids=range(10, 40)))
+    known = table(tmp_path / "known.csv", with_ids([TARGET], range(20)))
+    some = ["exact", "fsha", "label_direction"]
+    found = TranscriptAttack(training, attacks=some, truth=truth, known=known).run()
+    assert found.scored == 30
+    assert value(found, "exact", "accuracy", None) == 1.0
+    assert value(found, "exact", "accuracy", None, "lift") > 0
+    assert value(found, "label_direction", "accuracy", TARGET) == 1.0
+    assert set(found.not_tried) == {"fsha"}
+    assert "Not tried: fsha." in found.headline()[-1]
+    assert found.knowledge["labels"] == 20
+
+
+def test_public_rows_give_auxiliary_rows_to_attacks(folder: Path, tmp_path: Path) -> None:
+    public = table(tmp_path / "public.csv", DATA.train.rows(range(60, 200)).frame)
+    truth = table(tmp_path / "truth.csv", with_ids())
+    training = read_transcript(folder)
+    lacking = TranscriptAttack(training, attacks=["fsha"], data=public).run()
+    assert "server.safetensors" in lacking.not_tried["fsha"]
+    _, result = trained()
+    TranscriptWriter(tmp_path / "other", ROWS.schema, PRIVATE).own_weights(result.model.server)
+    (tmp_path / "other" / "server.safetensors").rename(folder / "server.safetensors")
+    found = TranscriptAttack(read_transcript(folder), attacks=["fsha:{epochs: 200}"], data=public, truth=truth).run()
+    assert value(found, "fsha", "accuracy", TARGET) > 0.9
+
+
+def test_several_noisy_messages_tell_more_than_one(tmp_path: Path) -> None:
+    learning, result = trained(CutNoise(1.0))
+    defense = {"cut_noise": {"noise_multiplier": 1.0}}
+    truth = table(tmp_path / "truth.csv", with_ids())
+    read = []
+    for exchanges in (1, 4):
+        folder = written(tmp_path / str(exchanges), learning, result, exchanges, defense=defense)
+        found = TranscriptAttack(read_transcript(folder), attacks=["posterior"], truth=truth).run()
+        read.append(value(found, "posterior", "accuracy", TARGET))
+    assert read[1] > read[0]
+
+
+def test_weights_of_other_rounds_are_said_and_fitted(folder: Path) -> None:
+    (folder / "client-000000.safetensors").rename(folder / "client-7.safetensors")
+    found = TranscriptAttack(read_transcript(folder)).run()
+    assert "client weights are up to 7 round(s) away" in found.notes[0]
+    assert "posterior_about" in {one.attack for one in found.tried}
+    (folder / "client-7.safetensors").unlink()
+    found = TranscriptAttack(read_transcript(folder), attacks=["exact", "label_norm"]).run()
+    assert "client-N.safetensors" in found.not_tried["exact"]
+    assert [one.attack for one in found.tried] == ["label_norm"]
+
+
+@pytest.fixture
+def vertical(tmp_path: Path) -> Path:
+    """A transcript of vertical learning, with the passive party's bottom model, which is linear."""
+    partition = by_names(ROWS.schema, [(), PRIVATE])
+    rows = Rows(ROWS.cells[None], ROWS.labels[None])
+    model = vertical_mlp(partition, [0], bottom=(), features=9, top=(8,))
+    learning = VerticalLearning(epochs=2, batch_size=16)
+    result = learning.train(model, rows, [0])
+    own, about = with_ids([*OWN, TARGET]), {"loss": "sum", "model": "vertical_mlp"}
+    writer = TranscriptWriter(tmp_path / "vertical", ROWS.schema, PRIVATE, "vertical", own, **about)
+    writer.exchange([f"p{i}" for i in range(60)], result.sent[1][0], result.back[1][0], number=3)
+    # The weights after the last step: those of the last messages moved within the epoch.
+    write_weights(result.model.bottoms[1], tmp_path / "vertical", 3)
+    sent = learning.send(result, rows, torch.Generator())
+    writer.inference([f"p{i}" for i in range(60)], sent[1][0], number=4)
+    return tmp_path / "vertical"
+
+
+def test_vertical_attacks_run_that_need_no_live_party(vertical: Path, tmp_path: Path) -> None:
+    truth = table(tmp_path / "truth.csv", with_ids())
+    known = table(tmp_path / "known.csv", with_ids(ids=range(20)))
+    public = table(tmp_path / "public.csv", DATA.train.rows(range(60, 200)).frame)
+    training = read_transcript(vertical)
+    found = TranscriptAttack(training, attacks=["ridge_sa"], truth=truth, known=known, data=public).run()
+    assert value(found, "ridge_sa", "accuracy", None) == 1.0
+    assert found.tried[0].records == 40
+    every = {name: TranscriptAttack(training, attacks=[name], known=known, data=public) for name in ("informed_qa",)}
+    reasons = {name: one.run().not_tried[name] for name, one in every.items()}
+    assert "live party" in reasons["informed_qa"]
+    equal = TranscriptAttack(training, attacks=["esa:{match: features}"], truth=truth).run()
+    assert value(equal, "esa", "accuracy", None) == 1.0
+    inverse = TranscriptAttack(training, attacks=["layer_inversion"], truth=truth).run()
+    assert value(inverse, "layer_inversion", "accuracy", None) == 1.0
+    assert "can be inverted layer by layer" in inverse.headline()[-1]
+    changed(model="ours")(vertical)
+    unnamed = TranscriptAttack(read_transcript(vertical), attacks=["layer_inversion"]).run()
+    assert "known by name alone; name it with --model" in unnamed.notes[-1]
+    assert "bottom model" in unnamed.not_tried["layer_inversion"]
+    published = TranscriptAttack(training, attacks=["esa", "gia"], truth=truth).run()
+    assert all("top model" in reason for reason in published.not_tried.values())
+
+
+def test_the_passive_party_reads_labels_of_a_transcript(vertical: Path, tmp_path: Path) -> None:
+    # The newest message of each record is that of the prediction, to which nothing came back.
+    known = table(tmp_path / "known.csv", with_ids([TARGET], range(20)))
+    found = TranscriptAttack(read_transcript(vertical), attacks=["label_direction"], known=known).run()
+    assert "ReturnedView" in found.not_tried["label_direction"]
+    (vertical / "round-000004.safetensors").unlink()
+    truth = table(tmp_path / "truth.csv", with_ids())
+    attacks = ["label_direction", "label_completion_active", "label_batch"]
+    found = TranscriptAttack(read_transcript(vertical), attacks=attacks, known=known, truth=truth).run()
+    assert value(found, "label_direction", "accuracy", TARGET) > 0.9
+    assert "active" in found.not_tried["label_completion_active"]
+    assert "BatchView" in found.not_tried["label_batch"]
+
+
+def changed(**values: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        about = json.loads((folder / TRANSCRIPT).read_text()) | values
+        (folder / TRANSCRIPT).write_text(json.dumps(about))
+
+    return change
+
+
+def message(**tensors: torch.Tensor | None) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        file = folder / "round-000000.safetensors"
+        held = load_file(str(file)) | {name: one for name, one in tensors.items() if one is not None}
+        save_file({name: one for name, one in held.items() if tensors.get(name, one) is not None}, str(file))
+
+    return change
+
+
+def cut_short(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        file = folder / name
+        file.write_bytes(file.read_bytes()[:100])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed(private=["cuase"]), "did you mean 'cause'"),
+        (changed(private=[]), "names no private column"),
+        (changed(private=ROWS.schema.names), "all 4 columns of the schema are private"),
+        (changed(format=9), "is of format 9"),
+        (changed(settings="split"), "did you mean 'setting'"),
+        (changed(setting="pooled"), "cannot be used: setting"),
+        (changed(options={"hidden": [9]}), "of shape"),
+        (changed(options={"layers": [8]}), "do not fit deepfm"),
+        (changed(options={"dim": 5}), "does not take the transcript's activations of"),
+        (changed(model="nets.py:Mine"), "name it yourself with --model"),
+        (changed(model="deepfn"), "did you mean 'deepfm'"),
+        (changed(id="cause"), "as a column of the schema"),
+        (changed(defense={"cut_noize": {}}), "did you mean 'cut_noise'"),
+        (lambda f: (f / TRANSCRIPT).write_text("{"), "is not JSON"),
+        (lambda f: (f / TRANSCRIPT).write_text("[]"), "a JSON object is expected"),
+        (lambda f: (f / "schema.yaml").unlink(), "holds no schema.yaml"),
+        (lambda f: (f / "round-000000.safetensors").unlink(), "holds no messages"),
+        (lambda f: (f / "round-0.safetensors").write_bytes(b""), "are both of round 0"),
+        (cut_short("round-000000.safetensors"), "are no whole safetensors file"),
+        (cut_short("client-000000.safetensors"), "is no whole safetensors file"),
+        (message(ids=None), "lack the tensor 'ids'"),
+        (message(ids=torch.zeros(60, dtype=torch.long)), "hold 59 record(s) twice"),
+        (message(ids=torch.zeros(60)), "hold ids of shape (60,) and type float32"),
+        (message(ids=torch.full((60, 2), 255, dtype=torch.uint8)), "no text in UTF-8"),
+        (message(activations=torch.zeros(3, 9)), "for 60 ids"),
+        (message(activations=torch.zeros(60, 9, dtype=torch.long)), "floating-point numbers are expected"),
+        (message(gradients=torch.full((60, 9), torch.nan)), "are not finite"),
+        (message(gradients=torch.zeros(60, 2)), "gradients of shape (60, 2) for activations"),
+        (message(gradients=None), "no round of the transcript holds gradients"),
+        (message(clip=torch.zeros(1)), "no single positive number"),
+        (message(behind=torch.zeros(60)), "give one number from 1 a record"),
+        (message(labels=torch.zeros(60)), "unknown tensor"),
+        (lambda f: table(f / "own.csv", with_ids(OWN, range(5))), "lack 55 of the 60 records"),
+        (lambda f: table(f / "own.csv", ROWS.frame), "no column 'id' of record ids"),
+    ],
+)
+def test_a_transcript_that_is_not_whole_is_refused(folder: Path, change: Callable[[Path], object], said: str) -> None:
+    change(folder)
+    with pytest.raises(BadInputError) as refused:
+        TranscriptAttack(read_transcript(folder), attacks=["exact"]).run()
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_gradients_of_zero_and_one_class_are_said(folder: Path, tmp_path: Path) -> None:
+    known = table(tmp_path / "known.csv", with_ids([TARGET]).sort_values(TARGET).head(5))
+    found = TranscriptAttack(read_transcript(folder), attacks=["label_direction"], known=known).run()
+    assert "are the same, so that nothing tells others" in found.not_tried["label_direction"]
+    message(gradients=torch.zeros(60, load_file(str(folder / "round-000000.safetensors"))["gradients"].shape[1]))(
+        folder
+    )
+    found = TranscriptAttack(read_transcript(folder), attacks=["exact"]).run()
+    assert "the gradients of all 60 records are zero" in found.not_tried["exact"]
+
+
+@pytest.mark.parametrize(
+    ("option", "frame", "said"),
+    [
+        ("truth", with_ids().assign(id=range(60)), "have no record in common"),
+        ("truth", with_ids().drop(columns="noise_0"), "lacks the column(s) 'noise_0'"),
+        ("truth", with_ids().assign(id="p1"), "have the id 'p1' twice"),
+        ("truth", with_ids().assign(cause="?"), "none of its"),
+        ("known", with_ids(OWN), "have neither the label 'label' nor all private columns"),
+    ],
+)
+def test_tables_that_do_not_go_with_a_transcript_are_refused(
+    folder: Path, tmp_path: Path, option: str, frame: pd.DataFrame, said: str
+) -> None:
+    given: dict[str, Any] = {option: table(tmp_path / "given.csv", frame)}
+    with pytest.raises(BadInputError) as refused:
+        TranscriptAttack(read_transcript(folder), **given)
+    assert said in str(refused.value)

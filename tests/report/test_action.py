@@ -1,0 +1,63 @@
+"""The box under the verdict says what to do, what that leaves and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seepage.assessment.row import ResultRow
+from seepage.report.action import action_section
+from seepage.report.result import AuditResult
+from tests.settings.fifth import CoinAudit, CoinSpec
+
+
+def row(defense: str, mean: float, **values: Any) -> ResultRow:
+    fields = {"attack": "listen", "metric": "accuracy", "kind": "attack", "n": 20, "baseline": 0.6, **values}
+    low, high = max(0.0, mean - 0.02), min(1.0, mean + 0.02)
+    lift = {} if fields["kind"] != "attack" else {"lift": mean - 0.6, "lift_low": low - 0.6, "lift_high": high - 0.6}
+    known = {"dataset": "coins", "protocol": "toss", "model": "none", "setting": "coins", "baseline_name": "heads"}
+    return ResultRow(**{**known, "defense": defense, "mean": mean, "low": low, "high": high, **lift, **fields})
+
+
+def task(defense: str, mean: float, n: int = 5) -> ResultRow:
+    return row(defense, mean, kind="about", attack="none", metric="task_accuracy", n=n, baseline=0.5)
+
+
+def said(rows: list[ResultRow]) -> str:
+    spec = CoinSpec.of(defenses=["none", {"name": "gloves", "noise": 1.0}, {"name": "gloves", "label": "thick"}])
+    section = action_section(AuditResult(CoinAudit(spec), rows))
+    assert section is not None
+    return " ".join(section.words)
+
+
+def test_the_cheapest_that_is_low_is_named_with_what_it_leaves_and_costs() -> None:
+    rows = [row("none", 0.99), row("gloves", 0.61), row("thick", 0.6)]
+    words = said([*rows, task("none", 0.9), task("gloves", 0.8), task("thick", 0.7)])
+    assert words.startswith("Use gloves: it leaves at most")
+    assert "instead of 97.5%" in words
+    assert "It costs -10.0 points of task accuracy: 80.0% instead of 90.0%, over 5 trainings." in words
+    assert "seepage recommend --setting coins" in words
+
+
+def test_a_cost_of_two_trainings_is_not_judged() -> None:
+    rows = [row("none", 0.99), row("gloves", 0.61)]
+    assert "this is not judged" in said([*rows, task("none", 0.9), task("gloves", 0.8, n=2)])
+    assert "do not tell from none" in said([*rows, task("none", 0.9), task("gloves", 0.89)])
+    assert "was not measured" in said(rows)
+
+
+@pytest.mark.parametrize(
+    ("means", "begin"),
+    [((0.61, 0.6), "Nothing has to change"), ((0.99, 0.95), "Nothing that was audited brings")],
+)
+def test_where_nothing_helps_or_nothing_is_needed_it_says_so(means: tuple[float, float], begin: str) -> None:
+    assert said([row("none", means[0]), row("gloves", means[1])]).startswith(begin)
+
+
+def test_without_a_figure_there_is_no_box() -> None:
+    audit = CoinAudit(CoinSpec())
+    assert action_section(AuditResult(audit, [])) is None
+    failed = replace(row("none", 0.9), mean=None, low=None, high=None, lift=None, lift_low=None, lift_high=None)
+    assert action_section(AuditResult(audit, [failed])) is None

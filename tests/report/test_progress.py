@@ -1,0 +1,28 @@
+"""What is said before an audit begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from seepage.auditing import prepare_all
+from seepage.report.progress import outlook
+from seepage.run.plan import make_plan
+from seepage.run.store import Store
+from seepage.settings.horizontal_spec import make_spec
+
+
+def test_a_long_plan_names_what_takes_most_of_it() -> None:
+    fields = {"dataset": "german", "batch_sizes": [1, 2], "attacks": "dlg", "victims": 1, "iterations": 2}
+    audits = prepare_all([make_spec(**fields, control=False)])
+    plan = make_plan(audits, Store(None))
+    attacks = [job for job in plan.jobs if plan.series[job.series[0]].is_attack]
+    longest = next(job for job in attacks if plan.series[job.series[0]].configuration.batch_size == 2)
+    for seconds, said in ((5000.0, True), (5.0, False)):
+        long = replace(plan, seconds_of={job.name: seconds * (3 if job is longest else 0.01) for job in plan.jobs})
+        told = outlook(long)
+        assert ("of it is dlg at batch size 2: leave that or some columns out" in told) == said, told
+        assert ("--time-budget" in told) == said
+    limited = prepare_all([make_spec(**fields, control=False, time_budget="5m")])
+    assert "--time-budget" not in outlook(
+        replace(plan, audits=tuple(limited), seconds_of=dict.fromkeys(plan.seconds_of, 9e3))
+    )

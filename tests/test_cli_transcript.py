@@ -1,0 +1,59 @@
+"""``seepage attack`` on the folder of a transcript, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.captures.test_transcripts import table, trained, with_ids, written
+from tests.commands import Run, commands
+
+
+@pytest.fixture
+def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    written(tmp_path / "transcript", *trained())
+    table(tmp_path / "truth.csv", with_ids())
+    return commands(capfd, monkeypatch, tmp_path)
+
+
+def test_a_transcript_is_attacked(seepage: Run, tmp_path: Path) -> None:
+    some = ("attack", "transcript", "--attack", "exact", "--out", "read")
+    status, out, _ = seepage(*some, "--truth", "truth.csv")
+    assert status == 0
+    assert "60 records in 1 rounds of split learning, private: cause, noise_0." in out
+    assert "exact certifies 100.0% of the private cells." in out
+    read = pd.read_csv(tmp_path / "read" / "reconstruction.csv")
+    assert (read["cause"].to_numpy() == with_ids()["cause"].to_numpy()).all()
+    assert read["cause certified"].all()
+    found = json.loads((tmp_path / "read" / "results.json").read_text())
+    assert found["attacks"][0]["scores"][-1]["baseline_name"] is not None
+    status, _, err = seepage(*some)
+    assert (status, "holds results.json already" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--weights", "model.safetensors"], "--weights is of captured updates"),
+        (["--attack", "exakt"], "did you mean 'exact'"),
+        (["--attack", "exact:{votes: 0}"], "votes"),
+        (["--truth", "none.csv"], "none.csv"),
+        (["--model", "none.py:Net"], "which does not exist"),
+        (["--schema", "none.yaml"], "none.yaml"),
+    ],
+)
+def test_bad_options_are_one_sentence(seepage: Run, options: list[str], said: str) -> None:
+    status, out, err = seepage("attack", "transcript", "--attack", "exact", *options, "--out", "read")
+    assert said in out + err
+    assert "Traceback" not in err
+    assert status == (0 if "votes" in said else 2)
+
+
+def test_what_is_of_transcripts_alone_is_refused_of_updates(seepage: Run) -> None:
+    status, _, err = seepage("attack", "u.safetensors", "--known", "k.csv", "--out", "read")
+    assert (status, "--known is of the records of a transcript" in err) == (2, True)
+    status, _, err = seepage("attack", "u.safetensors", "--out", "read")
+    assert (status, "Missing option '--model'" in err) == (2, True)
