@@ -35,6 +35,7 @@ from seepage.protocols.trees import (
     train_together,
 )
 from seepage.seeds import stream
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -55,6 +56,7 @@ from seepage.wire.secret import RecordsSecret
 from seepage.wire.trees import FileMessage, HistogramMessage, HistogramsView, TreeFilesView, TreesGuess, TreesKnowledge
 
 DELTA = 1e-5
+_UNACCOUNTED = "Bins and the base score follow from the clients' rows, and are not part of this epsilon."
 _TRAINING = Part(name="training")
 # Rows that the joint model is tested on.
 _TESTED = 2_000
@@ -164,6 +166,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
                 "rmse": Scale(False),
             },
             utility=("auc", "task_accuracy", "task_rmse"),
+            unaccounted=_UNACCOUNTED if any(one.noise is not None for one in self.defenses.values()) else None,
             settings={
                 "trees": spec.trees,
                 "depth": spec.depth,
@@ -193,6 +196,19 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     def expose(self, configuration: Configuration, units: range) -> TreesExposure:
         """Grow trees in some federations, and return what is received of the attacked clients."""
         return _exposed(self, configuration, units)
+
+    def levers(self) -> tuple[Lever, ...]:
+        """Return noise on sums, sums of several clients and coarser bins; of tree files the fields that are sent."""
+        leaves = Lever("min_child_weight", 1.0, 50.0, mechanism="min_child_weight", strengths=(("weight",),))
+        cuts = Lever("shared_cuts", 128, 2, True, mechanism="shared_cuts", strengths=(("bins",),))
+        if self.spec.protocol != "histogram":
+            return (Lever("strip_fields", 1, 1, mechanism="strip_fields"), leaves, cuts)
+        return (
+            Lever("histogram_noise", 0.01, 1000.0, mechanism="histogram_noise", strengths=(("deviation",),)),
+            Lever("max_bin", 128, 2, True, mechanism="max_bin", strengths=(("bins",),)),
+            leaves,
+            cuts,
+        )
 
     def planted(self, swapped: bool) -> TreesAudit | None:
         """Return a control: a column with another number in each row beside the table's columns, which are shuffled.

@@ -314,9 +314,8 @@ def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, res
         error = float(equations.errors[row])
         for value in np.flatnonzero((counts[open_here] < 0).any(0)):
             some = open_here[counts[open_here, value] < 0]
-            options = [
-                np.arange(int(equations.alike.number[c]) + 1)[:, None] * equations.matrix[[row, row + 1], c] for c in some
-            ]
+            numbers = [np.arange(int(number) + 1)[:, None] for number in equations.alike.number[some]]
+            options = [n * equations.matrix[[row, row + 1], c] for n, c in zip(numbers, some, strict=True)]
             found = choices(options, rest[[row, row + 1], value], error)
             if found is not None and len(found) == 1:
                 counts[some, value] = found[0]
