@@ -117,9 +117,9 @@ WHOLE = {"layer_inversion", "ginver", "ridge_sa"}
         (SplitSpec(private_columns=("sex",)), WHOLE),
         (
             SplitSpec(topology="u_shaped", leaked=0),
-            {"exact", "fsha", "posterior", "unsplit", "ridge_sa"},
+            {"exact", "fsha", "pcat", "posterior", "sdar", "unsplit", "ridge_sa"},
         ),
-        (SplitSpec(private_columns=("sex",), auxiliary=0), {"fsha"} | WHOLE),
+        (SplitSpec(private_columns=("sex",), auxiliary=0), {"fsha", "pcat", "sdar"} | WHOLE),
         (
             SplitSpec(private_columns=("sex",), known_labels=0),
             {"label_heads", "label_direction", "label_completion"} | WHOLE,

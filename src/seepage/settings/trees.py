@@ -35,6 +35,7 @@ from seepage.protocols.trees import (
     train_together,
 )
 from seepage.seeds import stream
+from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, make_part, of_kind
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -49,12 +50,13 @@ from seepage.settings.units import (
     with_fields,
 )
 from seepage.tabular.schema import Discrete
-from seepage.wire.forest import Forest
+from seepage.wire.forest import Forest, Objective
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import RecordsSecret
 from seepage.wire.trees import FileMessage, HistogramMessage, HistogramsView, TreeFilesView, TreesGuess, TreesKnowledge
 
 DELTA = 1e-5
+_UNACCOUNTED = "Bins and the base score follow from the clients' rows, and are not part of this epsilon."
 _TRAINING = Part(name="training")
 # Rows that the joint model is tested on.
 _TESTED = 2_000
@@ -121,6 +123,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         self.dataset = self.data = data
         if data.image is not None:
             raise BadInputError(f"trees are grown on tables, but the rows of {data.name!r} are images; name a table.")
+        self.objective: Objective
         self.objective, self.classes = objective_of(data.schema)
         _check_base_score(spec, self.objective)
         most = max(spec.rows) * spec.clients
@@ -163,6 +166,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
                 "rmse": Scale(False),
             },
             utility=("auc", "task_accuracy", "task_rmse"),
+            unaccounted=_UNACCOUNTED if any(one.noise is not None for one in self.defenses.values()) else None,
             settings={
                 "trees": spec.trees,
                 "depth": spec.depth,
@@ -192,6 +196,19 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     def expose(self, configuration: Configuration, units: range) -> TreesExposure:
         """Grow trees in some federations, and return what is received of the attacked clients."""
         return _exposed(self, configuration, units)
+
+    def levers(self) -> tuple[Lever, ...]:
+        """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""
+        bins, depth = self.spec.max_bin, self.spec.depth
+        noise = Lever("histogram_noise", 0.01, 1000.0, mechanism="histogram_noise", strengths=(("deviation",),))
+        return (
+            # Tree files have fields, histograms are sums.
+            noise if self.spec.protocol == "histogram" else Lever("strip_fields", 1, 1, mechanism="strip_fields"),
+            Lever("min_child_weight", 1.0, 100.0, mechanism="min_child_weight", strengths=(("weight",),)),
+            *([Lever("max_bin", bins, 2, True, mechanism="max_bin", strengths=(("bins",),))] if bins > 2 else []),
+            Lever("shared_cuts", 128, 2, True, mechanism="shared_cuts", strengths=(("bins",),)),
+            *([Lever("depth", depth, 1, True, spec_field="depth")] if depth > 1 else []),
+        )
 
     def planted(self, swapped: bool) -> TreesAudit | None:
         """Return a control: a column with another number in each row beside the table's columns, which are shuffled.
