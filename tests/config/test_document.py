@@ -68,6 +68,7 @@ device: cpu
 threads: 2
 workers: 3
 keep_records: true
+non_members: 20
 control: false
 gate: {above: 0.25, column: age}
 recommend: {below: 0.1, max_cost: 0.02}
@@ -102,6 +103,7 @@ def test_every_key_reaches_its_field() -> None:
         threads=2,
         workers=3,
         keep_records=True,
+        non_members=20,
         control=False,
         gate=Gate(above=0.25, column="age"),
         recommend=Wish(below=0.1, max_cost=0.02),
