@@ -93,12 +93,29 @@ def test_options_repeat_and_sweep(seepage: Any, tmp_path: Path) -> None:
 
 
 def test_json_on_the_terminal_is_the_results_file(seepage: Any, tmp_path: Path) -> None:
-    ran = seepage("audit", "--dataset", "german", "--batch-size", 1, "--victims", 2, *TINY, "--defense", "none", "--out", "run", "--json")
+    ran = seepage(
+        "audit",
+        "--dataset",
+        "german",
+        "--batch-size",
+        1,
+        "--victims",
+        2,
+        *TINY,
+        "--defense",
+        "none",
+        "--out",
+        "run",
+        "--json",
+    )
     assert json.loads(ran.out)["rows"] == results(tmp_path / "run")
 
 
 def test_without_out_a_folder_is_made(seepage: Any, tmp_path: Path) -> None:
-    assert seepage("audit", "--dataset", "german", "--batch-size", 1, "--victims", 2, *TINY, "--defense", "none").status == 0
+    assert (
+        seepage("audit", "--dataset", "german", "--batch-size", 1, "--victims", 2, *TINY, "--defense", "none").status
+        == 0
+    )
     [folder] = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("german-")
     assert (folder / "results.json").exists()
