@@ -39,7 +39,7 @@ from seepage.settings.part import check_kept
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import Spec
 from seepage.settings.subject import Subjects
-from seepage.settings.typed import HorizontalOptions, PooledOptions, SplitOptions, VerticalOptions
+from seepage.settings.typed import HorizontalOptions, PooledOptions, SplitOptions, TreesOptions, VerticalOptions
 from seepage.tabular.policy import SUFFIXES, Policy
 from seepage.tabular.schema import Schema
 
@@ -286,6 +286,17 @@ def audit(
     machines: Machines | None = None,
     **options: Unpack[PooledOptions],
 ) -> Report: ...
+@overload
+def audit(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    setting: Literal["trees"],
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    machines: Machines | None = None,
+    **options: Unpack[TreesOptions],
+) -> Report: ...
 # Settings of other packages have options that are not known here.
 @overload
 def audit(
@@ -314,7 +325,7 @@ def audit(
         source: registered dataset, path of a table of your own (then ``target`` names its column), DataFrame, dataset,
             array of two axes (its columns are called ``x0``, ``x1``, ...) or a spec, which says everything itself.
         model: registered name, ``file.py:Class``, model or module; the spec's default if None.
-        setting: ``horizontal``, ``split``, ``vertical`` or ``pooled``.
+        setting: ``horizontal``, ``split``, ``vertical``, ``pooled`` or ``trees``.
         schema: schema of a DataFrame; inferred if None.
         out: run folder, see ``run_all``; None to keep nothing.
         machines: other machines that carry the jobs out, such as those of ``integrations.dask.cluster``; this one if

@@ -15,7 +15,6 @@ from torch import Tensor
 from seepage import registry
 from seepage.assessment.measurement import Measurement
 from seepage.attacks.pooled import Meta
-from seepage.attacks.trees.anchor import Anchor
 from seepage.auditing import run_all
 from seepage.baselines.labels import LabelMode
 from seepage.baselines.random import Random
@@ -180,7 +179,8 @@ class GuessedShares:
         return PropertyGuess(known.shares, torch.rand(view.targets, len(known.shares), generator=generator).double())
 
 
-class GuessedTrees(Anchor):
+@dataclass(frozen=True)
+class GuessedTrees:
     """Rows with the counts of every column, whatever the trees say."""
 
     def __call__(self, view: HistogramsView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> RecordsGuess:

@@ -106,9 +106,18 @@ def test_numbers_of_rows_are_swept_and_told_apart() -> None:
     assert first != second
 
 
+@pytest.mark.parametrize("protocol", ["histogram", "bagging"])
+def test_every_change_that_the_search_may_try_makes_an_audit(protocol: str) -> None:
+    made = audit(protocol=protocol)
+    for lever in made.levers():
+        for strength in (lever.weakest, lever.strongest):
+            changed = lever.applied(made.spec, strength)
+            assert len(TreesAudit(changed, data()).configurations) == 1
+
+
 def test_the_control_has_shuffled_columns_and_a_number_in_each_row() -> None:
     made = audit()
-    control, nothing = made.control(), made.negative()
+    control, nothing = made.planted(swapped=False), made.planted(swapped=True)
     assert control is not None
     assert nothing is not None
     planted, own = control.data.all, made.data.all

@@ -50,7 +50,7 @@ class ReadTrees:
 
     def to_plain(self) -> dict[str, Json]:
         """Return all but the records as JSON values; sums that are not known as None."""
-        known = [[None if value != value else value for value in sums] for sums in self.recovered]
+        known: list[Json] = [[None if value != value else value for value in sums] for sums in self.recovered]
         return {
             "records": self.records,
             "leaf_counts": [list(counts) for counts in self.leaves],
@@ -138,10 +138,9 @@ def read_trees(
     forest = message.forest
     classes = schema.target.width if isinstance(schema.target, Discrete) else None
     if classes != forest.labels:
-        kinds = {None: "numbers"}
         raise BadInputError(
-            f"the trees learn {kinds.get(forest.labels, f'{forest.labels} classes')}, but the schema's target "
-            f"{schema.target.name!r} has {kinds.get(classes, f'{classes} classes')}; give the client's schema."
+            f"the trees learn {_kind(forest.labels)}, but the schema's target {schema.target.name!r} has "
+            f"{_kind(classes)}; give the client's schema."
         )
     _check_recipe(message, regularisation, learning_rate)
     count = _count(message) if records is None else records
@@ -162,6 +161,10 @@ def read_trees(
         guess,
         {} if truth is None else _scores(schema, statistics, known, guess, view, truth, seed),
     )
+
+
+def _kind(classes: int | None) -> str:
+    return "numbers" if classes is None else f"{classes} classes"
 
 
 def _check_recipe(message: FileMessage, regularisation: float, learning_rate: float) -> None:

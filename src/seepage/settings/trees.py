@@ -50,12 +50,13 @@ from seepage.settings.units import (
     with_fields,
 )
 from seepage.tabular.schema import Discrete
-from seepage.wire.forest import Forest
+from seepage.wire.forest import Forest, Objective
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.secret import RecordsSecret
 from seepage.wire.trees import FileMessage, HistogramMessage, HistogramsView, TreeFilesView, TreesGuess, TreesKnowledge
 
 DELTA = 1e-5
+_UNACCOUNTED = "Bins and the base score follow from the clients' rows, and are not part of this epsilon."
 _TRAINING = Part(name="training")
 # Rows that the joint model is tested on.
 _TESTED = 2_000
@@ -122,6 +123,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         self.dataset = self.data = data
         if data.image is not None:
             raise BadInputError(f"trees are grown on tables, but the rows of {data.name!r} are images; name a table.")
+        self.objective: Objective
         self.objective, self.classes = objective_of(data.schema)
         _check_base_score(spec, self.objective)
         most = max(spec.rows) * spec.clients
@@ -164,6 +166,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
                 "rmse": Scale(False),
             },
             utility=("auc", "task_accuracy", "task_rmse"),
+            unaccounted=_UNACCOUNTED if any(one.noise is not None for one in self.defenses.values()) else None,
             settings={
                 "trees": spec.trees,
                 "depth": spec.depth,
@@ -197,7 +200,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     def levers(self) -> tuple[Lever, ...]:
         """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""
         bins, depth = self.spec.max_bin, self.spec.depth
-        noise = Lever("histogram_noise", 0.1, 100.0, mechanism="histogram_noise", strengths=(("deviation",),))
+        noise = Lever("histogram_noise", 0.01, 1000.0, mechanism="histogram_noise", strengths=(("deviation",),))
         return (
             # Tree files have fields, histograms are sums.
             noise if self.spec.protocol == "histogram" else Lever("strip_fields", 1, 1, mechanism="strip_fields"),

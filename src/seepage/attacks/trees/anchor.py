@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from seepage.attacks.trees.cells import Solved, solve
+from seepage.attacks.trees.cells import LEFT, Solved, solve
 from seepage.attacks.trees.paths import Path, paths_of_bin
 from seepage.registry import attacks
 from seepage.wire.horizontal import Certificate
@@ -17,6 +18,10 @@ from seepage.wire.trees import HistogramMessage, HistogramsView, TreesGuess, Tre
 
 # Splits that share a bin are told apart by their sums; with more records than this in it, by too few digits.
 _MOST_IN_A_BIN = 40
+# Records of a bin that are told apart quickly, and for certain.
+_FEW_IN_A_BIN = 12
+# Columns beside the finest one in which missing records are looked for.
+_FURTHER_COLUMNS = 4
 
 
 @attacks.register("anchor", "trees")
@@ -62,7 +67,29 @@ class Anchor:
     def _read(self, message: HistogramMessage, knowledge: TreesKnowledge, seed: int) -> tuple[Solved, np.ndarray]:
         sent = Sent(message)
         values = values_of(sent, knowledge)
-        column = finest(sent)
+        first, *others = by_fineness(sent)
+        paths, rest = self._paths(sent, first, knowledge)
+        wanted = knowledge.batch_size
+        for column in others[:_FURTHER_COLUMNS]:
+            if len(paths) >= wanted or knowledge.noise:
+                break
+            further, _ = self._paths(sent, column, knowledge, _FEW_IN_A_BIN)
+            paths = merged(paths, further)
+        # Where nearly all are known, the others are what these leave of every node; else those of each bin are alike.
+        if len(paths) > wanted:
+            paths = sorted(paths, key=lambda path: not path.proved)[:wanted]
+        if 2 * len(paths) > wanted:
+            rest = {LEFT: wanted - len(paths)} if len(paths) < wanted else {}
+        else:
+            paths, rest = self._paths(sent, first, knowledge)
+        solved = solve(sent, paths, rest, values, seed, knowledge.noise)
+        labels = np.array([path.label for path in paths] + [np.nan] * (len(solved.cells) - len(paths)))
+        return solved, labels
+
+    def _paths(
+        self, sent: Sent, column: int, knowledge: TreesKnowledge, most: int = _MOST_IN_A_BIN
+    ) -> tuple[list[Path], dict[int, int]]:
+        """Return the paths that are read in the bins of a column, and the number of records in each other bin."""
         here = sent.cuts.of(column)
         counts = whole_counts(sent.counts[here], knowledge.batch_size)
         paths: list[Path] = []
@@ -70,21 +97,35 @@ class Anchor:
         for number, count in zip(range(here.start, here.stop), counts.tolist(), strict=True):
             if not count:
                 continue
-            read = None if knowledge.noise or count > _MOST_IN_A_BIN else paths_of_bin(sent, number, count)
+            read = None if knowledge.noise or count > most else paths_of_bin(sent, number, count)
             if read is None:
                 rest[number] = count
             else:
                 paths += read
-        solved = solve(sent, paths, rest, values, seed, knowledge.noise)
-        labels = np.array([path.label for path in paths] + [np.nan] * (len(solved.cells) - len(paths)))
-        return solved, labels
+        return paths, rest
 
 
-def finest(sent: Sent) -> int:
-    """Return the encoded column whose fullest bin holds the fewest records; of several, the one with more bins."""
+def by_fineness(sent: Sent) -> list[int]:
+    """Return the encoded columns with those first whose bins hold few records, for the most records."""
 
-    def fullness(column: int) -> tuple[int, float]:
+    def coarseness(column: int) -> tuple[float, float]:
         counts = np.rint(sent.counts[sent.cuts.of(column)])
-        return int(counts.max()), float(np.square(counts).sum())
+        return float(counts[counts > _FEW_IN_A_BIN].sum()), float(np.square(counts).sum())
 
-    return min(range(sent.cuts.columns), key=fullness)
+    return sorted(range(sent.cuts.columns), key=coarseness)
+
+
+def merged(paths: Sequence[Path], further: Sequence[Path]) -> list[Path]:
+    """Return paths with those that another column's bins prove to be there more often.
+
+    A record is in one bin of every column, so that a path is there at least as often as one column shows it.
+    """
+    found = Counter(path.key for path in paths)
+    seen: Counter[bytes] = Counter()
+    added = []
+    for path in further:
+        if path.proved:
+            seen[path.key] += 1
+            if seen[path.key] > found[path.key]:
+                added.append(path)
+    return [*paths, *added]

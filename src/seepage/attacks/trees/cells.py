@@ -22,6 +22,8 @@ from seepage.wire.sums import Sent, Values, whole_counts
 _LEAST_SINGULAR = 1e-5
 # Bound on the error of a solved number of records, below which rounding to a whole number is safe.
 _SAFE = 0.25
+# In place of a bin: records that are in none of those whose records are known.
+LEFT = -1
 # Choices within one node that are tried at most.
 _TRIED = 2**12
 
@@ -107,7 +109,7 @@ def solve(
         sent: the message.
         paths: paths of single records.
         rest: number of further records in bins whose records' paths are not known, by the bin; those of one bin are
-            taken as alike.
+            taken as alike. ``LEFT`` stands for all records but those whose paths are known.
         values: values of each column.
         seed: seed by which cells are dealt out that the message leaves open.
         noise: standard deviation of noise on the sums.
@@ -168,7 +170,11 @@ class _Equations:
                 received = sent.message.sums[t][place]
                 row = np.zeros((2, len(alike.number)))
                 row[:, here] = gradients[here].T
-                row[:, alike.known :] = received[of_bins].T / alike.number[alike.known :]
+                sums_of_rest = received[of_bins].T
+                if alike.bins == (LEFT,):
+                    together = received[sent.cuts.of(0)].sum(0)
+                    sums_of_rest = (together - alike.number[here] @ gradients[here])[:, None]
+                row[:, alike.known :] = sums_of_rest / alike.number[alike.known :]
                 rows.append(row)
                 sums.append(received.T)
                 error = DERIVATIVE_ERROR * scale * max(1, int(alike.number[here].sum()))
@@ -230,7 +236,7 @@ def _column(
         if int((counts < 0).sum()) == before:
             break
     _settle(counts, alike.number, left)
-    sure = (counts >= 0).all(1)
+    sure = np.asarray((counts >= 0).all(1))
     return _guessed(counts, estimate, alike.number, left), sure
 
 
@@ -248,13 +254,14 @@ def _possible(
 
 
 def _known_bins(alike: _Paths, values: Values, read_in: Sequence[int], counts: Int[np.ndarray, "path value"]) -> None:
-    """Fill in the column in whose bins the records were read, where all of them were."""
+    """Fill in the column in whose bins all records of a path were read."""
     place = {int(number): i for i, number in enumerate(values.bins)}
-    if any(number not in place for number in read_in):
-        return
-    counts[:] = 0
+    read = np.zeros(counts.shape, dtype=np.int64)
     for number, c in zip(read_in, alike.of_record, strict=True):
-        counts[c, place[number]] += 1
+        if number in place:
+            read[c, place[number]] += 1
+    every = read.sum(1) == alike.number
+    counts[every] = read[every]
 
 
 def _settle(
@@ -307,9 +314,8 @@ def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, res
         error = float(equations.errors[row])
         for value in np.flatnonzero((counts[open_here] < 0).any(0)):
             some = open_here[counts[open_here, value] < 0]
-            options = [
-                np.arange(equations.alike.number[c] + 1)[:, None] * equations.matrix[[row, row + 1], c] for c in some
-            ]
+            numbers = [np.arange(int(number) + 1)[:, None] for number in equations.alike.number[some]]
+            options = [n * equations.matrix[[row, row + 1], c] for n, c in zip(numbers, some, strict=True)]
             found = choices(options, rest[[row, row + 1], value], error)
             if found is not None and len(found) == 1:
                 counts[some, value] = found[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -111,7 +112,7 @@ class TimberStrike:
         width = count + 2 * leaf_count
         every = np.arange(count)
         each = coo_array((np.ones(count), (kinds, every)), shape=(len(first), width))
-        constraints = [LinearConstraint(each.tocsr(), number, number)]
+        constraints = [_between(each, number, number)]
         for s in range(2):
             values = gradients[first][kinds, s]
             slack = coo_array(
@@ -119,15 +120,15 @@ class TimberStrike:
                 shape=(leaf_count, width),
             )
             sums = coo_array((values, (targets, every)), shape=(leaf_count, width))
-            constraints.append(LinearConstraint((sums - slack).tocsr(), -np.inf, leaves[:, s]))
-            constraints.append(LinearConstraint((sums + slack).tocsr(), leaves[:, s], np.inf))
+            constraints.append(_between(sums - slack, -np.inf, leaves[:, s]))
+            constraints.append(_between(sums + slack, leaves[:, s], np.inf))
         cost = np.concatenate([np.zeros(count), np.ones(2 * leaf_count)])
         whole = np.concatenate([np.ones(count), np.zeros(2 * leaf_count)])
         upper = np.concatenate([number[kinds], np.full(2 * leaf_count, np.inf)])
         solved = milp(
             cost,
             integrality=whole,
-            bounds=Bounds(0, upper),
+            bounds=Bounds(0, cast("Any", upper)),
             constraints=constraints,
             options={"node_limit": self.nodes, "mip_rel_gap": 1e-3},
         )
@@ -142,6 +143,11 @@ class TimberStrike:
             found[here[: len(dealt)]] = dealt
             found[here[len(dealt) :]] = targets[own][0]
         return found
+
+
+def _between(matrix: Any, low: Any, high: Any) -> LinearConstraint:
+    """Return limits of linear combinations; type stubs know single limits only."""
+    return LinearConstraint(matrix.tocsr(), low, high)
 
 
 @dataclass(frozen=True)
