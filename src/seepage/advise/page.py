@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from seepage.advise.recommendation import Recommendation, in_words
+from seepage.advise.recommendation import Recommendation, given_options, in_words
 from seepage.files import write_whole
 from seepage.report import figures, grids
 from seepage.report.frames import Record, is_error, task_name
@@ -98,7 +98,8 @@ def command(found: Recommendation) -> str:
     plugin = setting(name)
     table = f"--data {found.spec.data}" if found.spec.data is not None else f"--dataset {found.spec.dataset}"
     limit = f"--fail-above {found.wish.below:g}"
-    return " ".join(piece for piece in ("seepage", plugin.command or name, table, found.options, limit) if piece)
+    pieces = ("seepage", plugin.command or name, table, given_options(found.spec), found.options, limit)
+    return " ".join(piece for piece in pieces if piece)
 
 
 def _words(found: Recommendation) -> list[str]:

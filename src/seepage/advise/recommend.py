@@ -226,7 +226,7 @@ class _Advisor:
         self.wish: Wish = spec.recommend
         self.gate = Gate(above=self.wish.below, column=self.wish.column, whole_records=self.wish.whole_records)
         check_gate(self.gate, _columns(asking), [])
-        self.by_units = by_units(spec)
+        self.by_units, self.shared = by_units(spec), asking.shared
         self.least = least_units(self.wish.below, alpha=alpha)
         self._check_budget()
         self.ends = None if spec.time_budget is None else time.monotonic() + spec.time_budget
@@ -272,19 +272,23 @@ class _Advisor:
         given = replace(given, status="as given" if self._safe(given) is not True else given.status)
         self._check_cost(given := self._with_task(given))
         searched = self._search()
+        if self.shared and any(way.safe for way in searched) and not self._late():
+            self._check_cost(given := self._with_trainings(given))
         candidates = self._confirm(given, searched)
-        chosen = next((c for c in candidates if c.status == "recommended"), None)
         given = next((c for c in candidates if c.lever is None), given)
         rest = [c for c in (*candidates, *self.looked.values()) if c.lever is not None]
         shown = {(c.words): c for c in reversed(rest)}
         ordered = sorted(shown.values(), key=lambda c: (c.status != "recommended", c.lever.name if c.lever else ""))
-        return Recommendation(self.spec, self.wish, self._outcome(chosen, ordered), given, ordered, self.alpha)
+        return Recommendation(self.spec, self.wish, self._outcome(candidates, searched), given, ordered, self.alpha)
 
-    def _outcome(self, chosen: Candidate | None, candidates: Sequence[Candidate]) -> Outcome:
-        if chosen is not None:
+    def _outcome(self, tried: Sequence[Candidate], ways: Sequence[_Progress]) -> Outcome:
+        if any(candidate.status == "recommended" for candidate in tried):
             return "found"
-        open_still = {"undecided", "not reached", "unclear"}
-        return "undecided" if self.timed_out or any(c.status in open_still for c in candidates) else "none"
+        # Of a change that never looks safe its full strength decides.
+        strongest = [(way.lever.name, way.lever.rounded(way.strongest)) for way in ways if not way.safe]
+        unclear = any(self.looked[key].status == "unclear" for key in strongest if key in self.looked)
+        undecided = any(candidate.status == "undecided" for candidate in tried)
+        return "undecided" if self.timed_out or unclear or undecided else "none"
 
     # The search
 
@@ -453,6 +457,13 @@ class _Advisor:
         privacy = tuple(row for row in rows if row.kind == "about" and row.metric.endswith("epsilon"))
         return replace(candidate, task=_task(report.audit, rows), privacy=privacy)
 
+    def _with_trainings(self, given: Candidate) -> Candidate:
+        """Return the deployment as given with the task over as many trainings as a confirmation has."""
+        audit = self.prepare(self._asked(self.spec, {"control": False}))
+        self.say("training without a change, to compare with")
+        [report] = measured([audit], self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
+        return replace(given, task=_task(audit, report.rows) or given.task)
+
     def _check_cost(self, given: Candidate) -> None:
         """Refuse a limit of the cost that trainings cannot tell from none."""
         task, most = given.task, self.wish.max_cost
@@ -481,9 +492,8 @@ class _Advisor:
             queue.sort(key=lambda candidate: self._price(given, candidate))
             candidate, cost = queue[0], loss(given.task, queue[0].task)
             queue.pop(0)
-            if self.wish.max_cost is not None and candidate.lever is not None and (cost or 0.0) > self.wish.max_cost:
-                reason = f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
-                done.append(replace(candidate, status="too costly", reason=reason))
+            if candidate.lever is not None and cost is not None and self._dear(cost):
+                done.append(replace(candidate, status="too costly", reason=self._too_dear(cost)))
                 continue
             if confirmed == CONFIRMATIONS or self._late():
                 ended = "time" if self.timed_out else f"number of {CONFIRMATIONS} confirmations"
@@ -523,7 +533,16 @@ class _Advisor:
         status = statuses.get(report.decision.outcome, "failed")
         if status == "undecided" and report.left_out:
             self.timed_out = True
+        cost = loss(given.task, task)
+        if status == "recommended" and candidate.lever is not None and cost is not None and self._dear(cost):
+            return replace(found, status="too costly", reason=self._too_dear(cost))
         return replace(found, status=status, reason=f"{reason[:1].upper()}{reason[1:]}")
+
+    def _dear(self, cost: float) -> bool:
+        return self.wish.max_cost is not None and cost > self.wish.max_cost
+
+    def _too_dear(self, cost: float) -> str:
+        return f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
 
 
 def _index(strengths: Sequence[float | int], candidate: Candidate) -> int:

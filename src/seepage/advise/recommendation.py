@@ -240,6 +240,37 @@ def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
     return " ".join(texts)
 
 
+def given_options(spec: Spec) -> str:
+    """Return the options of the command line that say what a spec was given, tables and limits aside.
+
+    Example:
+        >>> from seepage.settings.horizontal_spec import make_spec
+        >>> given_options(make_spec(dataset="german", batch_sizes=8, attacks="dlg", control=False))
+        '--attack dlg --no-control --batch-size 8'
+    """
+    texts = []
+    for name, known in fields_of(type(spec)).items():
+        value = getattr(spec, name)
+        if name not in spec.model_fields_set or name in _SAID_OTHERWISE or value is None:
+            continue
+        if isinstance(value, bool):
+            texts.append(known.flag if value else f"--no-{known.flag[2:]}")
+        elif known.parts:
+            said = [f"{part.name}:{_flow(part.options)}" if part.options else part.name for part in value]
+            texts += [f"{known.flag} {shlex.quote(text)}" for text in said]
+        elif isinstance(value, tuple) and all(isinstance(item, str | int | float) for item in value):
+            texts += [f"{known.flag} {shlex.quote(str(item))}" for item in value]
+        elif isinstance(value, Mapping):
+            texts += [f"{known.flag} {shlex.quote(f'{key}={item}')}" for key, item in value.items()]
+        elif isinstance(value, str | int | float):
+            texts.append(f"{known.flag} {shlex.quote(str(value))}")
+    return " ".join(texts)
+
+
+# What the command names itself, or what is about the search alone.
+_SAID_OTHERWISE = {"dataset", "data", "recommend", "gate", "time_budget"}
+
+
 def _flow(options: Mapping[str, Any]) -> str:
     inner = ", ".join(
         f"{name}: {value:g}" if isinstance(value, float) else f"{name}: {value}" for name, value in options.items()
