@@ -93,12 +93,29 @@ def test_options_repeat_and_sweep(seepage: Any, tmp_path: Path) -> None:
 
 
 def test_json_on_the_terminal_is_the_results_file(seepage: Any, tmp_path: Path) -> None:
-    ran = seepage("audit", "--dataset", "german", "--batch-size", 1, "--victims", 2, *TINY, "--out", "run", "--json")
+    ran = seepage(
+        "audit",
+        "--dataset",
+        "german",
+        "--batch-size",
+        1,
+        "--victims",
+        2,
+        *TINY,
+        "--defense",
+        "none",
+        "--out",
+        "run",
+        "--json",
+    )
     assert json.loads(ran.out)["rows"] == results(tmp_path / "run")
 
 
 def test_without_out_a_folder_is_made(seepage: Any, tmp_path: Path) -> None:
-    assert seepage("audit", "--dataset", "german", "--batch-size", 1, "--victims", 2, *TINY).status == 0
+    assert (
+        seepage("audit", "--dataset", "german", "--batch-size", 1, "--victims", 2, *TINY, "--defense", "none").status
+        == 0
+    )
     [folder] = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("german-")
     assert (folder / "results.json").exists()
@@ -194,7 +211,7 @@ def test_mistakes_are_one_paragraph_status_2_and_nothing_written(
 def test_the_advice_about_separators_can_be_followed(seepage: Any, tmp_path: Path) -> None:
     own = own_table(tmp_path / "own.csv")
     own.with_name("semicolons.csv").write_text(own.read_text().replace(",", ";"))
-    settings = ["--target", "ill", "--batch-size", 2, "--victims", 2, *TINY]
+    settings = ["--target", "ill", "--batch-size", 2, "--victims", 2, "--defense", "none", *TINY]
     assert seepage("audit", "--data", "own.csv", *settings, "--out", "commas").status == 0
     assert (
         seepage("audit", "--data", "semicolons.csv", "--separator", ";", *settings, "--out", "semicolons").status == 0
@@ -363,7 +380,7 @@ def test_the_attack_of_the_contributors_guide_runs_with_every_preset(
 
 
 def test_a_run_folder_of_another_audit_is_refused(seepage: Any, tmp_path: Path) -> None:
-    base = ["audit", "--dataset", "german", "--victims", 2, *TINY, "--out", "run"]
+    base = ["audit", "--dataset", "german", "--victims", 2, *TINY, "--defense", "none", "--out", "run"]
     assert seepage(*base, "--batch-size", 1).status == 0
     kept = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     for other in (["--seed", 1], ["--model", "nn1"], ["--labels", "true"], ["--batch-size", 2]):

@@ -70,7 +70,9 @@ def test_what_is_written_runs_and_so_do_its_tests(
         **FAST,
     )
     overall = report.frame().query("metric == 'accuracy' and column.isna()")
-    means = {(row.attack, row.defense): row.mean for row in overall.itertuples()}
+    means: dict[tuple[str, str], float] = {
+        (row["attack"], row["defense"]): row["mean"] for row in overall.to_dict(orient="records")
+    }
     assert means["MyAttack", "none"] == means["second", "none"] == 1
     assert means["MyAttack", "MyDefense"] < 1
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -114,8 +116,9 @@ def test_what_is_returned_wrongly_is_said(tmp_path: Path, fields: dict[str, str]
     [(field, name)] = fields.items()
     # No audit does without the accuracy.
     parts = [*(["accuracy"] if field == "metrics" else []), f"{tmp_path / 'bad.py'}:{name}"]
+    chosen: dict[str, Any] = {"attacks": "dlg:{iterations: 2}", **FAST, field: parts}
     with pytest.raises(BadInputError, match=message):
-        audit("german", **{"attacks": "dlg:{iterations: 2}", **FAST, field: parts})
+        audit("german", **chosen)
 
 
 def test_files_that_cannot_be_imported_are_named(tmp_path: Path) -> None:

@@ -39,18 +39,46 @@ def points(difference: float | None) -> str:
     return "–" if difference is None else f"{100 * difference:+.1f}"
 
 
-def span(low: float | None, high: float | None) -> str:
+def span(low: float | None, high: float | None, n: int | None = None) -> str:
     """Return the interval of a rate in percent, nothing for a missing one.
 
-    Where all victims agree, the interval shrinks to a point that claims too much, so it is not shown as one.
+    Where all victims agree, the interval shrinks to a point that claims too much. Its place takes the bound that their
+    number allows, see ``bounds_of_alike``.
+
+    Args:
+        low, high: ends of the interval.
+        n: number of victims; None where they are not counted, such as for differences.
 
     Example:
-        >>> span(0.921, 0.98), span(1.0, 1.0)
-        ('[92.1, 98.0]', '[all alike]')
+        >>> span(0.921, 0.98, 10), span(1.0, 1.0, 10), span(0.0, 0.0, 10), span(1.0, 1.0)
+        ('[92.1, 98.0]', '[at least 69.2]', '[at most 30.8]', '[all alike]')
     """
     if low is None or high is None:
         return ""
+    if low == high and n is not None and 0 <= low <= 1:
+        low, high = bounds_of_alike(low, n)
+        if high >= 1:
+            return f"[at least {100 * low:.1f}]"
+        return f"[at most {100 * high:.1f}]" if low <= 0 else f"[{100 * low:.1f}, {100 * high:.1f}]"
     return "[all alike]" if low == high else f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def bounds_of_alike(rate: float, n: int) -> tuple[float, float]:
+    """Return bounds of the mean rate of victims of which n were measured and found alike.
+
+    Of further victims at most a share of 1 - 0.025^(1/n) differs (Clopper and Pearson, 97.5%); each of those may score
+    anything from 0 to 1.
+
+    Args:
+        rate: rate of each measured victim, from 0 to 1.
+        n: number of measured victims.
+
+    Example:
+        >>> [round(bound, 3) for bound in bounds_of_alike(1.0, 10)]
+        [0.692, 1.0]
+    """
+    same = 0.025 ** (1 / n)
+    return rate * same, rate * same + 1 - same
 
 
 def listed(names: list[str]) -> str:

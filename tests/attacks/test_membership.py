@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from seepage.assessment.measurement import Measurement
 from seepage.assessment.membership import membership_figures
 from seepage.errors import BadInputError
 from seepage.settings.horizontal import MEMBERSHIP, HorizontalAudit
@@ -21,7 +22,7 @@ def figures_of(swapped: bool = False, **values: Any) -> dict[str, float]:
     audit = HorizontalAudit(spec, prepare(spec), swapped)
     [part] = [part for part in audit.parts if part.label == MEMBERSHIP]
     outcome = audit.expose(audit.configurations[0], range(8)).measure(part)
-    return {one.metric: float(one.values.mean()) for one in outcome.measured}
+    return {one.metric: float(one.values.mean()) for one in outcome.measured if isinstance(one, Measurement)}
 
 
 def test_members_are_told_from_others_and_less_so_behind_noise_and_in_large_batches() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.mid import Mid
 from seepage.defenses.nopeek import NoPeek, distance_correlation
 from seepage.errors import BadInputError
@@ -79,3 +80,20 @@ def test_weights_are_positive_numbers() -> None:
     for made in (Mid, NoPeek):
         with pytest.raises(BadInputError, match="weight is a number above 0, got weight=-1"):
             made(-1)
+
+
+def test_flipped_labels_are_trained_with_and_scored_against_the_true_ones() -> None:
+    start, rows = HERE.trained.model, HERE.trained.rows
+    flipping = replace(SHORT, flip=LabelFlip(0.2))
+    trained = flipping.train(start, rows, [0, 1])
+    assert torch.equal(trained.rows.labels, rows.labels)
+    apart = (trained.taught != rows.labels).double().mean()
+    assert float(apart) == pytest.approx(0.2, abs=0.05)
+    view = flipping.passive(trained, 1, exchanges=3)
+    # The first exchange is before any training, so that the sign along the mean difference is the label trained with.
+    came = view.earlier[-1].gradient
+    for label, better in ((trained.taught, True), (rows.labels, False)):
+        sides = [came[0][label[0] == code].mean(0) for code in (0, 1)]
+        read = (came[0] @ (sides[1] - sides[0]) > 0) == (label[0] == 1)
+        assert (float(read.double().mean()) > 0.95) == better
+    assert flipping.known().describe() == {"label_flip": {"probability": 0.2}}

@@ -171,7 +171,9 @@ def vertical_spec(**values: Any) -> VerticalSpec:
 
 
 def test_towers_of_ones_own_are_inverted_where_they_lose_nothing(file: Path) -> None:
-    spec = vertical_spec(bottom_model=f"{file}:Tower", top_model=f"{file}:Top")
+    # Three parties, of which the second passive one is attacked.
+    passive = [["b"], ["a", "n"]]
+    spec = vertical_spec(bottom_model=f"{file}:Tower", top_model=f"{file}:Top", passive=passive, victim=2)
     audit = VerticalAudit(spec, table(rows=300))
     by = {(row.attack, row.metric, row.column): row for row in measured(audit)}
     assert number(by["layer_inversion", "accuracy", None].mean) > 0.95

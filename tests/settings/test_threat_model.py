@@ -35,8 +35,14 @@ from tests.parts import register
 
 VIEWS = {
     "horizontal": {horizontal.GradientView, horizontal.UpdateView, horizontal.RoundsView},
-    "split": {split.CutView, labels.ReturnedView},
-    "vertical": {vertical.FeatureView, labels.ReturnedView, labels.LogitsView, labels.BatchView},
+    "split": {split.CutView, labels.ReturnedView, vertical.ActivationView},
+    "vertical": {
+        vertical.ActivationView,
+        vertical.FeatureView,
+        labels.ReturnedView,
+        labels.LogitsView,
+        labels.BatchView,
+    },
     "pooled": {pooled.PredictionView, pooled.ModelView, pooled.UpdatedView, pooled.GradientsView},
     "trees": {trees.HistogramsView, trees.TreeFilesView},
 }
@@ -97,6 +103,10 @@ def test_the_default_attacks_of_every_setting_apply(setting: str) -> None:
     assert all(found[part.name].applies for part in spec.attacks)
 
 
+# Attacks on activations, which a server with columns of its own does not receive.
+WHOLE = {"layer_inversion", "ginver", "ridge_sa"}
+
+
 @pytest.mark.parametrize(
     ("spec", "out"),
     [
@@ -104,9 +114,16 @@ def test_the_default_attacks_of_every_setting_apply(setting: str) -> None:
         (make_spec(model="loki"), {"robbing_the_fed"}),
         # Only running it tells how a network of one's own was made.
         (make_spec(model="networks:build"), set()),
-        (SplitSpec(private_columns=("sex",)), set()),
-        (SplitSpec(private_columns=("sex",), auxiliary=0), {"fsha"}),
-        (SplitSpec(private_columns=("sex",), known_labels=0), {"label_heads", "label_direction", "label_completion"}),
+        (SplitSpec(private_columns=("sex",)), WHOLE),
+        (
+            SplitSpec(topology="u_shaped", leaked=0),
+            {"exact", "fsha", "pcat", "posterior", "sdar", "unsplit", "ridge_sa"},
+        ),
+        (SplitSpec(private_columns=("sex",), auxiliary=0), {"fsha", "pcat", "sdar"} | WHOLE),
+        (
+            SplitSpec(private_columns=("sex",), known_labels=0),
+            {"label_heads", "label_direction", "label_completion"} | WHOLE,
+        ),
         (VerticalSpec(), {"label_direct"}),
         (VerticalSpec(unsplit=True), set()),
         (

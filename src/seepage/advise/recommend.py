@@ -17,7 +17,6 @@ from typing import Any
 from torch import nn
 
 from seepage.advise.recommendation import (
-    LEAST_TRAININGS,
     Candidate,
     Outcome,
     Recommendation,
@@ -33,6 +32,7 @@ from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.model import Model
+from seepage.report.action import LEAST_TRAININGS
 from seepage.report.report import Report
 from seepage.results.gate import check_gate
 from seepage.results.verdict import pick
@@ -362,7 +362,8 @@ class _Advisor:
             reports = measured(audits, self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
             waiting = []
             for i, report in zip(places, reports, strict=True):
-                found[i] = self._judged(*points_of[i], report)
+                lever, strength = points_of[i]
+                found[i] = self._judged(lever, strength, report)
                 if not self._plainly_above(found[i]):
                     waiting.append(i)
         for i, (lever, strength) in enumerate(points_of):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seepage.assessment.row import ResultRow
+from seepage.report.action import LEAST_TRAININGS
 from seepage.report.frames import is_error, task_name
 from seepage.report.report import Report
 from seepage.results.verdict import pick
@@ -22,8 +23,6 @@ Status = Literal[
     "as given", "leaks", "unclear", "too costly", "failed", "undecided", "not reached", "broken", "recommended"
 ]
 Outcome = Literal["found", "none", "undecided"]
-# Trainings below which a difference of the task is not judged.
-LEAST_TRAININGS = 3
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.stats import beta, binom, norm
 from torch import Tensor, nn
 
@@ -279,7 +278,11 @@ def _largest(refuted: Callable[[float], bool]) -> float:
         return 0.0
     if refuted(_MOST):
         return _MOST
-    return float(brentq(lambda epsilon: 1.0 if not refuted(epsilon) else -1.0, 0.0, _MOST, xtol=1e-4)) - 1e-3
+    low, high = 0.0, _MOST
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
 
 
 def _check_delta(delta: float) -> None:

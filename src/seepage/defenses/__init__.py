@@ -40,6 +40,7 @@ registry.defenses.declare(
     {
         "bottleneck": "seepage.defenses.bottleneck",
         "feature_noise": "seepage.defenses.feature_noise",
+        "label_flip": "seepage.defenses.label_flip",
         "mid": "seepage.defenses.mid",
         "nopeek": "seepage.defenses.nopeek",
         "returned_noise": "seepage.defenses.returned",

@@ -16,6 +16,7 @@ from seepage.registry import defenses
 
 
 @defenses.register("label_flip", "split")
+@defenses.register("label_flip", "vertical")
 @dataclass(frozen=True)
 class LabelFlip:
     """Each record's label is exchanged for another one with some probability: once, for all its exchanges.

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.mid import Mid
 from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
@@ -82,6 +83,7 @@ class TrainedVertical:
             the noise on them where it is learned.
         losses: loss of each training and epoch, mean over records, in nats.
         rows: training rows.
+        taught: labels that were trained with, where the active party flips some.
         sent: every party's features of these rows, as sent in the last epoch.
         back: every party's gradients of each record's own loss with respect to them, as received in the last epoch.
         earlier: the same training as it stood at the beginning of each epoch.
@@ -91,6 +93,7 @@ class TrainedVertical:
     spread: tuple[Float[Tensor, "training 1 _feature"], ...]
     losses: Float[Tensor, "training epoch"]
     rows: Rows
+    taught: Float[Tensor, "training record"]
     sent: tuple[Float[Tensor, "training record _feature"], ...]
     back: tuple[Float[Tensor, "training record _feature"], ...]
     earlier: tuple[VerticalStage, ...] = ()
@@ -153,6 +156,7 @@ class VerticalLearning:
         features: defense of features by passive parties, in training and at inference; None for nothing.
         returned: defense of each record's gradient on its way to a passive party; None for nothing.
         unlike: term in the loss by which passive parties' features shall not resemble their rows; None for nothing.
+        flip: defense of labels by the active party; None for nothing.
         steering: passive party whose own steps break the protocol, and how; None where all follow it.
 
     Raises:
@@ -167,6 +171,7 @@ class VerticalLearning:
     features: FeatureNoise | Mid | None = None
     returned: ReturnedDefense | None = None
     unlike: NoPeek | None = None
+    flip: LabelFlip | None = None
     steering: Steering | None = None
 
     def __post_init__(self) -> None:
@@ -197,7 +202,8 @@ class VerticalLearning:
         order = [torch.Generator().manual_seed(seed) for seed in seeds]
         noising, returning = (torch.Generator().manual_seed(seeds[0] + i) for i in (1, 2))
         encoded = model.encoded(rows.cells)
-        labels = rows.labels.long()
+        taught = self._taught(rows.labels, model.classes, seeds)
+        labels = taught.long()
         parameters = [p for part in (*model.bottoms, model.top) for p in part.parameters() if p.requires_grad]
         learned = self._learned(model, encoded)
         parameters += learned
@@ -247,7 +253,7 @@ class VerticalLearning:
             )
         with torch.no_grad():
             spread = tuple(one.exp() for one in learned) or _spread(model.features(encoded))
-        return TrainedVertical(model, spread, losses, rows, tuple(sent), tuple(back), tuple(earlier))
+        return TrainedVertical(model, spread, losses, rows, taught, tuple(sent), tuple(back), tuple(earlier))
 
     def send(
         self, trained: TrainedVertical, rows: Rows, generator: torch.Generator, exposures: int = 1
@@ -270,7 +276,7 @@ class VerticalLearning:
 
     def observe(
         self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1
-    ) -> FeatureTranscript:
+    ) -> FeatureTranscript[FeatureView]:
         """Return what the active party sees when the trained model predicts for rows.
 
         Args:
@@ -293,7 +299,7 @@ class VerticalLearning:
         view = FeatureView(model.active, target, rows.cells[..., own], sent, None, earlier)
         return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
 
-    def recall(self, trained: TrainedVertical, target: int) -> FeatureTranscript:
+    def recall(self, trained: TrainedVertical, target: int) -> FeatureTranscript[FeatureView]:
         """Return what the active party saw of the records of training, as they were sent in the last epoch.
 
         Raises:
@@ -334,7 +340,7 @@ class VerticalLearning:
         messages = [(trained.sent[party][:, some], trained.back[party][:, some])]
         for stage in self._stages(trained, exchanges):
             parts = [
-                self._exchange(stage, trained.rows.of(batch), party, generator)
+                self._exchange(stage, Rows(trained.rows.cells, trained.taught).of(batch), party, generator)
                 for batch in _chunks(own.shape[1], self.batch_size)
             ]
             messages.append((torch.cat([sent for sent, _ in parts], 1), torch.cat([back for _, back in parts], 1)))
@@ -373,9 +379,10 @@ class VerticalLearning:
             raise BadInputError(
                 f"a batch of {batch_size} records is more than the {rows.records} of training; ask for smaller ones."
             )
+        used = Rows(rows.cells, trained.taught).of(slice(0, batches * batch_size))
         last = VerticalStage(model, trained.spread if isinstance(self.features, Mid) else ())
         first, *others = (
-            self._batches(stage, rows.of(slice(0, batches * batch_size)), party, batch_size, seed + 2 * number)
+            self._batches(stage, used, party, batch_size, seed + 2 * number)
             for number, stage in enumerate((last, *self._stages(trained, exchanges)))
         )
         return replace(first, earlier=tuple(others))
@@ -462,7 +469,7 @@ class VerticalLearning:
         return FeatureAuxiliary(rows.cells[..., theirs], rows.cells[..., own], rows.labels, others)
 
     def gradients(
-        self, trained: TrainedVertical, seen: FeatureTranscript, batch_size: int, seed: int
+        self, trained: TrainedVertical, seen: FeatureTranscript[FeatureView], batch_size: int, seed: int
     ) -> WeightGradients:
         """Return the gradients of the target's bottom model if the trained network took a step on attacked records.
 
@@ -503,6 +510,8 @@ class VerticalLearning:
             names["mid" if isinstance(self.features, Mid) else "feature_noise"] = asdict(self.features)
         if self.unlike is not None:
             names["nopeek"] = asdict(self.unlike)
+        if self.flip is not None:
+            names["label_flip"] = asdict(self.flip)
         if self.returned is not None:
             names[self.returned.name] = asdict(self.returned)
         return KnownFeatures(names, float(self.features.scale) if isinstance(self.features, FeatureNoise) else 0.0)
@@ -533,6 +542,15 @@ class VerticalLearning:
     ) -> tuple[Tensor, ...]:
         return tuple(one.detach() for one in self._blurred(computed, spread, generator))
 
+    def _taught(
+        self, labels: Float[Tensor, "training record"], classes: int, seeds: Sequence[int]
+    ) -> Float[Tensor, "training record"]:
+        """Return the labels that are trained with, each flipped once."""
+        if self.flip is None:
+            return labels
+        draws = [torch.Generator().manual_seed(seed + 3) for seed in seeds]
+        return torch.stack([self.flip(one, classes, draw) for one, draw in zip(labels, draws, strict=True)])
+
     def _learned(self, model: VerticalModel, encoded: Sequence[Tensor]) -> list[nn.Parameter]:
         """Return the logarithms of the noise that is learned, for each party; none where it is not."""
         if not isinstance(self.features, Mid):
@@ -560,7 +578,7 @@ class VerticalLearning:
         return (own, *(self.returned(one * behind, generator, answers) / behind for one in theirs))
 
 
-def leak(seen: FeatureTranscript, records: int) -> tuple[FeatureTranscript, Leaked]:
+def leak(seen: FeatureTranscript[FeatureView], records: int) -> tuple[FeatureTranscript[FeatureView], Leaked]:
     """Return a transcript without its first records, which leak, and these records.
 
     Args:

@@ -39,7 +39,6 @@ def render_comparison(comparison: Comparison) -> str:
     return page(
         "compare.html",
         f"{comparison.names[0]} and {comparison.names[1]}",
-        [figure for figure, _ in drawings],
         names=comparison.names,
         words=in_words(comparison),
         drawings_of=drawings,

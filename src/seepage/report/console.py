@@ -163,7 +163,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
                 *([str(size) if first else ""] if result.sized else []),
                 *([Text(named if first else "")] if beside else []),
                 Text(clean(attack), style="" if attacks else "dim"),
-                Text(f"{_mean(score)}{between}{span(score.low, score.high)}".strip()),
+                Text(f"{_mean(score)}{between}{span(score.low, score.high, score.n)}".strip()),
                 Text(baseline),
                 points(score.lift) if attacks else "",
                 Text(rated.tier, style=_STYLES[rated.gravest]) if attacks else "",
@@ -202,7 +202,7 @@ def _labels_table(result: AuditResult) -> Table | None:
                 else []
             ),
             Text(clean(record["attack"]), style="" if attacks else "dim"),
-            Text(f"{_plain(record['mean'])} {span(record['low'], record['high'])}".strip()),
+            Text(f"{_plain(record['mean'])} {span(record['low'], record['high'], record['n'])}".strip()),
             Text(baseline),
             points(record["lift"]) if attacks else "",
             Text(record["tier"], style=_STYLES[gravest(record["tier"])]) if attacks else "",

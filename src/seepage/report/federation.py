@@ -108,7 +108,6 @@ def render_federation(findings: FederationFindings) -> str:
     return page(
         "federation.html",
         "Captured updates",
-        [],
         words=in_words(findings),
         updates=grids.filled(
             "What each update gives away",

@@ -127,7 +127,9 @@ def interval(title: str, low: str = "low", high: str = "high", scale: float = 10
         if record[low] is None or record[high] is None:
             return GridCell(MISSING, None, "missing")
         if scale == 100.0:
-            return GridCell(span(record[low], record[high]), float(record[low]))
+            # A difference has no bound of its own where all victims are alike.
+            count = record.get("n") if (low, high) == ("low", "high") else None
+            return GridCell(span(record[low], record[high], count), float(record[low]))
         return GridCell(f"[{record[low]:.4g}, {record[high]:.4g}]", float(record[low]))
 
     return Column(title, cell)

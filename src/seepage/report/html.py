@@ -1,4 +1,4 @@
-"""One self-contained page: style, script and plotly.js are part of the file, and nothing is fetched.
+"""One self-contained page: style, script and figures (SVG) are part of the file, and nothing is fetched.
 
 Everything that comes from a table is escaped by the templates and isolated from its surroundings' writing direction;
 a content security policy allows this page's own scripts by their digests and no others.
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.report.accumulated import accumulated
 from seepage.report.figures import Figure
@@ -28,6 +25,7 @@ from seepage.report.result import AuditResult
 from seepage.report.section import Section
 from seepage.report.sections import anchored, sections
 from seepage.report.summary import headline
+from seepage.report.svg import NARROW, WIDE, draw
 from seepage.text import clean, flattened, listed
 
 FILE = "report.html"
@@ -56,7 +54,7 @@ def write_html(
         private: whether only the owner may read it; follows from the tables if None.
 
     Raises:
-        BadInputError: the file cannot be written, or plotly is not installed as its package ships it.
+        BadInputError: the file cannot be written.
     """
     own = any(report.audit.own for report in reports) if private is None else private
     write_whole(path, render(reports, provenance), own)
@@ -71,7 +69,6 @@ def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> 
         for i, (name, report) in enumerate(zip(names, reports, strict=True), start=1)
     ]
     over_rounds = accumulated(reports)
-    every = [*(section for part in parts for section in part.sections), *([over_rounds] if over_rounds else [])]
     heads = [headline(report) for report in reports]
     gravest = worst([head.record for head in heads if head.record is not None])
     overall = next((i for i, head in enumerate(heads) if head.record is gravest and gravest is not None), 0)
@@ -79,7 +76,6 @@ def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> 
     return page(
         "report.html",
         f"Audit of {listed(tables)}" if reports else "Audit",
-        [figure for section in every for figure, _ in section.figures],
         lead=" ".join(dict.fromkeys(report.audit.about.lead for report in reports)),
         parts=parts,
         several=several,
@@ -91,58 +87,17 @@ def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> 
     )
 
 
-def page(template: str, title: str, figures: Sequence[Figure], **content: object) -> str:
+def page(template: str, title: str, **content: object) -> str:
     """Return a page from a template: its content between the parts that all pages share."""
     templates = environment()
     script, style = (source(name) for name in ("page.js", "style.css"))
-    plotly = plotly_script() if figures else ""
-    # A browser takes the digest of what stands between the tags, to the letter.
-    scripts = [text for text in (plotly, script) if text]
     return templates.get_template(template).render(
         title=title,
         style=style,
         script=script,
-        plotly=plotly,
-        digests=[_digest(text) for text in scripts],
-        drawings=as_json({figure.name: {"data": figure.data, "layout": figure.layout} for figure in figures}),
+        # A browser takes the digest of what stands between the tags, to the letter.
+        digests=[_digest(script)],
         **content,
-    )
-
-
-def as_json(value: object) -> str:
-    r"""Return JSON that can stand inside a script element: no tag can end it, and numbers that are none are null.
-
-    Example:
-        >>> as_json({"name": "</script>", "x": float("nan")})
-        '{"name":"\\u003c/script\\u003e","x":null}'
-    """
-    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-@cache
-def plotly_script() -> str:
-    """Return plotly.js as the installed Python package ships it, without importing that package.
-
-    Raises:
-        BadInputError: it is not there.
-    """
-    plotly = importlib.util.find_spec("plotly")
-    for folder in (plotly.submodule_search_locations or ()) if plotly else ():
-        path = Path(folder) / "package_data" / "plotly.min.js"
-        if path.is_file():
-            return path.read_text(encoding="utf-8").strip()
-    raise BadInputError(
-        "the report draws its figures with plotly.js, which the Python package plotly ships, but it was not found; "
-        "install plotly again."
     )
 
 
@@ -159,7 +114,13 @@ def environment() -> Environment:
     templates.filters["plain"] = lambda value: clean(value, _PLAIN)
     templates.filters["long"] = lambda value: clean(value, _LONG)
     templates.filters["sort_value"] = _sort_value
+    templates.filters["drawing"] = _drawing
     return templates
+
+
+def _drawing(figure: Figure) -> Markup:
+    """Return a figure for a column of text and for a phone; the page's style shows the one that fits."""
+    return draw(figure, WIDE) + draw(figure, NARROW)
 
 
 def _sort_value(cell: GridCell) -> str:

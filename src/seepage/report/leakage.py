@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seepage.report import figures, frames, grids
+from seepage.report.action import LEAST_TRAININGS
 from seepage.report.advice import advice, sentences
 from seepage.report.figures import Figure
 from seepage.report.frames import Record
@@ -210,6 +211,8 @@ def frontier_section(result: AuditResult) -> Section | None:
             "what else is sent, are not counted."
         )
     words += canary_words(records)
+    if min(record["task_n"] for record in records) < LEAST_TRAININGS:
+        words.append(f"Differences of the task over fewer than {LEAST_TRAININGS} trainings are not judged.")
     if all(record["closed"] is None for record in records):
         return Section("frontier", title, words, grids=[table])
     marks = "Marks are numbered by batch size; dotted" if result.sized else "Dotted"

@@ -20,7 +20,7 @@ from seepage.results.verdict import (
     strongest,
     verdict,
 )
-from seepage.text import clean, listed, lowered, percent
+from seepage.text import clean, listed, lowered, percent, span
 
 _COLUMNS = 3
 # Share of a column's values above which a message is said not to determine it.
@@ -120,7 +120,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     if score.low is None:
         between = ""
     elif score.low == score.high:
-        between = ", the same for each"
+        between = f", the same for each {span(score.low, score.high, score.n)}"
     else:
         between = f", 95% interval {percent(score.low)} to {percent(score.high)}"
     text = f"{result.place(size, defense)} reads {percent(score.mean)} of {audit.about.secret} "

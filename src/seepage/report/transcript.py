@@ -13,7 +13,6 @@ from seepage.text import clean, percent, points
 _SHOWN = {
     "certified_cells": "private cells certified",
     "still_possible": "share of values that still replay the message",
-    "proven": "records with one answer proven",
     "ties": "records with several answers that fit alike",
 }
 

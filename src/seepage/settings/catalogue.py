@@ -129,7 +129,7 @@ add_setting(
         "split",
         "split learning: what the server reads of the client's columns and labels",
         "seepage.settings.split_spec:SplitSpec",
-        "seepage.settings.split:SplitAudit.prepared",
+        "seepage.settings.split:prepared",
         "seepage.settings.split:deployment",
     )
 )

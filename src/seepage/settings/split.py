@@ -20,7 +20,6 @@ from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
 from seepage.defenses.cut_noise import CutNoise
-from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.returned import BatchDefense
 from seepage.defenses.weight_noise import WeightNoise
@@ -200,24 +199,6 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             unaccounted=_BOUND_FOLLOWS if any(_follows(one.noise) for one in self.defenses.values()) else None,
             settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
         )
-
-    @classmethod
-    def prepared(
-        cls, spec: SplitSpec, given: Given, subjects: Subjects
-    ) -> UnitsAudit[SplitSpec, SplitDefense] | UnitsAudit[SplitSpec, FeatureNoise | None]:
-        """Return the audit of a spec, by its topology.
-
-        Args:
-            spec: what to do.
-            given: objects that the caller passed instead of names.
-            subjects: tables that were loaded before.
-
-        Raises:
-            BadInputError: something that the spec names cannot be loaded or used.
-        """
-        if spec.topology != "columns":
-            return WholeClientAudit.prepared(spec, given, subjects)
-        return super().prepared(spec, given, subjects)
 
     @property
     def determining(self) -> Mapping[str, Json]:
@@ -630,3 +611,20 @@ def deployment(spec: SplitSpec) -> Deployment:
     known = granted({"auxiliary": spec.auxiliary, "labels": spec.known_labels}, ("weights",))
     reveals = (*SplitLearning.reveals, ReturnedView)
     return Deployment("split", spec.protocol, reveals, known, None, mechanisms("split", spec.defenses))
+
+
+def prepared(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAudit | WholeClientAudit:
+    """Return the audit of a spec, by its topology.
+
+    Args:
+        spec: what to do.
+        given: objects that the caller passed instead of names.
+        subjects: tables that were loaded before.
+
+    Raises:
+        BadInputError: something that the spec names cannot be loaded or used.
+    """
+    kind = SplitAudit if spec.topology == "columns" else WholeClientAudit
+    made = kind.prepared(spec, given, subjects)
+    assert isinstance(made, SplitAudit | WholeClientAudit)
+    return made

@@ -139,7 +139,7 @@ def _reason(entry: registry.Entry[registry.Attack], deployment: Deployment) -> s
         if need == "crafted_network":
             crafted = getattr(entry.factory, "network", None)
             # Of a network of one's own only running it tells whether it was crafted.
-            if deployment.model in (crafted, None) or deployment.model not in registry.models:
+            if deployment.model in (crafted, None) or deployment.model not in registry.models.names():
                 continue
             return (
                 f"The attack {entry.name!r} needs {NEEDS[need]}, {crafted!r}, but the parties train "

@@ -198,16 +198,16 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         return _exposed(self, configuration, units)
 
     def levers(self) -> tuple[Lever, ...]:
-        """Return noise on sums, sums of several clients and coarser bins; of tree files the fields that are sent."""
-        leaves = Lever("min_child_weight", 1.0, 50.0, mechanism="min_child_weight", strengths=(("weight",),))
-        cuts = Lever("shared_cuts", 128, 2, True, mechanism="shared_cuts", strengths=(("bins",),))
-        if self.spec.protocol != "histogram":
-            return (Lever("strip_fields", 1, 1, mechanism="strip_fields"), leaves, cuts)
+        """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""
+        bins, depth = self.spec.max_bin, self.spec.depth
+        noise = Lever("histogram_noise", 0.01, 1000.0, mechanism="histogram_noise", strengths=(("deviation",),))
         return (
-            Lever("histogram_noise", 0.01, 1000.0, mechanism="histogram_noise", strengths=(("deviation",),)),
-            Lever("max_bin", 128, 2, True, mechanism="max_bin", strengths=(("bins",),)),
-            leaves,
-            cuts,
+            # Tree files have fields, histograms are sums.
+            noise if self.spec.protocol == "histogram" else Lever("strip_fields", 1, 1, mechanism="strip_fields"),
+            Lever("min_child_weight", 1.0, 100.0, mechanism="min_child_weight", strengths=(("weight",),)),
+            *([Lever("max_bin", bins, 2, True, mechanism="max_bin", strengths=(("bins",),))] if bins > 2 else []),
+            Lever("shared_cuts", 128, 2, True, mechanism="shared_cuts", strengths=(("bins",),)),
+            *([Lever("depth", depth, 1, True, spec_field="depth")] if depth > 1 else []),
         )
 
     def planted(self, swapped: bool) -> TreesAudit | None:

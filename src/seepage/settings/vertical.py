@@ -29,6 +29,7 @@ from seepage.datasets.coins import some_rows, with_coins
 from seepage.datasets.dataset import split
 from seepage.defenses.bottleneck import Bottleneck
 from seepage.defenses.feature_noise import FeatureNoise
+from seepage.defenses.label_flip import LabelFlip
 from seepage.defenses.mid import Mid
 from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
@@ -74,7 +75,7 @@ from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
 from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
-from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, Grant
+from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
 # What InverNet of the data-passive attack makes of its own shadow's features: no attack.
 SELF_INVERSION = "self_inversion"
@@ -115,31 +116,40 @@ class VerticalDefense:
         returned: what is done to the gradients that passive parties get.
         bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
         unlike: term in the loss by which their features shall not resemble their rows.
+        flip: what the active party does to labels.
     """
 
     features: FeatureNoise | Mid | None = None
     returned: ReturnedDefense | None = None
     bottleneck: Bottleneck | None = None
     unlike: NoPeek | None = None
+    flip: LabelFlip | None = None
 
 
 def defense_of(part: Part) -> VerticalDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("vertical"), part)
-    check_kinds(part, combined, (FeatureNoise, Mid, *get_args(ReturnedDefense), Bottleneck, NoPeek))
+    check_kinds(part, combined, (FeatureNoise, Mid, *get_args(ReturnedDefense), Bottleneck, NoPeek, LabelFlip))
     returned = next((mechanism for mechanism in combined if isinstance(mechanism, ReturnedDefense)), None)
     return VerticalDefense(
         of_kind(combined, FeatureNoise) or of_kind(combined, Mid),
         returned,
         of_kind(combined, Bottleneck),
         of_kind(combined, NoPeek),
+        of_kind(combined, LabelFlip),
     )
 
 
 def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
     """Return the protocol under a defense."""
     return VerticalLearning(
-        spec.epochs, spec.batch_size, spec.learning_rate, defense.features, defense.returned, defense.unlike
+        epochs=spec.epochs,
+        batch_size=spec.batch_size,
+        learning_rate=spec.learning_rate,
+        features=defense.features,
+        returned=defense.returned,
+        unlike=defense.unlike,
+        flip=defense.flip,
     )
 
 
@@ -192,8 +202,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self.dataset = self.data = data
         self.partition = partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
         # Refuses, before anything is trained, a target or widths that no network here fits.
-        own = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
-        self._own = {kind: find_own(name) for kind, name in own.items() if is_own(name)}
+        networks = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
+        self._own = {kind: find_own(name) for kind, name in networks.items() if is_own(name)}
         _check_own(spec, data, self._own)
         network = self.network([0], VerticalDefense())
         for defense in map(defense_of, spec.defenses):
@@ -220,6 +230,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         for name, defense in self.defenses.items():
             check_two_labels(name, defense.returned, data.schema.target)
+            if defense.flip is not None:
+                defense.flip.epsilon(network.classes)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self.rows = rows_identity(data)
         self._forecast: float | None = None
@@ -249,6 +261,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             scales={
                 "loss": Scale(None),
                 "queries": Scale(None),
+                "label_epsilon": Scale(None),
                 **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
                 "psnr": Scale(),
                 "ssim": Scale(True, -1.0, 1.0),
@@ -531,7 +544,7 @@ class VerticalExposure(Exposure):
     spec: VerticalSpec
     learning: VerticalLearning
     trained: TrainedVertical
-    seen: FeatureTranscript
+    seen: FeatureTranscript[FeatureView]
     test: Rows
     known: FeatureKnowledge
     auxiliary: Rows
@@ -563,6 +576,8 @@ class VerticalExposure(Exposure):
             if target.width == 2:
                 positive = target.sorted_codes[-1]
                 figures["auc", None] = auc(said[:, positive], true == positive)
+            if self.learning.flip is not None:
+                figures["label_epsilon", None] = self.learning.flip.epsilon(target.width)
             answers.append(UnitFigures(figures, picture=self.picture(self.seen.cells[k])))
         if target.width == 2:
             self._labels(target.sorted_codes[-1], answers)
@@ -632,7 +647,7 @@ class VerticalExposure(Exposure):
         return replace(self.learning, steering=steering).train(self.start, self.trained.rows, self.seeds("training"))
 
     @property
-    def first(self) -> FeatureTranscript:
+    def first(self) -> FeatureTranscript[FeatureView]:
         """The records that gradients are granted of."""
         return self.seen.of(slice(0, self.sizes.gradients))
 
@@ -644,7 +659,7 @@ class VerticalExposure(Exposure):
             self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.seeds("attack"))
         return self.shadows[label]
 
-    def figures(self, seen: FeatureTranscript, guess: FeatureGuess, seconds: float) -> list[UnitFigures]:
+    def figures(self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float) -> list[UnitFigures]:
         """Return a guess's figures in each training."""
         image = self.known.image
         if image is None:

@@ -248,7 +248,7 @@ class AttackedWhole:
     spec: SplitSpec
     learning: WholeClientLearning
     trained: TrainedWhole
-    seen: FeatureTranscript
+    seen: FeatureTranscript[SmashedView]
     test: Table
     known: FeatureKnowledge
     labels: LabelKnowledge

@@ -6,7 +6,7 @@ Only settings and the assessment may read the secret; attacks and baselines cann
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -17,6 +17,7 @@ from seepage.wire.split import CutView
 from seepage.wire.vertical import ActivationView
 
 V = TypeVar("V", bound=AnyView, covariant=True)
+A = TypeVar("A", bound=ActivationView, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class CutTranscript:
 
 
 @dataclass(frozen=True)
-class FeatureTranscript:
+class FeatureTranscript(Generic[A]):
     """The view of vertical learning's active party, and the target's true values of the same records.
 
     Attributes:
@@ -67,13 +68,13 @@ class FeatureTranscript:
         labels: true class codes.
     """
 
-    view: ActivationView
+    view: A
     cells: Float[Tensor, "training record column"]
     labels: Float[Tensor, "training record"]
 
-    def of(self, some: slice) -> FeatureTranscript:
+    def of(self, some: slice) -> FeatureTranscript[A]:
         """Return the transcript of some of the records."""
-        return FeatureTranscript(self.view.of(some), self.cells[:, some], self.labels[:, some])
+        return FeatureTranscript(cast("A", self.view.of(some)), self.cells[:, some], self.labels[:, some])
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class SmashedView(ActivationView):
 
     def of(self, some: slice) -> SmashedView:
         """Return the view of some of the records."""
-        return SmashedView(self.activations[:, some])
+        return replace(self, activations=self.activations[:, some])
 
 
 @dataclass(frozen=True)

@@ -1,53 +1,5 @@
 "use strict";
 (function () {
-  const drawings = JSON.parse(document.getElementById("drawings").textContent);
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const paper = window.matchMedia("print");
-  const settings = {
-    responsive: true,
-    displaylogo: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "pan2d"],
-    showTips: false,
-  };
-
-  // Only where a colour is meant does a name like --series-1 stand for one: texts pass untouched.
-  const COLOURS = new Set(["color", "gridcolor", "linecolor", "zerolinecolor", "tickcolor", "bgcolor", "bordercolor"]);
-
-  function coloured(value, style) {
-    return typeof value === "string" && value.startsWith("--") ? style.getPropertyValue(value).trim() : value;
-  }
-
-  function dressed(value, style) {
-    if (Array.isArray(value)) return value.map((item) => dressed(item, style));
-    if (value === null || typeof value !== "object") return value;
-    const made = {};
-    for (const [name, item] of Object.entries(value)) {
-      if (COLOURS.has(name)) made[name] = coloured(item, style);
-      else if (name === "colorscale") made[name] = item.map(([at, colour]) => [at, coloured(colour, style)]);
-      else made[name] = dressed(item, style);
-    }
-    return made;
-  }
-
-  function draw() {
-    const style = getComputedStyle(document.documentElement);
-    for (const [name, drawing] of Object.entries(drawings)) {
-      const place = document.getElementById(name);
-      if (place.firstElementChild && place.firstElementChild.classList.contains("waiting")) place.textContent = "";
-      const made = dressed(drawing, style);
-      Plotly.react(place, made.data, made.layout, settings);
-    }
-  }
-
-  if (typeof Plotly !== "undefined") {
-    draw();
-    dark.addEventListener("change", draw);
-    paper.addEventListener("change", () => {
-      draw();
-      for (const name of Object.keys(drawings)) Plotly.Plots.resize(document.getElementById(name));
-    });
-  }
-
   function compare(a, b, numbers, sign) {
     // What is missing stays last, whichever way the rest goes.
     if (a === "" || b === "") return (a === "") - (b === "");
