@@ -59,7 +59,6 @@ def render_recommendation(found: Recommendation) -> str:
     return page(
         "recommend.html",
         f"What to change: {clean('' if about is None else about.dataset)}",
-        [figure for figure, _ in drawings],
         dataset=clean("" if about is None else about.dataset, 80),
         lead=f"The cheapest change that keeps the lift on {found.figure} below {100 * found.wish.below:g} points.",
         own=_own(found),

@@ -200,7 +200,7 @@ class _Trace:
                 ends = [(low, b, high, b), (low, b - reach, low, b + reach), (high, b - reach, high, b + reach)]
             else:
                 ends = [(a, low, a, high), (a - reach, low, a + reach, low), (a - reach, high, a + reach, high)]
-            yield from (_segment(*end, style) for end in ends)
+            yield from (_segment(a1, b1, a2, b2, style) for a1, b1, a2, b2 in ends)
 
     def mark(self, a: Number, b: Number, size: Number, words: str = "") -> Markup:
         """Return a mark with its words."""

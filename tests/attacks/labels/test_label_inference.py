@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 import torch
@@ -107,11 +108,18 @@ def test_several_classes_and_numbers_are_read_too() -> None:
             attack(LogitsView(came, came, came), knowing(numbers, cost))
 
 
-def seen_often(came: torch.Tensor, times: int, noise: float, kind: type[ReturnedView] = ReturnedView) -> ReturnedView:
+V = TypeVar("V", bound=ReturnedView)
+
+
+def seen_often(came: torch.Tensor, times: int, noise: float, kind: type[V]) -> V:
     """The same gradients in several exchanges, each with fresh noise."""
     draw = torch.Generator().manual_seed(3)
     views = [
-        kind(*(came + noise * torch.randn(came.shape, generator=draw) for _ in range(2)), torch.zeros(came.shape))
+        kind(
+            came + noise * torch.randn(came.shape, generator=draw),
+            came + noise * torch.randn(came.shape, generator=draw),
+            torch.zeros(came.shape),
+        )
         for _ in range(times)
     ]
     return replace(views[0], earlier=tuple(views[1:]))
@@ -133,7 +141,7 @@ def test_all_messages_of_a_record_are_used(attack: LabelHeads | LabelDirection |
 def test_norms_of_all_messages_count() -> None:
     true = (torch.rand(1, 400, generator=torch.Generator().manual_seed(0)) < 0.2).double()
     came = (0.2 + true[..., None].float()) * torch.ones(1, 1, 4)
-    often = seen_often(came, 12, 1.0)
+    often = seen_often(came, 12, 1.0, ReturnedView)
     known = LabelKnowledge(ILL, marginal([0.8, 0.2]))
     once, every = (right(LabelNorm()(view, known), true, 0) for view in (replace(often, earlier=()), often))
     assert every > once + 0.05
@@ -143,7 +151,7 @@ def test_norms_of_all_messages_count() -> None:
 def test_numbers_are_regressed_on_all_messages() -> None:
     cost = Continuous(name="cost", low=-3, high=3, tolerance=0.3)
     numbers = torch.randn(1, 300, generator=torch.Generator().manual_seed(0)).double()
-    often = seen_often(numbers[..., None].float(), 12, 1.0)
+    often = seen_often(numbers[..., None].float(), 12, 1.0, ReturnedView)
     error = [
         float((LabelHeads()(view, knowing(numbers, cost, 100), [0]).labels - numbers)[:, 100:].square().mean())
         for view in (replace(often, earlier=()), often)

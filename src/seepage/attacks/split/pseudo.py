@@ -137,19 +137,18 @@ class _Simulation:
         for _ in range(epochs):
             for batch in torch.randperm(len(self._labels), generator=self._generator).split(_BATCH):
                 losses, messages = self._answers(batch, weight > 0)
-                loss = losses.mean()
-                if weight:
+                optimiser.zero_grad()
+                if not weight:
+                    losses.mean().backward()
+                    optimiser.step()
+                else:
                     simulated = (messages - center) / spread
                     seen = torch.randint(len(self._seen), (len(batch),), generator=self._generator)
                     real = (self._seen[seen] - center) / spread
                     verdict = adversary(simulated)
-                    loss = loss + weight * functional.binary_cross_entropy_with_logits(
-                        verdict, torch.ones_like(verdict)
-                    )
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-                if weight:
+                    fooled = functional.binary_cross_entropy_with_logits(verdict, torch.ones_like(verdict))
+                    (losses.mean() + weight * fooled).backward()
+                    optimiser.step()
                     verdicts = torch.cat([adversary(real), adversary(simulated.detach())])
                     truth = torch.cat([torch.ones(len(batch), 1), torch.zeros(len(batch), 1)]).to(verdicts)
                     against.zero_grad()
