@@ -71,10 +71,10 @@ def test_what_is_dropped_before_the_first_layer_is_not_tried() -> None:
     model, _ = make_model(seeded(lambda: Dropping(0.3, nn.ReLU(), before=0.2), 1), *KNOWN)
     network = traced(model, *KNOWN)
     assert network is not None
-    assert obstacle(network, model) == "values are dropped at random before the first layer"
+    assert obstacle(network, model) == "the network drops values at random before its first layer"
     ran = FedSGD(4).run(model, DATA.train, ENCODER, seeds=[0])
     guess = attacks.create("unmix", restarts=2, iterations=20)(ran.view, Knowledge(*KNOWN, 4), [0])
-    assert guess.regime == (NOT_TRIED + "values are dropped at random before the first layer",)
+    assert guess.regime == (NOT_TRIED + "the network drops values at random before its first layer",)
     assert guess.certified is not None
     assert not guess.certified.any()
 
@@ -84,4 +84,6 @@ def test_updates_of_clients_that_drop_values_go_to_matching() -> None:
     ran = FedAvg(4, epochs=2).run(model, DATA.train, ENCODER, seeds=[0])
     guess = attacks.create("unmix", restarts=2, iterations=20)(ran.view, Knowledge(*KNOWN, 4), [0])
     assert guess.regime is not None
-    assert guess.regime[0].startswith(NOT_TRIED + "values are dropped at random, and the message is no exact gradient")
+    assert guess.regime[0].startswith(
+        NOT_TRIED + "the network drops values at random, and the message is no exact gradient"
+    )

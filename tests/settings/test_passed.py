@@ -252,10 +252,11 @@ def test_an_attack_that_fails_in_its_own_way_stops_no_other_part() -> None:
 @EACH
 def test_objects_of_other_settings_and_makers_are_refused(name: str) -> None:
     other = CASES["vertical" if name == "split" else "split"]
+    elsewhere = CASES["split" if name == "horizontal" else "horizontal"]
     with pytest.raises(BadInputError, match=r"is one of .* learning, not of"):
         prepared(name, attacks=[other.attack()])
     with pytest.raises(BadInputError, match=r"is one of .* learning, not of"):
-        prepared(name, defenses=[other.defense])
+        prepared(name, defenses=[elsewhere.defense])
     with pytest.raises(BadInputError, match="LikeBaseline makes a part and is none itself"):
         prepared(name, attacks=[LikeBaseline])
     with pytest.raises(BadInputError, match="dlg makes a part and is none itself"):

@@ -111,7 +111,6 @@ def help_of(field: SpecField) -> str:
 
     Example:
         >>> from seepage.settings.spec import Spec
-    from seepage.user_code import is_reference
         >>> help_of(fields_of(Spec)["threads"])
         'Number of CPU threads of each worker. Default: 1.'
     """
@@ -164,7 +163,6 @@ def read_value(field: SpecField, value: Any) -> Any:
 
     Example:
         >>> from seepage.settings.spec import Spec
-    from seepage.user_code import is_reference
         >>> read_value(fields_of(Spec)["overrides"], ["age={low: 0}", "zip=discrete"])
         {'age': {'low': 0}, 'zip': 'discrete'}
     """

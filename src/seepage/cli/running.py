@@ -92,10 +92,13 @@ def _fitting(audit: Audit, out: Path | None) -> Audit:
     """Return an audit without the defenses under which no unit can be exposed; a line says of each why."""
     wrong: dict[str, str] = {}
     for configuration in audit.configurations:
-        if configuration.defense not in (NONE, *wrong):
+        if configuration.defense not in wrong:
             try:
                 audit.expose(configuration, range(1))
             except BadInputError as error:
+                if configuration.defense == NONE:
+                    # The audit itself says what is wrong.
+                    return audit
                 wrong[configuration.defense] = str(error)
     for name, why in wrong.items():
         print_message(f"{name} is left out: {why}")

@@ -40,7 +40,7 @@ HORIZONTAL = "horizontal"
 # What an audit gives the factories of named parts itself, by the kind of part.
 _GIVEN = {
     "datasets": ("folder",),
-    "models": ("schema", "seed", "head", "weights"),
+    "models": ("schema", "seed", "seeds", "head", "weights", "private", "partition"),
     "protocols": ("batch_size", "replacement", "defense"),
 }
 

@@ -430,6 +430,7 @@ class Spec(Plain):
             "Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020.",
             TABLE,
             default="what the column's dates tell",
+            example="true",
         ),
     ] = None
     attacks: Attacks = ()

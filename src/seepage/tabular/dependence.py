@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logsumexp
 
 from seepage.tabular.schema import Column, Discrete
 from seepage.tabular.table import Table
@@ -143,7 +144,7 @@ def _follows(column: np.ndarray, by: np.ndarray) -> bool:
     # A group of n rows is constant by chance with a probability of sum p^n over the values' shares p.
     shares = counts / counts.sum()
     several, times = np.unique(sizes[sizes > 1], return_counts=True)
-    chance = sum(time * np.log((shares**size).sum()) for size, time in zip(several, times, strict=True))
+    chance = sum(time * logsumexp(size * np.log(shares)) for size, time in zip(several, times, strict=True))
     return bool(chance < np.log(_CHANCE))
 
 

@@ -47,7 +47,7 @@ def obstacle(network: TracedNetwork, model: Model) -> str | None:
     """Return why no record can be read off the first layer of a network that drops values; None where they can be."""
     drops = model.drops
     if not network.takes_rows:
-        return "values are dropped at random, and the first layer does not take the encoded row with a bias"
+        return "the network drops values at random, and its first layer does not take the encoded row with a bias"
     assert drops is not None
     rows = network.probes.rows[:_FEW_ROWS]
     masks = drops.draw([len(rows)], torch.Generator().manual_seed(0)).to(rows)
@@ -56,7 +56,7 @@ def obstacle(network: TracedNetwork, model: Model) -> str | None:
     module = copied(network.module).train()
     [call] = linear_calls(module, torch.cat([rows, masks], 1), [place], until=[place]).calls
     if call.entering.shape != rows.shape or not torch.equal(call.entering, rows):
-        return "values are dropped at random before the first layer"
+        return "the network drops values at random before its first layer"
     return None
 
 

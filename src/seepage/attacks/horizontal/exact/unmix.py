@@ -394,9 +394,9 @@ def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) ->
 def _outside_dropped(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> str | None:
     """Return why no record can be read from clients that drop values at random, if so."""
     if not isinstance(view, GradientView) or not _exact(view, knowledge):
-        return "values are dropped at random, and the message is no exact gradient of one batch"
+        return "the network drops values at random, and the message is no exact gradient of one batch"
     if network is None:
-        return "values are dropped at random, and the batch is normalised"
+        return "the network drops values at random, and normalises by the batch"
     return obstacle(network, view.model)
 
 
