@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import tests.settings.fifth as fifth
 from seepage import cli
+from tests.settings.plugged import plugged_in  # noqa: F401
 
-assert fifth.CoinSpec.setting == "coins"
+pytestmark = pytest.mark.usefixtures("plugged_in")
 
 
 @pytest.fixture

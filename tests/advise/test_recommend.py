@@ -23,6 +23,9 @@ from seepage.settings.part import Part
 from seepage.settings.setting import Audit
 from seepage.settings.spec import Spec
 from tests.settings.fifth import CoinAudit, CoinSpec
+from tests.settings.plugged import plugged_in  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("plugged_in")
 
 
 def search(folder: Path | None = None, **values: Any) -> Recommendation:

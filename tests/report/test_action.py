@@ -11,6 +11,9 @@ from seepage.assessment.row import ResultRow
 from seepage.report.action import action_section
 from seepage.report.result import AuditResult
 from tests.settings.fifth import CoinAudit, CoinSpec
+from tests.settings.plugged import plugged_in  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("plugged_in")
 
 
 def row(defense: str, mean: float, **values: Any) -> ResultRow:

@@ -13,39 +13,19 @@ import time
 import tokenize
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import seepage
-from seepage import registry
 from seepage.auditing import audit_document, run_all
 from seepage.config.document import make_specs
 from seepage.errors import BadInputError
 from seepage.run import runner
 from seepage.run.runner import Listener
-from seepage.settings import catalogue
 from tests.settings import fifth
+from tests.settings.plugged import plugged_in  # noqa: F401
 
-
-def _parts() -> list[tuple[dict[Any, Any], Any]]:
-    """Return where the plug-in registered something, and under which name."""
-    kinds = (registry.attacks, registry.baselines, registry.defenses)
-    found: list[tuple[dict[Any, Any], Any]] = [(kind._entries, key) for kind in kinds for key in kind._entries]
-    found = [(entries, key) for entries, key in found if key[0] == "coins"]
-    return [*found, (catalogue._SETTINGS, "coins")]
-
-
-# Other tests of the same process know nothing of this setting.
-_PARTS = [(entries, key, entries.pop(key)) for entries, key in _parts() if key in entries]
-
-
-@pytest.fixture(autouse=True)
-def plugged_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    for entries, key, value in _PARTS:
-        monkeypatch.setitem(entries, key, value)
-
-
+pytestmark = pytest.mark.usefixtures("plugged_in")
 PLUGIN = Path(fifth.__file__)
 PROGRAM = [sys.executable, "-c", "import tests.settings.fifth; from seepage.cli import main; main()"]
 GLOVES = "gloves:{noise: 6.0}"

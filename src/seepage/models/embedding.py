@@ -87,7 +87,7 @@ class Embedded(nn.Module):
         >>> module, statistics = Mine(), Statistics.of(table)
         >>> adapter = Embedded(module, table.schema, statistics)
         >>> encoded = Encoder(table.schema, statistics, torch.float32).encode(table.cells)
-        >>> torch.allclose(adapter(encoded), module(torch.tensor([[0], [1]])))
+        >>> torch.allclose(adapter(encoded), module(torch.tensor([[0], [1]])), atol=1e-5)
         True
         >>> [name for name, _ in adapter.named_parameters()]
         ['table.weight', 'out.weight', 'out.bias']
