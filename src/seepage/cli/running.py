@@ -56,7 +56,7 @@ def run(
     """
     try:
         audits = prepare_all(specs, out)
-        if optional:
+        if optional and all(map(_runs, audits)):
             audits = [_fitting(audit, out) for audit in audits]
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
@@ -88,17 +88,25 @@ def run(
         raise typer.Exit(Exit.UNDECIDED)
 
 
+def _runs(audit: Audit) -> bool:
+    """Return whether a unit can be exposed without a defense; where none can, the audit itself says why."""
+    try:
+        for configuration in audit.configurations:
+            if configuration.defense == NONE:
+                audit.expose(configuration, range(1))
+    except BadInputError:
+        return False
+    return True
+
+
 def _fitting(audit: Audit, out: Path | None) -> Audit:
     """Return an audit without the defenses under which no unit can be exposed; a line says of each why."""
     wrong: dict[str, str] = {}
     for configuration in audit.configurations:
-        if configuration.defense not in wrong:
+        if configuration.defense not in (NONE, *wrong):
             try:
                 audit.expose(configuration, range(1))
             except BadInputError as error:
-                if configuration.defense == NONE:
-                    # The audit itself says what is wrong.
-                    return audit
                 wrong[configuration.defense] = str(error)
     for name, why in wrong.items():
         print_message(f"{name} is left out: {why}")
