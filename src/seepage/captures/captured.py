@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from seepage.captures.descriptions import json_object
 from seepage.captures.encoders import ClientEncoder
 from seepage.captures.recipe import MessageRecipe
 from seepage.captures.states import common_prefix, is_buffer, state_digest
@@ -344,13 +345,7 @@ def _text(path: Path) -> str:
 
 
 def _parsed(text: str, what: str) -> Description:
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{what} is not JSON ({error}); {_ADVICE}.") from error
-    if not isinstance(values, dict):
-        raise BadInputError(f"{what} is of type {type(values).__name__} where a JSON object is expected; {_ADVICE}.")
-    return described(values, what)
+    return described(json_object(text, what, _ADVICE), what)
 
 
 def described(values: dict[str, Any], what: str) -> Description:

@@ -268,6 +268,16 @@ class TranscriptAttack:
             tuple(runner.limits),
         )
 
+    def _true_cells(self, places: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return which of some records have a known truth, by their position, and its cells; None where none has."""
+        if self._truth is None:
+            return None
+        place_of = {place: k for k, place in enumerate(places.tolist())}
+        there = [(place_of[p], k) for k, p in enumerate(self._truth[0].tolist()) if p in place_of]
+        if not there:
+            return None
+        return torch.tensor([k for k, _ in there]), self._truth[1][[k for _, k in there]]
+
     def _lacks(self, entry: Entry[Attack], runner: _SplitRun | _VerticalRun) -> str | None:
         """Return why an attack cannot be tried; None where it can."""
         if getattr(entry.factory, "active", False):
@@ -492,16 +502,12 @@ class _SplitRun:
         return _joined([attack(group.view, knowledge, seeds) for group in self.groups])
 
     def _scored(self, guess: CutGuess) -> Figures | None:
-        truth = self.attack._truth
-        if truth is None:
+        known = self.attack._true_cells(self.places)
+        if known is None:
             return None
-        place_of = {place: k for k, place in enumerate(self.places.tolist())}
-        there = [(place_of[p], k) for k, p in enumerate(truth[0].tolist()) if p in place_of]
-        if not there:
-            return None
-        at, held = [k for k, _ in there], truth[1][[k for _, k in there]]
+        at, held = known
         model, seen = self._base, CutTranscript(self.groups[0].view, held[:, :-1], held[:, -1])
-        figures, _ = measure_columns(model.schema, model.private, seen, _chosen(guess, torch.tensor(at)))
+        figures, _ = measure_columns(model.schema, model.private, seen, _chosen(guess, at))
         return {key: value for key, value in figures.items() if key[0] not in _NO_MEANING}
 
     def _baselines(self) -> tuple[Figures, dict[tuple, str]]:
@@ -753,14 +759,10 @@ class _VerticalRun:
         return kind(sent[None], own_gradient[None], sent.new_zeros(1, len(sent), 1))
 
     def _scored(self, guess: FeatureGuess) -> Figures | None:
-        truth = self.attack._truth
-        if truth is None:
+        known = self.attack._true_cells(self.places)
+        if known is None:
             return None
-        place_of = {place: k for k, place in enumerate(self.places.tolist())}
-        there = [(place_of[p], k) for k, p in enumerate(truth[0].tolist()) if p in place_of]
-        if not there:
-            return None
-        at, held = torch.tensor([k for k, _ in there]), truth[1][[k for _, k in there]]
+        at, held = known
         view = FeatureView(self.view.model, 1, self.view.own[:, at], tuple(f[:, at] for f in self.view.features))
         seen = FeatureTranscript(view, held[None, :, :-1], held[None, :, -1])
         found = measure_features(self.partition.schemas[1], seen, FeatureGuess(guess.cells[:, at]))

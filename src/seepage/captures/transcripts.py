@@ -8,7 +8,6 @@ ever unpickled, and no code that the folder names is run.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from seepage.captures.descriptions import json_object
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.split import SplitHead
 from seepage.models.weights import FLOATS
@@ -242,14 +242,10 @@ def read_about(path: Path) -> TranscriptDescription:
     try:
         if path.stat().st_size > _LARGEST_JSON:
             raise BadInputError(f"{what} takes {path.stat().st_size:,} bytes, more than one can need; {_ADVICE}.")
-        values = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{what} cannot be read ({error}); {_ADVICE}.") from error
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{what} is not JSON ({error}); {_ADVICE}.") from error
-    if not isinstance(values, dict):
-        raise BadInputError(f"{what} is of type {type(values).__name__} where a JSON object is expected; {_ADVICE}.")
-    return as_description(values, what)
+    return as_description(json_object(text, what, _ADVICE), what)
 
 
 def as_description(values: Mapping[str, Any], what: str) -> TranscriptDescription:
