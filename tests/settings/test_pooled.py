@@ -19,7 +19,8 @@ from seepage.errors import BadInputError
 from seepage.results.rows import rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Store
-from seepage.settings.pooled import PooledAudit, PooledDefense
+from seepage.settings.pooled import PooledAudit
+from seepage.settings.pooled_parts import PooledDefense
 from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.setting import Configuration
 from seepage.tabular.schema import Continuous, Discrete, Schema
