@@ -24,7 +24,7 @@ from seepage.settings.pooled_data import PooledData, pooled_data
 from seepage.settings.pooled_parts import PooledDefense, defense_of, estimates_shares, views_of
 from seepage.settings.pooled_seed import SHUFFLED, AttackSeed, attack_seed, others_of, sets_of
 from seepage.settings.pooled_spec import PooledSpec
-from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
+from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale, Trials
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
@@ -95,6 +95,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             attacker="A party",
             secret="shares of a sensitive column",
             message="the joint model",
+            trials=Trials(_tells(spec, source.sensitive), spec.targets),
             control="The target follows the planted column, so answers differ with its share and a working attack "
             "distinguishes nearly all shares.",
             threat_model=_threat_model(spec, source),
@@ -317,6 +318,14 @@ def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefen
 
 def _all_shares(spec: PooledSpec) -> list[float]:
     return [*spec.shares, *(PooledKnowledge.within if estimates_shares(spec) else ())]
+
+
+def _tells(spec: PooledSpec, sensitive: str) -> str:
+    """Return what the attacker does where it is right."""
+    update = spec.protocol == "update"
+    *others, last = (f"{share:.0%}" for share in (spec.new_shares if update else spec.shares))
+    whose = f"of {sensitive!r}{' in new rows' if update else ''}"
+    return f"tells {', '.join(others)} {f'and {last} {whose} apart' if len(others) > 1 else f'from {last} {whose}'}"
 
 
 def _derived(spec: PooledSpec) -> dict[str, Callable[[float], float | None]]:
