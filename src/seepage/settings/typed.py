@@ -45,7 +45,7 @@ class HorizontalOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -167,7 +167,7 @@ class SplitOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -285,7 +285,7 @@ class VerticalOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -407,7 +407,7 @@ class PooledOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -543,7 +543,7 @@ class TreesOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
