@@ -41,6 +41,7 @@ from seepage.seeds import stream
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge
+from seepage.wire.precision import Precision
 
 
 class Cell(NamedTuple):
@@ -56,11 +57,11 @@ class Cell(NamedTuple):
     dropout: float = 0.0
     masks: str = ""
     optimizer: str = ""
-    precision: str = "full"
+    precision: Precision = "full"
 
 
 # Settings of a client's local step by the name in the file; none sends the gradient.
-OPTIMIZERS: dict[str, dict[str, object]] = {
+OPTIMIZERS: dict[str, dict[str, Any]] = {
     "sgd": {},
     "nesterov": {"momentum": 0.9, "nesterov": True},
     "weight decay": {"weight_decay": 0.01},
@@ -224,7 +225,7 @@ def measured(cell: Cell, victims: int) -> dict[str, object]:
         false += int((certain & ~right).sum())
         for name, share in zip(FIGURES, (right, right.all(1), certain.any(1)), strict=True):
             held[name].append(float(share.double().mean()))
-    line: dict[str, object] = cell._asdict() | {"n": victims, "false": false}
+    line: dict[str, object] = {**cell._asdict(), "n": victims, "false": false}
     for name, values in held.items():
         found = Measurement(name, None, torch.tensor(values, dtype=torch.float64), True, (0.0, 1.0)).estimate()
         for end, value in (("", found.mean), ("_low", found.low), ("_high", found.high)):
