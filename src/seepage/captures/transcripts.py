@@ -18,11 +18,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from seepage.captures.descriptions import json_object
+from seepage.captures.descriptions import described, json_object
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.split import SplitHead
 from seepage.models.weights import FLOATS
@@ -262,21 +262,7 @@ def as_description(values: Mapping[str, Any], what: str) -> TranscriptDescriptio
         >>> as_description({"setting": "split", "private": ["sex"]}, "the description").loss
         'mean'
     """
-    version = values.get("format", FORMAT)
-    if isinstance(version, int) and version > FORMAT:
-        raise BadInputError(
-            f"{what} is of format {version}; this version of seepage reads format {FORMAT}: install a newer one."
-        )
-    for key in values:
-        if key not in TranscriptDescription.model_fields:
-            raise unknown_name(f"key in {what}:", str(key)[:80], TranscriptDescription.model_fields)
-    try:
-        return TranscriptDescription.model_validate(values)
-    except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, p['loc']))}: {p['msg'].rstrip('.')}" for p in error.errors(include_input=False)
-        ]
-        raise BadInputError(f"{what} cannot be used: {'; '.join(problems[:4])}.") from error
+    return described(TranscriptDescription, values, what, FORMAT)
 
 
 def check_columns(about: TranscriptDescription, schema: Schema) -> None:
