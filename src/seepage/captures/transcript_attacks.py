@@ -11,6 +11,7 @@ from seepage.captures.split_transcripts import SplitRun, split_model
 from seepage.captures.transcript_runs import TranscriptFindings, TranscriptRun, TranscriptTables
 from seepage.captures.transcripts import RecordedTraining
 from seepage.captures.vertical_transcripts import VerticalRun
+from seepage.captures.whole_transcripts import WholeClientRun
 from seepage.digests import Json
 from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.needs import Need
@@ -23,7 +24,7 @@ _LACKS: dict[Need, str] = {
     "leaked": "it needs records whose private cells the attacker knows; give --known TABLE",
     "labels": "it needs records whose label the attacker knows; give --known TABLE",
     "weights": "it needs the client's weights; put client-N.safetensors into the folder",
-    "bottom": "it needs the passive party's bottom model; put client-N.safetensors into the folder",
+    "bottom": "it needs the attacked party's first layers, or bottom model; put client-N.safetensors into the folder",
     "queries": "it needs a live party that answers queries, which no transcript is",
     "gradients": "it needs gradients of the passive party's own parameters, which cross no wire",
     "steering": "it needs a training that it changes, which no transcript is",
@@ -69,7 +70,8 @@ class TranscriptAttack:
                 raise unknown_name("attack", part.name, registered.names())
         self._parts = parts or [Part(name=name) for name in registered.names()]
         # Refuses a network that does not fit, before anything is attacked.
-        self._model = split_model(training, self.model) if setting == "split" else None
+        columns = setting == "split" and not training.about.whole
+        self._model = split_model(training, self.model) if columns else None
 
     def run(self, progress: Callable[[str], None] | None = None) -> TranscriptFindings:
         """Return what the attacks read.
@@ -78,7 +80,10 @@ class TranscriptAttack:
             progress: called with the label of each attack before it begins.
         """
         training, tables = self.training, self._tables
-        runner = VerticalRun(tables, self.model) if self._model is None else SplitRun(tables, self._model)
+        if self._model is not None:
+            runner: TranscriptRun = SplitRun(tables, self._model)
+        else:
+            runner = (WholeClientRun if training.about.whole else VerticalRun)(tables, self.model)
         registered = registry.attacks.of(runner.setting)
         tried, reasons = [], {}
         for part in [*self._parts, *(() if self.attacks else runner.further)]:

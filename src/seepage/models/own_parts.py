@@ -85,6 +85,7 @@ def own_whole(
     cut: int,
     seed: int,
     options: Mapping[str, object] | None = None,
+    ends: int | None = None,
 ) -> tuple[Copies, tuple[nn.Module, ...]]:
     """Return a user's own network of split learning with a client that holds all columns, cut into parts.
 
@@ -102,6 +103,7 @@ def own_whole(
         cut: number of activations that the audit asks for.
         seed: seed of the initialisation.
         options: further arguments of the factory.
+        ends: number of entries that the last of the parts returns; that of outputs if None.
 
     Returns:
         The client's first layers, behind a leading axis of one training, and all further parts.
@@ -133,10 +135,11 @@ def own_whole(
             raise BadInputError(
                 f"{what} returns shape {tuple(rows.shape)} for 2 records; return a row of numbers a record."
             )
-    if rows.shape[1] != outputs:
+    needed = outputs if ends is None else ends
+    if rows.shape[1] != needed:
         raise BadInputError(
-            f"the part {parts[-1]!r} of {reference!r} returns {rows.shape[1]} numbers a record where {outputs} are "
-            "needed; change its last layer."
+            f"the part {parts[-1]!r} of {reference!r} returns {rows.shape[1]} numbers a record where {needed} are "
+            f"needed; {'change its last layer' if ends is None else 'name the network that was trained'}."
         )
     if len(modules) > 1 and not _crossed(modules, schema.width):
         raise BadInputError(

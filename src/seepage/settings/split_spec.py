@@ -36,6 +36,16 @@ _OF_HOPS = ("hop", "attacker")
 _ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_about")
 
 
+def holds_second_cut(topology: Topology, attacker: SplitAttacker) -> bool:
+    """Return whether the attacker sends something on, and gets gradients of it back.
+
+    Args:
+        topology: parties and what each holds.
+        attacker: party that attacks, where there is a hop.
+    """
+    return topology == "u_shaped" or (topology == "multi_hop" and attacker == "hop")
+
+
 def _mechanisms(defenses: object) -> set[str]:
     """Return the names of all mechanisms in defenses that were not checked yet."""
     names = set()
@@ -184,7 +194,7 @@ Beside every figure stands the best baseline, which holds all but what came back
         if not isinstance(values, Mapping) or values.get("topology") not in get_args(Topology)[1:]:
             return values
         # What comes back at a second cut tells of labels.
-        second = values["topology"] == "u_shaped" or values.get("attacker") == "hop"
+        second = holds_second_cut(values["topology"], values.get("attacker", "server"))
         attacks = (*_ON_ACTIVATIONS, Part(name="label_heads")) if second else _ON_ACTIVATIONS
         return {"attacks": attacks, "baselines": _OF_WHOLE_CLIENTS, **values}
 

@@ -33,7 +33,7 @@ from seepage.settings.labels import label_figures, with_label_columns
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.setting import About, Configuration, PlannedPart, Scale
 from seepage.settings.split_audit import AttackedTopology, TopologyAudit
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.split_spec import SplitSpec, holds_second_cut
 from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import (
     UnitFigures,
@@ -162,7 +162,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
     def deployed(spec: SplitSpec) -> Deployment:
         """Return what a deployment shows and grants a party without columns."""
         known = granted({"leaked": spec.leaked, "labels": spec.known_labels}, ("bottom",))
-        reveals = (SmashedView, ReturnedView) if _holds_second_cut(spec) else (SmashedView,)
+        reveals = (SmashedView, ReturnedView) if holds_second_cut(spec.topology, spec.attacker) else (SmashedView,)
         return Deployment("split", spec.topology, reveals, known, None, mechanisms("split", spec.defenses))
 
     def attacked(self, defense: FeatureNoise | None, unit: int) -> AttackedWhole:
@@ -229,11 +229,6 @@ def _noise_of(part: Part) -> FeatureNoise | None:
     combined = combine(registry.defenses.of("split"), part)
     check_kinds(part, combined, (FeatureNoise,))
     return of_kind(combined, FeatureNoise)
-
-
-def _holds_second_cut(spec: SplitSpec) -> bool:
-    """Return whether the attacker sends something on, and gets gradients of it back."""
-    return spec.topology == "u_shaped" or (spec.topology == "multi_hop" and spec.attacker == "hop")
 
 
 def _seen(spec: SplitSpec) -> str:
