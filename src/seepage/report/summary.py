@@ -112,8 +112,11 @@ def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
     """Return the verdict on a configuration with a defense, and a sentence."""
     about = result.audit.about
     secret = about.secret if record["of"] is None else f"the label {clean(record['of'])}"
-    words = f"{result.place(record['batch_size'], record['defense'])} "
-    words += read(about, record["mean"], record["n"], secret, record["of"], 0)
+    doing = read(about, record["mean"], record["n"], secret, record["of"], 0)
+    if about.trials is not None:
+        # The headline says what.
+        doing = doing.replace(about.trials.does, "does so")
+    words = f"{result.place(record['batch_size'], record['defense'])} {doing}"
     if record["baseline"] is not None:
         words += f" (best baseline: {_gets(about, record).removeprefix('gets ').removeprefix('is right in ')})"
     return record["tier"], f"{words}."
@@ -125,14 +128,19 @@ def _bounds_above(alarms: Sequence[Alarm]) -> str:
     return f" {found[0].title}: this holds for clients that train without it." if found else ""
 
 
-def summary(result: AuditResult) -> str:
-    """Return a paragraph for each configuration, and one on how to read them; never an empty text."""
+def summary(result: AuditResult, reading: bool = True) -> str:
+    """Return a paragraph for each configuration; never an empty text.
+
+    Args:
+        result: the audit.
+        reading: whether a paragraph on how to read them follows.
+    """
     # What is read without a defense is what the others are compared with.
     ordered = sorted(settings(result.rows), key=lambda setting: setting[1] != UNDEFENDED)
     sentences = [_of_setting(result, size, defense) for size, defense in ordered]
     paragraphs = [paragraph for paragraph in sentences if paragraph]
     limits = [" ".join(result.audit.about.limits)] if result.audit.about.limits else []
-    return "\n\n".join([*paragraphs, *limits, _READING] if paragraphs else [_nothing(result)])
+    return "\n\n".join([*paragraphs, *limits, *([_READING] if reading else [])] if paragraphs else [_nothing(result)])
 
 
 def _nothing(result: AuditResult) -> str:
