@@ -662,8 +662,9 @@ class Spec(Plain):
     @property
     def policy(self) -> Policy:
         """How the schema of a table of one's own is inferred."""
-        steered = {name: getattr(self, name) for name in self.steering}
-        return Policy(missing=self.missing, day_first=self.day_first, **steered, **self.read_beside(self.__dict__))
+        steered: dict[str, Any] = {name: getattr(self, name) for name in self.steering}
+        steered.update(self.read_beside(self.__dict__))
+        return Policy(missing=self.missing, day_first=self.day_first, **steered)
 
     @classmethod
     def read_beside(cls, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
