@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from seepage import TranscriptWriter, write_weights
-from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
+from seepage.captures.transcript_attacks import TranscriptAttack
+from seepage.captures.transcript_runs import TranscriptFindings
 from seepage.captures.transcripts import TRANSCRIPT, read_transcript
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.planted import telling

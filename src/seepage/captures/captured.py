@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from seepage.captures.descriptions import json_object
+from seepage.captures.descriptions import described, json_object
 from seepage.captures.encoders import ClientEncoder
 from seepage.captures.recipe import MessageRecipe
 from seepage.captures.states import common_prefix, is_buffer, state_digest
-from seepage.errors import BadInputError, unknown_name
+from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.batch_norm import Moments, from_running, normalisations, running_statistics
 from seepage.models.model import Head, Model
@@ -345,10 +345,10 @@ def _text(path: Path) -> str:
 
 
 def _parsed(text: str, what: str) -> Description:
-    return described(json_object(text, what, _ADVICE), what)
+    return as_description(json_object(text, what, _ADVICE), what)
 
 
-def described(values: dict[str, Any], what: str) -> Description:
+def as_description(values: dict[str, Any], what: str) -> Description:
     """Return a description from plain values.
 
     Args:
@@ -359,25 +359,10 @@ def described(values: dict[str, Any], what: str) -> Description:
         BadInputError: a key is unknown, a value cannot be used, or the format is a later one.
 
     Example:
-        >>> described({"batch_size": 4}, "the description").batch_size
+        >>> as_description({"batch_size": 4}, "the description").batch_size
         4
     """
-    version = values.get("format", FORMAT)
-    if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT:
-        raise BadInputError(
-            f"{what} is of format {version}; this version of seepage reads formats 1 and {FORMAT}: install a newer one."
-        )
-    for key in values:
-        if key not in Description.model_fields:
-            raise unknown_name(f"key in {what.rstrip(',')}:", str(key)[:80], Description.model_fields)
-    try:
-        made = Description.model_validate(values)
-    except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, p['loc'])) or 'recipe'}: {p['msg'].removeprefix('Value error, ').rstrip('.')}"
-            for p in error.errors(include_input=False)
-        ]
-        raise BadInputError(f"{what.rstrip(',')} cannot be used: {'; '.join(problems[:4])}.") from error
+    made = described(Description, values, what, FORMAT)
     _check_labels(made)
     # What was written as format 1 means the same here.
     return made.model_copy(update={"format": FORMAT})

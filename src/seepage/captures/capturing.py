@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from seepage.captures.captured import described, encoding_of, save_capture
+from seepage.captures.captured import as_description, encoding_of, save_capture
 from seepage.captures.encoders import ClientEncoder
 from seepage.captures.recipe import Arithmetic
 from seepage.captures.states import State, as_state, changes, common_prefix, state_digest
@@ -170,7 +170,7 @@ def _capture_change(before: object, after: object, path: object, names: Iterable
         called = list(as_state(after, "the state after training"))
     sent = as_state(before, "the state before training", called)
     update = changes(sent, as_state(after, "the state after training", called))
-    about = described(
+    about = as_description(
         {"protocol": "fedavg", "sent": state_digest(sent), **_known(facts)}, "the description of the update"
     )
     save_capture(file, update, about)
@@ -192,7 +192,7 @@ def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, fact
                 "optimizer=optimizer) before optimizer.step()."
             )
         gradient[name.removeprefix(prefix)] = parameter.grad
-    save_capture(path, gradient, described(_known(facts), "the description of the update"))
+    save_capture(path, gradient, as_description(_known(facts), "the description of the update"))
 
 
 def _unsummed(parameter: Tensor) -> bool:
@@ -216,7 +216,7 @@ def _capture_step(
             f"the optimiser does not step {', '.join(map(repr, foreign[:3]))}; give the optimiser that trains these "
             "parameters, and of the model those that it trains."
         )
-    described(_known(facts), "the description of the update")
+    as_description(_known(facts), "the description of the update")
 
     def write(*_: object) -> None:
         handle.remove()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,11 @@ class TranscriptWriter:
     Args:
         folder: folder of the transcript, made if need be.
         schema: schema of the table.
-        private: columns of the attacked party.
+        private: columns of the attacked party; all of them where it is a client that holds all (``topology``).
         setting: ``split`` or ``vertical``.
         own: the attacker's own columns with the column of ids; None where it gives none.
-        about: further fields of ``TranscriptDescription``, such as ``model``, ``options``, ``loss`` or ``defense``.
+        about: further fields of ``TranscriptDescription``, such as ``topology``, ``model``, ``options``, ``loss`` or
+            ``defense``.
 
     Raises:
         BadInputError: a column or field is unknown, or the folder holds a transcript already.
@@ -65,7 +66,7 @@ class TranscriptWriter:
         if (self.folder / TRANSCRIPT).exists() or any(self.folder.glob("round-*.safetensors")):
             raise BadInputError(f"{str(self.folder)!r} holds a transcript already; name another folder.")
         values = {"setting": setting, "private": list(private), **about}
-        described = as_description(values, "the description of the transcript")
+        self._about = described = as_description(values, "the description of the transcript")
         check_columns(described, schema)
         if own is not None:
             names = [described.id, *(name for name in schema.names if name not in described.private)]
@@ -86,18 +87,23 @@ class TranscriptWriter:
         activations: Tensor,
         gradients: Tensor | None = None,
         *,
+        outputs: Tensor | None = None,
+        output_gradients: Tensor | None = None,
         number: int | None = None,
         clip: float | None = None,
     ) -> None:
         """Write the messages of one round.
 
         Without ``gradients``, those that the next backward pass brings to ``activations`` are written when it does:
-        call this before ``activations.backward(received)``, or before ``loss.backward()`` at the active party.
+        call this before ``activations.backward(received)``, or before ``loss.backward()`` at the active party. The same
+        holds for ``outputs``.
 
         Args:
             ids: id of each record, whole numbers or texts.
             activations: activations, or features, as they crossed the wire.
             gradients: gradients with respect to them, as they crossed the wire.
+            outputs: what the attacker sends on at a second cut: the server of ``u_shaped``, the hop of ``multi_hop``.
+            output_gradients: gradients with respect to the outputs, as they came back.
             number: number of the round; one more than the last if None.
             clip: bound on the norm of a record's own gradient, where clients publish it.
 
@@ -114,15 +120,29 @@ class TranscriptWriter:
                 f"round {this} has {len(tensors['ids'])} ids for activations of shape {tuple(activations.shape)}; give "
                 "a row of activations a record."
             )
-        if gradients is not None:
-            self._write(this, tensors, gradients)
-        elif activations.requires_grad:
-            activations.register_hook(lambda found: self._write(this, tensors, found))
-        else:
+        if outputs is not None and not self._about.second_cut:
             raise BadInputError(
-                f"round {this} has no gradients, and its activations take none; give gradients=..., or call exchange "
-                "before the backward pass with activations that require gradients."
+                f"the attacker sends no outputs on in the topology {self._about.topology!r}; they are of the server of "
+                "u_shaped and of the hop of multi_hop."
             )
+        awaited = {"gradients": (activations, gradients)}
+        if outputs is not None:
+            tensors["outputs"] = outputs.detach().cpu().clone().contiguous()
+            awaited["output_gradients"] = (outputs, output_gradients)
+        given = {name: found for name, (_, found) in awaited.items() if found is not None}
+        hooked = {name: sent for name, (sent, found) in awaited.items() if found is None and sent.requires_grad}
+        # What is sent on tells by its gradients alone; those of the activations are then of no use.
+        needed = "gradients" if outputs is None else "output_gradients"
+        if needed not in {**given, **hooked}:
+            raise BadInputError(
+                f"round {this} has no {needed}, and its {'activations take' if outputs is None else 'outputs take'} "
+                f"none; give {needed}=..., or call exchange before the backward pass with tensors that require "
+                "gradients."
+            )
+        if not hooked:
+            self._write(this, tensors, given)
+        for name, sent in hooked.items():
+            sent.register_hook(self._when_there(this, tensors, given, name, set(hooked)))
 
     def inference(self, ids: Ids, activations: Tensor, *, number: int | None = None) -> None:
         """Write messages to which no gradient came back, such as those of a prediction.
@@ -132,21 +152,34 @@ class TranscriptWriter:
         """
         this = self._next if number is None else check_round(number)
         self._next = this + 1
-        self._write(this, {"ids": _as_ids(ids), "activations": activations.detach().cpu().clone().contiguous()}, None)
+        self._write(this, {"ids": _as_ids(ids), "activations": activations.detach().cpu().clone().contiguous()}, {})
 
     def own_weights(self, module: nn.Module) -> None:
         """Write the weights of the attacker's own part, which attacks with auxiliary rows use."""
         write_whole(self.folder / SERVER, _saved(module), private=True)
 
-    def _write(self, number: int, tensors: Mapping[str, Tensor], gradients: Tensor | None) -> None:
+    def _when_there(
+        self, number: int, tensors: Mapping[str, Tensor], given: dict[str, Tensor], name: str, hooked: set[str]
+    ) -> Callable[[Tensor], None]:
+        """Return what takes a gradient when it comes, and writes the round when it is the last one."""
+
+        def take(found: Tensor) -> None:
+            given[name] = found
+            if hooked <= set(given):
+                self._write(number, tensors, given)
+
+        return take
+
+    def _write(self, number: int, tensors: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
         found = dict(tensors)
-        if gradients is not None:
-            if gradients.shape != found["activations"].shape:
+        for name, gradient in gradients.items():
+            sent = "activations" if name == "gradients" else "outputs"
+            if gradient.shape != found[sent].shape:
                 raise BadInputError(
-                    f"round {number} has gradients of shape {tuple(gradients.shape)} for activations of shape "
-                    f"{tuple(found['activations'].shape)}; give one gradient an activation."
+                    f"round {number} has {name} of shape {tuple(gradient.shape)} for {sent} of shape "
+                    f"{tuple(found[sent].shape)}; give one gradient for each of the {sent}."
                 )
-            found["gradients"] = gradients.detach().cpu().clone().contiguous()
+            found[name] = gradient.detach().cpu().clone().contiguous()
         write_whole(self.folder / f"round-{number:06d}.safetensors", save(found), private=True)
 
 

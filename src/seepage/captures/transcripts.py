@@ -18,14 +18,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from seepage.captures.descriptions import json_object
+from seepage.captures.descriptions import described, json_object
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.split import SplitHead
 from seepage.models.weights import FLOATS
+from seepage.settings.split_spec import SplitAttacker, Topology, holds_second_cut
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
 from seepage.tabular.table import Table
@@ -37,7 +38,7 @@ OWN = "own.csv"
 SERVER = "server.safetensors"
 FORMAT = 1
 # What is seen of each record and may be left out: the size of its mean loss, and the bound that clients clip to.
-_TENSORS = ("ids", "activations", "gradients", "behind", "clip")
+_TENSORS = ("ids", "activations", "gradients", "behind", "clip", "outputs", "output_gradients")
 _LARGEST_JSON = 2**24
 _NUMBERED = re.compile(r"(round|client)-([0-9]{1,12})\.safetensors")
 _ADVICE = "write it with seepage.TranscriptWriter, or as docs/transcripts.md says"
@@ -70,10 +71,14 @@ class TranscriptDescription(BaseModel):
         format: version of this form.
         setting: ``split``: activations go to the party with the label, and gradients come back; ``vertical``: features
             go to the active party, and gradients go back.
+        topology: parties of split learning and what each holds, as of ``seepage split``; in all but ``columns`` the
+            client holds all columns.
+        attacker: party that wrote the transcript in the topology ``multi_hop``: the hop, or the server behind it.
         private: columns of the attacked party.
         id: name of the column of record ids in tables that go with the transcript.
         loss: whether the loss that gradients are of is the ``mean`` over the records of a round, or their ``sum``.
-        model: name of the network, such as ``deepfm``. One of your own is named on the command line.
+        model: name of the network, such as ``deepfm``; ``mlp`` where the client holds all columns. One of your own is
+            named on the command line.
         options: arguments of the network's factory.
         head: ``sigmoid``: one logit for two classes; ``softmax``: one a class.
         top: in vertical learning, whether a top model follows; without one the features are added up as the logits.
@@ -89,6 +94,8 @@ class TranscriptDescription(BaseModel):
 
     format: int = Field(default=FORMAT, ge=1)
     setting: Literal["split", "vertical"]
+    topology: Topology = "columns"
+    attacker: SplitAttacker = "server"
     private: tuple[str, ...]
     id: Annotated[str, Field(min_length=1)] = "id"
     loss: Literal["mean", "sum"] = "mean"
@@ -98,6 +105,16 @@ class TranscriptDescription(BaseModel):
     top: bool = True
     defense: dict[str, dict[str, Plainly]] | None = None
     training: TrainingRecipe | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the attacked party is a client that holds all columns."""
+        return self.topology != "columns"
+
+    @property
+    def second_cut(self) -> bool:
+        """Whether the attacker sends something on, and gets gradients of it back."""
+        return holds_second_cut(self.topology, self.attacker)
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,8 @@ class RoundMessages:
             as at inference.
         behind: number of records in the mean loss that each record's gradient is of.
         clip: bound on the norm of a record's own gradient, where clients publish it.
+        outputs: what the attacker sent on at a second cut; None where there is none.
+        output_gradient: gradient of the round's loss with respect to it, as it came back; None where none did.
     """
 
     number: int
@@ -120,6 +139,8 @@ class RoundMessages:
     gradient: Float[Tensor, "record cut"] | None
     behind: Float[Tensor, " record"]
     clip: float | None = None
+    outputs: Float[Tensor, "record entry"] | None = None
+    output_gradient: Float[Tensor, "record entry"] | None = None
 
 
 @dataclass(frozen=True)
@@ -262,21 +283,7 @@ def as_description(values: Mapping[str, Any], what: str) -> TranscriptDescriptio
         >>> as_description({"setting": "split", "private": ["sex"]}, "the description").loss
         'mean'
     """
-    version = values.get("format", FORMAT)
-    if isinstance(version, int) and version > FORMAT:
-        raise BadInputError(
-            f"{what} is of format {version}; this version of seepage reads format {FORMAT}: install a newer one."
-        )
-    for key in values:
-        if key not in TranscriptDescription.model_fields:
-            raise unknown_name(f"key in {what}:", str(key)[:80], TranscriptDescription.model_fields)
-    try:
-        return TranscriptDescription.model_validate(values)
-    except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, p['loc']))}: {p['msg'].rstrip('.')}" for p in error.errors(include_input=False)
-        ]
-        raise BadInputError(f"{what} cannot be used: {'; '.join(problems[:4])}.") from error
+    return described(TranscriptDescription, values, what, FORMAT)
 
 
 def check_columns(about: TranscriptDescription, schema: Schema) -> None:
@@ -292,7 +299,19 @@ def check_columns(about: TranscriptDescription, schema: Schema) -> None:
             raise BadInputError(f"the transcript names the private column {name!r} twice; name it once.")
     if not about.private:
         raise BadInputError("the transcript names no private column, so that there is nothing to attack; name some.")
-    if len(about.private) == len(schema.names):
+    if (about.whole and about.setting != "split") or (about.attacker == "hop" and about.topology != "multi_hop"):
+        raise BadInputError(
+            f"a transcript of {about.setting} learning has no topology {about.topology!r} with the attacker "
+            f"{about.attacker!r}; vanilla, u_shaped and multi_hop are of split learning, and a hop is in multi_hop."
+        )
+    if about.whole:
+        lacking = [name for name in schema.names if name not in about.private]
+        if lacking:
+            raise BadInputError(
+                f"in the topology {about.topology!r} the client holds all columns, but {lacking[0]!r} is not named as "
+                "private; name all columns of the schema."
+            )
+    elif len(about.private) == len(schema.names):
         raise BadInputError(
             f"all {len(schema.names)} columns of the schema are private, but the attacker of a transcript holds some "
             "of its own; add them to the schema."
@@ -325,14 +344,16 @@ def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundM
     if repeated:
         raise BadInputError(f"{what} hold {repeated} record(s) twice; ids are unique within a round.")
     activations = _numbers(found["activations"], len(ids), "activations", what)
-    gradient = None
-    if "gradients" in found:
-        gradient = _numbers(found["gradients"], len(ids), "gradients", what).to(activations.dtype)
-        if gradient.shape != activations.shape:
+    gradient = _back(found, "gradients", activations, "activations", what)
+    outputs = output_gradient = None
+    if "outputs" in found or "output_gradients" in found:
+        if not about.second_cut or "outputs" not in found:
             raise BadInputError(
-                f"{what} hold gradients of shape {tuple(gradient.shape)} for activations of shape "
-                f"{tuple(activations.shape)}; give one gradient an activation."
+                f"{what} hold {'outputs' if 'outputs' in found else 'output_gradients alone'}; what is sent on at a "
+                "second cut is in transcripts of the server of u_shaped and of the hop of multi_hop."
             )
+        outputs = _numbers(found["outputs"], len(ids), "outputs", what)
+        output_gradient = _back(found, "output_gradients", outputs, "outputs", what)
     behind = torch.full((len(ids),), float(len(ids)) if about.loss == "mean" else 1.0)
     if "behind" in found:
         behind = found["behind"].float().flatten()
@@ -345,7 +366,20 @@ def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundM
         clip = float(found["clip"].flatten()[0]) if found["clip"].numel() == 1 else -1.0
         if not 0 < clip < float("inf"):
             raise BadInputError(f"{what} hold a bound ('clip') that is no single positive number; give one, or none.")
-    return RoundMessages(number, ids, activations, gradient, behind, clip)
+    return RoundMessages(number, ids, activations, gradient, behind, clip, outputs, output_gradient)
+
+
+def _back(found: Mapping[str, Tensor], name: str, sent: Tensor, what_sent: str, what: str) -> Tensor | None:
+    """Return the gradients that came back of what was sent; None where there are none."""
+    if name not in found:
+        return None
+    gradient = _numbers(found[name], len(sent), name, what).to(sent.dtype)
+    if gradient.shape != sent.shape:
+        raise BadInputError(
+            f"{what} hold {name} of shape {tuple(gradient.shape)} for {what_sent} of shape {tuple(sent.shape)}; give "
+            f"one gradient for each of the {what_sent}."
+        )
+    return gradient
 
 
 def _ids(tensor: Tensor, what: str) -> tuple[str, ...]:

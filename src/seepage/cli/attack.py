@@ -25,7 +25,8 @@ from seepage.captures.recovery import (
     recover,
     write_recovered,
 )
-from seepage.captures.transcript_attacks import RECONSTRUCTION, RESULTS, TranscriptAttack
+from seepage.captures.transcript_attacks import TranscriptAttack
+from seepage.captures.transcript_runs import RECONSTRUCTION, RESULTS
 from seepage.captures.transcripts import is_transcript, read_transcript
 from seepage.captures.trees import is_tree_file, load_tree_files, read_trees
 from seepage.cli.app import app

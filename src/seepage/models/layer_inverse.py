@@ -71,25 +71,31 @@ class Lossy:
 Layer = Weighted | Activation | Lossy
 
 
-def layers_of(module: nn.Module, training: int = 0) -> list[Layer]:
+def layers_of(module: nn.Module, training: int = 0, before: int = 0) -> list[Layer]:
     """Return the layers of a network in order.
 
     Args:
         module: network; of one with a leading axis of trainings, the network of one training.
         training: position of the training.
+        before: number of layers before it, from which on its own are counted.
 
     Example:
         >>> [layer.name for layer in layers_of(nn.Sequential(nn.Linear(2, 3), nn.GELU()))]
         ['layer 1 (Linear, 2 to 3 numbers)', 'layer 2 (GELU)']
     """
     if isinstance(module, Copies):
-        return layers_of(module.networks[training])
+        return layers_of(module.networks[training], training, before)
+    layers: list[Layer] = []
+    if isinstance(module, nn.Sequential) and any(isinstance(part, Stack | Copies) for part in module):
+        # The first layers of two parties, each behind the axis of trainings.
+        for part in module:
+            layers += layers_of(part, training, before + len(layers))
+        return layers
     if isinstance(module, Stack):
-        layers: list[Layer] = []
         for weight, bias in zip(module.weights, module.biases, strict=True):
             if layers:
-                layers.append(Activation(f"layer {len(layers) + 1} (ReLU)", _relu))
-            layers.append(_affine(len(layers) + 1, "Linear", weight[training], bias[training, 0]))
+                layers.append(Activation(f"layer {before + len(layers) + 1} (ReLU)", _relu))
+            layers.append(_affine(before + len(layers) + 1, "Linear", weight[training], bias[training, 0]))
         return layers
     try:
         # What is traced has layers in it.
@@ -98,16 +104,16 @@ def layers_of(module: nn.Module, training: int = 0) -> list[Layer]:
         reason = " ".join(str(error).split())[:120]
         return [Lossy(f"the whole network ({type(module).__name__})", f"its layers cannot be listed ({reason})")]
     found: list[Layer] = []
-    before: fx.Node | None = None
+    last: fx.Node | None = None
     for node in graph.nodes:
         if node.op == "output":
             continue
         if node.op == "placeholder":
-            before = node
+            last = node
             continue
-        number = len(found) + 1
+        number = before + len(found) + 1
         inputs = node.all_input_nodes
-        if node.op == "get_attr" or before is None or inputs != [before]:
+        if node.op == "get_attr" or last is None or inputs != [last]:
             return [Lossy(f"layer {number} ({node.name})", "it takes something else than the layer before it returns")]
         if node.op == "call_module":
             # Names begin with that of the network in its wrapper.
@@ -115,7 +121,7 @@ def layers_of(module: nn.Module, training: int = 0) -> list[Layer]:
             found.append(_of_module(number, module.get_submodule(inner)))
         else:
             found.append(_of_function(number, node))
-        before = node
+        last = node
     return found
 
 
@@ -160,7 +166,7 @@ def inverted(
     values = outputs.double()
     known = torch.ones_like(values, dtype=torch.bool)
     solved = torch.ones(len(values), dtype=torch.bool)
-    start = next(i for i, layer in enumerate(layers) if isinstance(layer, Weighted))
+    start = next((i for i, layer in enumerate(layers) if isinstance(layer, Weighted)), None)
     for i in reversed(range(len(layers))):
         layer = layers[i]
         if isinstance(layer, Activation):

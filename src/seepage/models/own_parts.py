@@ -77,6 +77,98 @@ def own_split(
     return SplitModel(server, client, schema, mine, used, reference)
 
 
+def own_whole(
+    factory: OwnFactory,
+    schema: Schema,
+    parts: Sequence[str],
+    outputs: int,
+    cut: int,
+    seed: int,
+    options: Mapping[str, object] | None = None,
+    ends: int | None = None,
+) -> tuple[Copies, tuple[nn.Module, ...]]:
+    """Return a user's own network of split learning with a client that holds all columns, cut into parts.
+
+    The factory, see ``models.own.load_own``, returns a module with a module for each part in it. ``client`` maps
+    encoded rows (record, input) to activations (record, entry); each further part maps what the one before it returns,
+    the last one to outputs. Numbers lie between -1 and 1, categories are one-hot. Of these arguments, the factory
+    receives those that it has a parameter for: ``schema``; ``inputs`` or ``width``; ``cardinalities``; ``numbers``;
+    ``cut``, the number of activations that the audit asks for; ``outputs``; ``seed``.
+
+    Args:
+        factory: factory of the network.
+        schema: schema of the table.
+        parts: names of the parts in the order in which records pass them, the client's first layers first.
+        outputs: number of outputs.
+        cut: number of activations that the audit asks for.
+        seed: seed of the initialisation.
+        options: further arguments of the factory.
+        ends: number of entries that the last of the parts returns; that of outputs if None.
+
+    Returns:
+        The client's first layers, behind a leading axis of one training, and all further parts.
+
+    Raises:
+        BadInputError: the factory cannot be called, or returns no such modules, or they do not fit the table or each
+            other.
+    """
+    offered: dict[str, object] = {**_of_rows(schema), "cut": cut, "outputs": outputs, "seed": seed}
+    made, reference = _network(factory, offered, seed, options), factory.reference
+    found = [getattr(made, name, None) for name in parts]
+    modules = [module for module in found if isinstance(module, nn.Module)]
+    if len(modules) < len(parts):
+        lacking = ", ".join(repr(n) for n, one in zip(parts, found, strict=True) if not isinstance(one, nn.Module))
+        raise BadInputError(
+            f"the network {reference!r} is without the module(s) {lacking}; return an nn.Module with "
+            f"{', '.join(map(repr, parts))} in it, the parts in the order in which records pass them."
+        )
+    if next(modules[0].parameters(), None) is None:
+        raise BadInputError(
+            f"the client part of {reference!r} has no parameters, so that it sends its columns as they are; give it "
+            "some layers."
+        )
+    rows = torch.linspace(-1, 1, 2 * schema.width).view(2, -1)
+    for name, module in zip(parts, modules, strict=True):
+        what = f"the part {name!r} of {reference!r}"
+        rows = _tried(module, rows, what)
+        if rows.ndim != 2 or len(rows) != 2 or not rows.shape[1]:
+            raise BadInputError(
+                f"{what} returns shape {tuple(rows.shape)} for 2 records; return a row of numbers a record."
+            )
+    needed = outputs if ends is None else ends
+    if rows.shape[1] != needed:
+        raise BadInputError(
+            f"the part {parts[-1]!r} of {reference!r} returns {rows.shape[1]} numbers a record where {needed} are "
+            f"needed; {'change its last layer' if ends is None else 'name the network that was trained'}."
+        )
+    if len(modules) > 1 and not _crossed(modules, schema.width):
+        raise BadInputError(
+            f"no gradient crosses the cut of {reference!r}, so that the client cannot train: outputs do not depend on "
+            "the activations; cut the network elsewhere."
+        )
+    return Copies(modules[:1]), tuple(module.eval() for module in modules[1:])
+
+
+def _crossed(modules: Sequence[nn.Module], inputs: int) -> bool:
+    """Return whether a gradient comes back from the last of several parts to what the first one returns."""
+    cut = modules[0](torch.ones(2, inputs)).detach().requires_grad_(True)
+    rows = cut
+    for module in modules[1:]:
+        rows = module(rows)
+    return rows.requires_grad and torch.autograd.grad(rows.sum(), cut, allow_unused=True)[0] is not None
+
+
+def _of_rows(schema: Schema) -> dict[str, object]:
+    """Return what is offered to the factory of a network on encoded rows."""
+    return {
+        "schema": schema,
+        "inputs": schema.width,
+        "width": schema.width,
+        "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
+        "numbers": len(schema.continuous),
+    }
+
+
 def own_bottom(
     factory: OwnFactory, schema: Schema, party: int, features: int, seeds: Sequence[int]
 ) -> tuple[Copies, int]:
@@ -97,15 +189,7 @@ def own_bottom(
     Raises:
         BadInputError: the factory cannot be called, or its network does not fit the party's columns.
     """
-    offered: dict[str, object] = {
-        "schema": schema,
-        "inputs": schema.width,
-        "width": schema.width,
-        "cardinalities": [column.width for column in schema.columns if isinstance(column, Discrete)],
-        "numbers": len(schema.continuous),
-        "party": party,
-        "features": features,
-    }
+    offered: dict[str, object] = {**_of_rows(schema), "party": party, "features": features}
     networks = [_network(factory, {**offered, "seed": seed}, seed) for seed in seeds]
     what = f"the bottom model {factory.reference!r} of party {party}"
     answered = _tried(networks[0], torch.zeros(2, schema.width), what)
@@ -146,8 +230,10 @@ def own_top(factory: OwnFactory, widths: Sequence[int], outputs: int, seeds: Seq
     return Copies(networks)
 
 
-def _network(factory: OwnFactory, offered: Mapping[str, object], seed: int) -> nn.Module:
-    made = factory(offered, seed)
+def _network(
+    factory: OwnFactory, offered: Mapping[str, object], seed: int, options: Mapping[str, object] | None = None
+) -> nn.Module:
+    made = factory(offered, seed, options)
     if not isinstance(made, nn.Module):
         raise BadInputError(
             f"the model factory {factory.reference!r} returned an object of type {type(made).__name__} where an "

@@ -1,10 +1,10 @@
-"""Split learning with a client that holds all columns: vanilla, and U-shaped, where labels stay with the client."""
+"""Split learning with a client that holds all columns: vanilla, U-shaped, and with a hop on the way to the server."""
 
 from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -16,7 +16,7 @@ from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
 from seepage.models.split import record_losses
-from seepage.models.vertical import Stack, encoder_of
+from seepage.models.vertical import Copies, Stack, encoder_of
 from seepage.protocols.finite import check_finite
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
@@ -24,27 +24,45 @@ from seepage.wire.labels import ReturnedView
 from seepage.wire.vertical import SmashedView
 
 WholeTask = Literal["sigmoid", "softmax", "regression"]
+WholeTopology = Literal["vanilla", "u_shaped", "multi_hop"]
+# Parts of the network in the order in which records pass them, the client's first layers first.
+PARTS: dict[WholeTopology, tuple[str, ...]] = {
+    "vanilla": ("client", "server"),
+    "u_shaped": ("client", "server", "last"),
+    "multi_hop": ("client", "hop", "server"),
+}
 
 
 @dataclass(frozen=True)
 class WholeClientModel:
-    """First layers of the client, layers of the server, and the client's last layer where labels stay with it.
+    """First layers of the client, the layers that follow at another party, and what follows the second cut.
 
     Attributes:
         client: map from encoded rows to activations, behind a leading axis of one training.
-        server: map from activations to logits, or to what the client's last layer takes.
-        last: last layer of the client; None where the server has the labels.
+        middle: map from activations to what crosses next, or to outputs where nothing does: the server's layers, or
+            those of a hop between client and server.
+        rest: map from what crosses the second cut to outputs: the client's last layer where labels stay with it, or the
+            server's layers behind a hop; None where there is no second cut.
         schema: schema of the table.
+        name: name of the model in results.
     """
 
-    client: Stack
-    server: nn.Module
-    last: nn.Module | None
+    client: nn.Module
+    middle: nn.Module
+    rest: nn.Module | None
     schema: Schema
+    name: str = "mlp"
 
     @classmethod
     def of(
-        cls, schema: Schema, seed: int, hidden: tuple[int, ...], cut: int, tower: tuple[int, ...], u_shaped: bool
+        cls,
+        schema: Schema,
+        seed: int,
+        hidden: tuple[int, ...],
+        cut: int,
+        tower: tuple[int, ...],
+        topology: WholeTopology,
+        hop: tuple[int, ...] = (),
     ) -> WholeClientModel:
         """Return networks before they are trained.
 
@@ -54,21 +72,28 @@ class WholeClientModel:
             hidden: units of each hidden layer of the client.
             cut: number of activations at the cut.
             tower: units of each hidden layer of the server.
-            u_shaped: whether the last layer is the client's.
+            topology: parties, and who has the labels.
+            hop: units of each layer of the hop, where there is one.
         """
-        target = schema.target
-        outputs = 1 if not isinstance(target, Discrete) or target.width == 2 else target.width
+        outputs, u_shaped = outputs_of(schema), topology == "u_shaped"
+        # The client's last layer takes what the server's last hidden layer returns.
+        units = (hop[-1] if hop else cut, *(tower or ((cut,) if u_shaped else ())))
 
         def server() -> nn.Sequential:
-            # The client's last layer takes what the server's last hidden layer returns.
-            units = (cut, *(tower or ((cut,) if u_shaped else ())))
             layers: list[nn.Module] = [nn.ReLU()]
             for before, after in pairwise(units):
                 layers += [nn.Linear(before, after), nn.ReLU()]
             return nn.Sequential(*layers, *(() if u_shaped else (nn.Linear(units[-1], outputs),)))
 
-        last = seeded(lambda: nn.Linear((tower or (cut,))[-1], outputs), seed + 2) if u_shaped else None
-        return cls(Stack((schema.width, *hidden, cut), [seed]), seeded(server, seed + 1), last, schema)
+        def passing() -> nn.Sequential:
+            return nn.Sequential(*(m for a, b in pairwise((cut, *hop)) for m in (nn.ReLU(), nn.Linear(a, b))))
+
+        client, at_server = Stack((schema.width, *hidden, cut), [seed]), seeded(server, seed + 1)
+        if u_shaped:
+            return cls(client, at_server, seeded(lambda: nn.Linear(units[-1], outputs), seed + 2), schema)
+        if topology == "multi_hop":
+            return cls(client, seeded(passing, seed + 3), at_server, schema)
+        return cls(client, at_server, None, schema)
 
     @property
     def task(self) -> WholeTask:
@@ -90,8 +115,19 @@ class WholeClientModel:
 
     def outputs(self, activations: Float[Tensor, "record cut"]) -> Float[Tensor, "record output"]:
         """Return the outputs of all layers behind the cut."""
-        middle = self.server(activations)
-        return middle if self.last is None else self.last(middle)
+        middle = self.middle(activations)
+        return middle if self.rest is None else self.rest(middle)
+
+    @property
+    def behind_hop(self) -> nn.Module:
+        """The client's first layers and those of the hop, one after the other."""
+        return nn.Sequential(self.client, Copies([self.middle]))
+
+
+def outputs_of(schema: Schema) -> int:
+    """Return the number of outputs for a schema's target: one for a number or two classes, else one a class."""
+    target = schema.target
+    return 1 if not isinstance(target, Discrete) or target.width == 2 else target.width
 
 
 @dataclass(frozen=True)
@@ -103,8 +139,8 @@ class TrainedWhole:
         spread: standard deviation of each activation over the records of training, before any defense.
         loss: mean loss of the last epoch.
         rows: training rows.
-        returned: what the server held and received of the training rows at the second cut, where labels stay with the
-            client, in the last epoch; None in vanilla split learning.
+        returned: what the sender of the second cut sent and received there of the training rows, in the last epoch;
+            None in vanilla split learning.
     """
 
     model: WholeClientModel
@@ -116,11 +152,12 @@ class TrainedWhole:
 
 @dataclass(frozen=True)
 class WholeClientLearning:
-    """The client sends activations of its columns; the server returns gradients of them; both train by Adam.
+    """The client sends activations of its columns and gets gradients of them back; all parties train by Adam.
 
     Source: Gupta and Raskar, Distributed learning of deep neural network over multiple agents (2018): vanilla split
     learning, in which the server has the labels, and the configuration without label sharing, in which the client has
-    the last layer too. The server sees the same of the first cut in both.
+    the last layer too. The server sees the same of the first cut in both. Vepakomma et al., Split learning for health
+    (2018): multi-hop split learning, in which a further party computes some layers between client and server.
 
     Attributes:
         epochs: number of passes over the rows.
@@ -157,7 +194,7 @@ class WholeClientLearning:
         Example:
             >>> from seepage.datasets.planted import telling
             >>> rows = telling(rows=60).train
-            >>> start = WholeClientModel.of(rows.schema, 0, (8,), 4, (), u_shaped=True)
+            >>> start = WholeClientModel.of(rows.schema, 0, (8,), 4, (), "u_shaped")
             >>> trained = WholeClientLearning(epochs=2).train(start, rows, seed=0)
             >>> trained.returned.gradient.shape
             torch.Size([1, 60, 4])
@@ -170,7 +207,7 @@ class WholeClientLearning:
         model = copy.deepcopy(model)
         order, noising = (torch.Generator().manual_seed(seed + i) for i in range(2))
         encoded, labels = encoder_of(rows.schema).encode(rows.cells), rows.labels
-        parts = [part for part in (model.client, model.server, model.last) if part is not None]
+        parts = [part for part in (model.client, model.middle, model.rest) if part is not None]
         optimiser = torch.optim.Adam([p for part in parts for p in part.parameters()], lr=self.learning_rate)
         held: list[Tensor] = []
         total = 0.0
@@ -180,14 +217,14 @@ class WholeClientLearning:
                 computed = model.client(encoded[batch][None])
                 spread = computed.detach().std(1, keepdim=True, correction=0)
                 cut = self._sent(computed, spread, noising)[0].requires_grad_(True)
-                middle = model.server(cut)
-                # What the client's last layer gets is a message of its own.
+                middle = model.middle(cut)
+                # What crosses the second cut is a message of its own.
                 second = middle.detach().requires_grad_(True)
-                outputs = middle if model.last is None else model.last(second)
+                outputs = middle if model.rest is None else model.rest(second)
                 loss = model.losses(outputs, labels[batch]).mean()
                 optimiser.zero_grad()
                 loss.backward()
-                if model.last is not None:
+                if model.rest is not None:
                     assert second.grad is not None
                     middle.backward(second.grad)
                     if not held:
@@ -204,30 +241,48 @@ class WholeClientLearning:
             )
         with torch.no_grad():
             spread = model.client(encoded[None]).std(1, correction=0)
-        # The server has no columns of its own.
+        # Whoever sends there has no columns of its own.
         nothing = torch.zeros(1, len(rows), 1)
         returned = ReturnedView(held[0][None], held[1][None], nothing) if held else None
         return TrainedWhole(model, spread, total, rows, returned)
 
-    def observe(self, trained: TrainedWhole, rows: Table, seed: int, exposures: int = 1) -> SmashedView:
-        """Return what the server sees when the client sends activations of rows.
+    def observe(
+        self, trained: TrainedWhole, rows: Table, seed: int, exposures: int = 1, behind_hop: bool = False
+    ) -> SmashedView:
+        """Return what a party without columns sees when the client sends activations of rows.
 
         Args:
             trained: result of the training.
             rows: rows that are sent.
             seed: seed of the noise.
             exposures: number of times that each is sent, with fresh noise; the mean is seen.
+            behind_hop: whether the party gets what the hop computes of the activations, and not these.
 
         Raises:
             NotFiniteError: an activation is not finite.
         """
         generator = torch.Generator().manual_seed(seed)
+        times = 1 if self.noise is None else exposures
         with torch.no_grad():
             computed = trained.model.client(encoder_of(rows.schema).encode(rows.cells)[None])
-        times = 1 if self.noise is None else exposures
-        sent = torch.stack([self._sent(computed, trained.spread[None], generator) for _ in range(times)]).mean(0)
-        check_finite({"activations at the cut": sent})
-        return SmashedView(sent)
+            sent = [self._sent(computed, trained.spread[None], generator) for _ in range(times)]
+            seen = torch.stack([trained.model.middle(one[0])[None] if behind_hop else one for one in sent]).mean(0)
+        check_finite({"activations at the cut": seen})
+        return SmashedView(seen)
+
+    def noise_behind_hop(self, trained: TrainedWhole, seed: int) -> float:
+        """Return the standard deviation of noise behind the hop, in units of the spread of what crosses there.
+
+        Args:
+            trained: result of the training.
+            seed: seed of the noise.
+        """
+        if self.noise is None:
+            return 0.0
+        noisy = self.observe(trained, trained.rows, seed, behind_hop=True).received
+        clear = replace(self, noise=None).observe(trained, trained.rows, seed, behind_hop=True).received
+        spread = clear.std(1).clamp(min=1e-6)
+        return float(((noisy - clear).std(1) / spread).square().mean().sqrt())
 
     def _sent(self, computed: Tensor, spread: Tensor, generator: torch.Generator) -> Tensor:
         message = computed.detach().clone()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from seepage.captures.transcript_attacks import TranscriptFindings, TriedAttack
+from seepage.captures.transcript_runs import TranscriptFindings, TriedAttack
 from seepage.report.terminal import make_table
 from seepage.text import clean, percent, points
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage import datasets, registry
+from seepage import registry
 from seepage.assessment import Figures, auc, measure_columns
 from seepage.attacks.split import LabelScores, Posterior, direction_scores, norm_scores
 from seepage.attacks.split.exact import not_exact
@@ -26,7 +26,7 @@ from seepage.defenses.weight_noise import WeightNoise
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
-from seepage.models.own import find_own, is_own
+from seepage.models.own import is_own
 from seepage.models.own_parts import own_split
 from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
@@ -43,25 +43,20 @@ from seepage.settings.labels import (
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
 from seepage.settings.returned import check_guess
-from seepage.settings.setting import About, Configuration, Exposure, Given, PlannedPart, Scale
-from seepage.settings.spec import Spec
+from seepage.settings.setting import About, Configuration, Given, PlannedPart, Scale
+from seepage.settings.split_audit import AttackedTopology, TopologyAudit
 from seepage.settings.split_spec import SplitSpec
 from seepage.settings.subject import Subjects
-from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
+from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import (
     UnitFigures,
-    UnitsAudit,
-    UnitsExposure,
     attacks_and_baselines,
     control_fields,
     planned,
-    rehearsed_training,
-    rows_identity,
     with_fields,
     without_others,
 )
-from seepage.settings.whole_client import WholeClientAudit, check_baselines
-from seepage.settings.whole_client import deployment as of_whole_client
+from seepage.settings.whole_client import WholeClientAudit
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
@@ -115,8 +110,8 @@ def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
     )
 
 
-class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
-    """An audit of split learning; a unit is one training, with all attacked records in it.
+class SplitAudit(TopologyAudit[SplitDefense]):
+    """An audit of split learning in which the server has columns too; a unit is one training with all attacked records.
 
     Args:
         spec: what to do.
@@ -129,33 +124,23 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
         BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
 
-    setting = "split"
-    ignored = frozenset({*Spec.model_fields, "repetitions", "private_columns"}) - {"dataset_options", "seed", "threads"}
-    data: Dataset
-
     def __init__(
         self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
-        dataset = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        self.dataset = self.data = dataset
+        dataset = self.data
         self.private = spec.private_columns or default_private(dataset)
-        self._factory = find_own(spec.model) if is_own(spec.model) else None
         first = self.network(0)
-        if self._factory is not None:
+        if self.factory is not None:
             # Refuses what does not fit the table, before anything is trained.
             first.check(dataset.all.cells[:_PROBED])
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
-        refuse_inapplicable(spec.attacks, deployment(spec))
-        check_baselines(spec, deployment(spec))
         _check(spec, first, space)
         parts = planned([_TRAINING], [*spec.baselines, Part(name=PRIOR)], spec.attacks)
         self.parts = with_label_columns(parts, "split", dataset.schema.target.name)
         self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         size = spec.batch_size if spec.protocol == "split" else spec.rows_each
         self.configurations = tuple(Configuration(label, size) for label in self.defenses)
-        self.rows = rows_identity(dataset)
-        self._forecast: float | None = None
         trained = len(split(dataset.all, spec.test_share, 0)[0])
         self.auxiliary = min(spec.auxiliary, trained)
         self.about = About(
@@ -203,7 +188,7 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
     @property
     def determining(self) -> Mapping[str, Json]:
         """What determines figures beside spec, rows, defense and part, as JSON values."""
-        return {"private": list(self.private), "network": None if self._factory is None else self._factory.digest}
+        return {"private": list(self.private), **super().determining}
 
     def network(self, seed: int) -> SplitModel:
         """Return the network before it is trained.
@@ -212,36 +197,32 @@ class SplitAudit(UnitsAudit[SplitSpec, SplitDefense]):
             seed: seed of its initialisation.
         """
         spec, schema = self.spec, self.data.schema
-        if self._factory is not None:
-            return own_split(self._factory, schema, self.private, seed)
+        if self.factory is not None:
+            return own_split(self.factory, schema, self.private, seed)
         return deepfm(schema, self.private, seed, spec.hidden, tower=spec.tower, logit=spec.logit)
 
-    def expose(self, configuration: Configuration, units: range) -> Exposure:
-        """Train with each unit's seeds and return what the server sees of the attacked records."""
-        defense = self.defenses[configuration.defense]
-        return UnitsExposure(self.about, [_train(self, defense, unit) for unit in units])
+    @staticmethod
+    def deployed(spec: SplitSpec) -> Deployment:
+        """Return what a deployment shows and grants a server with columns of its own."""
+        known = granted({"auxiliary": spec.auxiliary, "labels": spec.known_labels}, ("weights",))
+        reveals = (*SplitLearning.reveals, ReturnedView)
+        return Deployment("split", spec.protocol, reveals, known, None, mechanisms("split", spec.defenses))
 
-    def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds of a training with all its parts, from rehearsals on two small shares of the work.
+    def attacked(self, defense: SplitDefense, unit: int) -> AttackedTraining:
+        """Return a training, with what the server sees of the attacked records."""
+        return _train(self, defense, unit)
 
-        A rehearsal trains one epoch on a share of the rows and attacks the same share of the records; all defenses
-        take about as long, so that there is one forecast for all. Its error is that of extrapolating a line.
-        """
-        if self._forecast is None:
-            rows = len(self.data.all)
-            attacked = int(rows * self.spec.test_share)
-            records = attacked if self.spec.attacked_records is None else min(self.spec.attacked_records, attacked)
-            # At least so many rows that labels of both kinds and some records of each batch are there.
-            share = min(0.5, max(0.02, 200 / rows))
+    @property
+    def fewest(self) -> float:
+        """Least number of rows of a rehearsal."""
+        return 200.0
 
-            def expose(size: int) -> Exposure:
-                some = some_rows(self.data, int(size * share * rows), self.spec.seed)
-                changed = {"epochs": 1, "attacked_records": max(1, int(size * share * records)), "stale": 0, "final": 0}
-                changed["exposures"] = self.spec.exchanges
-                return SplitAudit(with_fields(self.spec, changed), some, self.own).expose(configuration, range(1))
-
-            self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
-        return self._forecast
+    def rehearsed(self, share: float) -> Mapping[str, Json]:
+        """Return fields of the spec for a rehearsal: as many messages of a share of the records."""
+        held_out = int(len(self.data.all) * self.spec.test_share)
+        records = held_out if self.spec.attacked_records is None else min(self.spec.attacked_records, held_out)
+        fields = {"attacked_records": max(1, int(share * records)), "stale": 0, "final": 0}
+        return {**fields, "exposures": self.spec.exchanges}
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
@@ -433,7 +414,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
 
 
 @dataclass(frozen=True)
-class AttackedTraining:
+class AttackedTraining(AttackedTopology):
     """One training and what the server saw of the attacked rows.
 
     Attributes:
@@ -458,12 +439,6 @@ class AttackedTraining:
     neighbours: CutKnowledge
     exchanges: Sequence[tuple[TrainedSplit, SplitModel]]
     swapped: bool = False
-
-    def measure(self, part: PlannedPart) -> UnitFigures:
-        """Return what a part gets."""
-        if part.column is not None:
-            return self.label(part)
-        return self.training() if part.kind == "about" else self.guess(part)
 
     def training(self) -> UnitFigures:
         """Return how well the network does, what the defense guarantees and how labels score without any search."""
@@ -604,13 +579,13 @@ def _exchanges(
     return exchanges
 
 
+def _kind(spec: SplitSpec) -> type[SplitAudit | WholeClientAudit]:
+    return SplitAudit if spec.topology == "columns" else WholeClientAudit
+
+
 def deployment(spec: SplitSpec) -> Deployment:
-    """Return what a deployment of split learning shows and grants the server."""
-    if spec.topology != "columns":
-        return of_whole_client(spec)
-    known = granted({"auxiliary": spec.auxiliary, "labels": spec.known_labels}, ("weights",))
-    reveals = (*SplitLearning.reveals, ReturnedView)
-    return Deployment("split", spec.protocol, reveals, known, None, mechanisms("split", spec.defenses))
+    """Return what a deployment of split learning shows and grants the attacker."""
+    return _kind(spec).deployed(spec)
 
 
 def prepared(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAudit | WholeClientAudit:
@@ -624,7 +599,6 @@ def prepared(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAudit | 
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    kind = SplitAudit if spec.topology == "columns" else WholeClientAudit
-    made = kind.prepared(spec, given, subjects)
+    made = _kind(spec).prepared(spec, given, subjects)
     assert isinstance(made, SplitAudit | WholeClientAudit)
     return made

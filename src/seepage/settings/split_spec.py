@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -13,7 +13,8 @@ from seepage.settings.part import Part, as_part, several
 from seepage.settings.spec import Attacks, Baselines, Names, Spec
 
 SplitProtocol = Literal["split", "federated_split"]
-Topology = Literal["columns", "vanilla", "u_shaped"]
+Topology = Literal["columns", "vanilla", "u_shaped", "multi_hop"]
+SplitAttacker = Literal["server", "hop"]
 
 
 # Beside every figure: what was believed beforehand, and what the paper compares with.
@@ -27,13 +28,22 @@ _BASELINES = (
 _ATTACKS = (Part(name="exact"), Part(name="posterior"))
 # Where the client holds all columns.
 _OF_WHOLE_CLIENTS = (Part(name="constant"), Part(name="median"))
-_WHOLE = {
-    "vanilla": (Part(name="layer_inversion"), Part(name="ridge_sa")),
-    "u_shaped": (Part(name="layer_inversion"), Part(name="ridge_sa"), Part(name="label_heads")),
-}
-# What has no meaning there.
-_OF_COLUMNS = ("private_columns", "protocol", "logit", "rows_each", "clients", "auxiliary", "stale", "final", "model")
+_ON_ACTIVATIONS = (Part(name="layer_inversion"), Part(name="ridge_sa"))
+# What has no meaning there, and what has none elsewhere.
+_OF_COLUMNS = ("private_columns", "protocol", "logit", "rows_each", "clients", "auxiliary", "stale", "final")
+_OF_WHOLE = ("cut", "leaked")
+_OF_HOPS = ("hop", "attacker")
 _ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_about")
+
+
+def holds_second_cut(topology: Topology, attacker: SplitAttacker) -> bool:
+    """Return whether the attacker sends something on, and gets gradients of it back.
+
+    Args:
+        topology: parties and what each holds.
+        attacker: party that attacks, where there is a hop.
+    """
+    return topology == "u_shaped" or (topology == "multi_hop" and attacker == "hop")
 
 
 def _mechanisms(defenses: object) -> set[str]:
@@ -87,8 +97,8 @@ Beside every figure stands the best baseline, which holds all but what came back
     model: Annotated[
         str,
         Option(
-            "Network. Of your own, with the modules server and client in it: package.module:factory or "
-            "path/to/file.py:factory.",
+            "Network. Of your own, with the modules server and client in it, and last or hop where the topology has "
+            "one: package.module:factory or path/to/file.py:factory.",
             PARTIES,
             "NAME",
             parts="models",
@@ -100,10 +110,15 @@ Beside every figure stands the best baseline, which holds all but what came back
         Topology,
         Option(
             "Who holds what: columns, the server some columns and the client the others and the label; vanilla, the "
-            "client all columns and the server the labels; u_shaped, the client all columns, labels and last layer.",
+            "client all columns and the server the labels; u_shaped, the client all columns, labels and last layer; "
+            "multi_hop, as vanilla with a third party's layers between client and server.",
             PARTIES,
         ),
     ] = "columns"
+    attacker: Annotated[
+        SplitAttacker,
+        Option("Party that attacks, where there is a hop: the server behind it, or the hop itself.", PARTIES),
+    ] = "server"
     hidden: Annotated[
         tuple[Annotated[int, Field(ge=1)], ...],
         Option("Number of units of a hidden layer of DeepFM at the client.", PARTIES, "UNITS"),
@@ -115,6 +130,11 @@ Beside every figure stands the best baseline, which holds all but what came back
     cut: Annotated[
         Count, Option("Number of activations at the cut of a client that holds all columns.", PARTIES, "UNITS")
     ] = 32
+    hop: Annotated[
+        tuple[Annotated[int, Field(ge=1)], ...],
+        Field(min_length=1),
+        Option("Number of units of a layer of the hop between client and server.", PARTIES, "UNITS"),
+    ] = (32,)
     logit: Annotated[bool, Option("Whether DeepFM ends in one logit for two classes.", PARTIES)] = True
     epochs: Annotated[Count, Option("Number of passes over the rows before the attack.", PARTIES)] = 5
     batch_size: Annotated[Count, Option("Number of records of an exchange with one client.", PARTIES, "RECORDS")] = 256
@@ -171,29 +191,34 @@ Beside every figure stands the best baseline, which holds all but what came back
     @classmethod
     def _of_whole_clients(cls, values: object) -> object:
         """Take the attacks and baselines of a client that holds all columns, where it does."""
-        if not isinstance(values, Mapping) or values.get("topology") not in _WHOLE:
+        if not isinstance(values, Mapping) or values.get("topology") not in get_args(Topology)[1:]:
             return values
-        return {"attacks": _WHOLE[values["topology"]], "baselines": _OF_WHOLE_CLIENTS, **values}
+        # What comes back at a second cut tells of labels.
+        second = holds_second_cut(values["topology"], values.get("attacker", "server"))
+        attacks = (*_ON_ACTIVATIONS, Part(name="label_heads")) if second else _ON_ACTIVATIONS
+        return {"attacks": attacks, "baselines": _OF_WHOLE_CLIENTS, **values}
 
     @model_validator(mode="after")
     def _of_one_topology(self) -> SplitSpec:
-        fields = type(self).model_fields
-        whole = self.topology != "columns"
-        for name in _OF_COLUMNS if whole else ("cut", "leaked"):
-            if getattr(self, name) != fields[name].default:
-                raise ValueError(
-                    f"{name} is not of the topology {self.topology!r}, in which "
-                    f"{'the client holds all columns' if whole else 'the server holds columns of its own'}; leave it "
-                    "out"
-                )
+        whole, hop = self.topology != "columns", self.topology == "multi_hop"
+        refused = dict.fromkeys(
+            _OF_COLUMNS if whole else _OF_WHOLE,
+            "the client holds all columns" if whole else "the server holds columns of its own",
+        )
+        if not hop:
+            refused |= dict.fromkeys(_OF_HOPS, "no party is between client and server")
+        for name, why in refused.items():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} is not of the topology {self.topology!r}, in which {why}; leave it out")
         return self
 
     @model_validator(mode="after")
-    def _layers_of_deepfm(self) -> SplitSpec:
+    def _layers_of_ours(self) -> SplitSpec:
         if ":" in self.model:
-            for name in ("hidden", "tower", "logit"):
+            for name in ("hidden", "tower", "logit", "hop"):
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"{name} is of deepfm, but the model is {self.model!r}; leave {name} out")
+                    ours = "deepfm" if self.topology == "columns" else "the fully connected network"
+                    raise ValueError(f"{name} is of {ours}, but the model is {self.model!r}; leave {name} out")
         return self
 
     @property

@@ -206,16 +206,21 @@ class SplitOptions(TypedDict, total=False):
     """Column that the client holds."""
     protocol: Literal["split", "federated_split"]
     """Clients: one that holds all rows (split), or many of rows_each rows each (federated_split)."""
-    topology: Literal["columns", "vanilla", "u_shaped"]
+    topology: Literal["columns", "vanilla", "u_shaped", "multi_hop"]
     """Who holds what: columns, the server some columns and the client the others and the label; vanilla, the client
-    all columns and the server the labels; u_shaped, the client all columns, labels and last layer.
+    all columns and the server the labels; u_shaped, the client all columns, labels and last layer; multi_hop, as
+    vanilla with a third party's layers between client and server.
     """
+    attacker: Literal["server", "hop"]
+    """Party that attacks, where there is a hop: the server behind it, or the hop itself."""
     hidden: int | Sequence[int]
     """Number of units of a hidden layer of DeepFM at the client."""
     tower: int | Sequence[int]
     """Number of units of a hidden layer of DeepFM at the server."""
     cut: int
     """Number of activations at the cut of a client that holds all columns."""
+    hop: int | Sequence[int]
+    """Number of units of a layer of the hop between client and server."""
     logit: bool
     """Whether DeepFM ends in one logit for two classes."""
     epochs: int
@@ -442,6 +447,16 @@ class PooledOptions(TypedDict, total=False):
     """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
+    text_column: str | None
+    """Column of your table with texts: models learn the target from them, and read no other column."""
+    nodes: str | Path | None
+    """Table of your own with the nodes of a graph, a row each: their identifier, features, the target and the
+    sensitive column. It stands in the place of --data, beside --edges.
+    """
+    edges: str | Path | None
+    """Table with the edges of the graph, a row each: the identifiers of two nodes in its first two columns."""
+    node_column: str
+    """Column with the identifiers of the nodes."""
     value: str | float | bool | None
     """Value of the sensitive column whose share is asked for; of numbers, those above it."""
     keep: bool

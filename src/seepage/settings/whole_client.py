@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from seepage import datasets, registry
+from seepage import registry
 from seepage.assessment import auc, measure_features
 from seepage.assessment.features import NO_LEAK
 from seepage.attacks.vertical import inversion_in_words
@@ -18,24 +18,28 @@ from seepage.datasets.dataset import split
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.digests import Json
 from seepage.errors import BadInputError
+from seepage.models.own import is_own
+from seepage.models.own_parts import own_whole
 from seepage.models.split import label_chances
-from seepage.protocols.whole_client import TrainedWhole, WholeClientLearning, WholeClientModel
+from seepage.protocols.whole_client import (
+    PARTS,
+    TrainedWhole,
+    WholeClientLearning,
+    WholeClientModel,
+    outputs_of,
+)
 from seepage.seeds import stream
 from seepage.settings.labels import label_figures, with_label_columns
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
-from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale
-from seepage.settings.spec import Spec
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
+from seepage.settings.setting import About, Configuration, PlannedPart, Scale
+from seepage.settings.split_audit import AttackedTopology, TopologyAudit
+from seepage.settings.split_spec import SplitSpec, holds_second_cut
+from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import (
     UnitFigures,
-    UnitsAudit,
-    UnitsExposure,
     attacks_and_baselines,
     control_fields,
     planned,
-    rehearsed_training,
-    rows_identity,
     with_fields,
     without_others,
 )
@@ -50,10 +54,16 @@ _WORDS = {
     "vanilla": "The client holds all columns and sends activations; the server has the labels and all further layers.",
     "u_shaped": "The client holds all columns, the labels and the last layer; the server has the layers between, and "
     "sees activations and, at the second cut, the gradients that come back.",
+    "multi_hop": "The client holds all columns and sends activations to a hop, which computes some layers and sends on "
+    "what comes out; the server has the labels and all further layers.",
+}
+_SEEN_AT = {
+    "server": "It sees what the hop sends on, and not what the client sent.",
+    "hop": "It sees activations and, of what it sends on, the gradients that come back.",
 }
 
 
-class WholeClientAudit(UnitsAudit[SplitSpec, FeatureNoise | None]):
+class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
     """An audit of split learning with a client that holds all columns; a unit is one training.
 
     Args:
@@ -66,18 +76,11 @@ class WholeClientAudit(UnitsAudit[SplitSpec, FeatureNoise | None]):
         BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
 
-    setting = "split"
-    ignored = frozenset({*Spec.model_fields, "repetitions", "private_columns"}) - {"dataset_options", "seed", "threads"}
-    data: Dataset
-
     def __init__(
         self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
-        data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        self.dataset = self.data = data
-        refuse_inapplicable(spec.attacks, deployment(spec))
-        check_baselines(spec, deployment(spec))
+        data = self.data
         self.defenses = {part.called: _noise_of(part) for part in spec.defenses}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         label = data.schema.target.name
@@ -86,8 +89,6 @@ class WholeClientAudit(UnitsAudit[SplitSpec, FeatureNoise | None]):
         if guessed and "label_mode" not in {part.label for part in parts}:
             parts = (*parts, PlannedPart(Part(name="label_mode"), "baseline", label))
         self.parts = parts
-        self.rows = rows_identity(data)
-        self._forecast: float | None = None
         train, test = split(data.all, spec.test_share, 0)
         if spec.leaked >= len(test):
             raise BadInputError(
@@ -95,23 +96,27 @@ class WholeClientAudit(UnitsAudit[SplitSpec, FeatureNoise | None]):
                 "remain; let fewer leak."
             )
         model = self.network(0)
-        layers = f"layers {(*spec.hidden, spec.cut)} at the client, {spec.tower or 'one layer'} at the server"
+        attacker = f"The {spec.attacker if spec.topology == 'multi_hop' else 'server'}"
+        ours = {"hidden": list(spec.hidden), "cut": spec.cut, "tower": list(spec.tower)}
+        known = "client's first layers" + (" and those of the hop" if self.behind_hop else "")
+        bottom = model.behind_hop if self.behind_hop else model.client
         self.about = About(
             dataset=data.name,
             protocol=spec.topology,
-            model="mlp",
-            lead="What the server of split learning learns about the columns that clients keep.",
-            limits=(inversion_in_words(model.client, data.schema, "client's first layers"),),
-            attacker="The server",
+            model=model.name,
+            lead=f"What the {attacker.split()[1]} of split learning learns about the columns that clients keep.",
+            limits=(inversion_in_words(bottom, data.schema, known),),
+            attacker=attacker,
             secret="all cells",
             message="the activations",
             control="Without a hidden layer and with as many activations as inputs, the activations hold the planted "
             "columns, so a working attack reads nearly all of them.",
             threat_model=(
-                f"The attacker is the server, honest but curious. {_WORDS[spec.topology]}",
+                f"The attacker is {attacker.lower()}, honest but curious. {_seen(spec)}",
                 "It knows the schema and the marginals of all columns. Where an attack needs it, it is granted the "
-                f"client's first layers, or {spec.leaked:,} records with what was sent for them.",
-                f"Split learning on {data.name}, {len(train):,} rows of the client, {len(test):,} held out: {layers}, "
+                f"{known}, or {spec.leaked:,} records with what was sent for them.",
+                f"Split learning on {data.name}, {len(train):,} rows of the client, {len(test):,} held out: "
+                f"{_layers(spec)}, "
                 f"{spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
                 f"Attacked are held-out records in {spec.repetitions} training(s) with seeds of their own from seed "
                 f"{spec.seed}; intervals are over trainings.",
@@ -125,8 +130,13 @@ class WholeClientAudit(UnitsAudit[SplitSpec, FeatureNoise | None]):
             sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
             scales={"loss": Scale(None), **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK}},
             utility=("auc", "task_accuracy"),
-            settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "cut": spec.cut, "tower": list(spec.tower)},
+            settings={"epochs": spec.epochs, **({} if is_own(spec.model) else ours)},
         )
+
+    @property
+    def behind_hop(self) -> bool:
+        """Whether the attacker gets what a hop computes of the client's activations, and not these."""
+        return self.spec.topology == "multi_hop" and self.spec.attacker == "server"
 
     def network(self, seed: int) -> WholeClientModel:
         """Return the networks before they are trained.
@@ -134,33 +144,39 @@ class WholeClientAudit(UnitsAudit[SplitSpec, FeatureNoise | None]):
         Args:
             seed: seed of their initialisation.
         """
-        spec, u_shaped = self.spec, self.spec.topology == "u_shaped"
-        return WholeClientModel.of(self.data.schema, seed, spec.hidden, spec.cut, spec.tower, u_shaped)
+        spec, schema = self.spec, self.data.schema
+        assert spec.topology != "columns"
+        if self.factory is None:
+            hop = spec.hop if spec.topology == "multi_hop" else ()
+            return WholeClientModel.of(schema, seed, spec.hidden, spec.cut, spec.tower, spec.topology, hop)
+        parts = PARTS[spec.topology]
+        client, (middle, *rest) = own_whole(self.factory, schema, parts, outputs_of(schema), spec.cut, seed)
+        return WholeClientModel(client, middle, rest[0] if rest else None, schema, spec.model)
 
     def learning(self, noise: FeatureNoise | None) -> WholeClientLearning:
         """Return the protocol under a defense."""
         spec = self.spec
         return WholeClientLearning(spec.epochs, spec.batch_size, spec.learning_rate, noise)
 
-    def expose(self, configuration: Configuration, units: range) -> Exposure:
-        """Train with each unit's seeds and return what the server sees of the attacked records."""
-        noise = self.defenses[configuration.defense]
-        return UnitsExposure(self.about, [_train(self, noise, unit) for unit in units])
+    @staticmethod
+    def deployed(spec: SplitSpec) -> Deployment:
+        """Return what a deployment shows and grants a party without columns."""
+        known = granted({"leaked": spec.leaked, "labels": spec.known_labels}, ("bottom",))
+        reveals = (SmashedView, ReturnedView) if holds_second_cut(spec.topology, spec.attacker) else (SmashedView,)
+        return Deployment("split", spec.topology, reveals, known, None, mechanisms("split", spec.defenses))
 
-    def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds of a training with all its parts, from rehearsals on two small shares of the work."""
-        if self._forecast is None:
-            rows = len(self.data.all)
-            share = min(0.5, max(0.02, (200 + 2 * self.spec.leaked / self.spec.test_share) / rows))
+    def attacked(self, defense: FeatureNoise | None, unit: int) -> AttackedWhole:
+        """Return a training, with what the attacker sees of the attacked records."""
+        return _train(self, defense, unit)
 
-            def expose(size: int) -> Exposure:
-                some = some_rows(self.data, int(size * share * rows), self.spec.seed)
-                return WholeClientAudit(with_fields(self.spec, {"epochs": 1}), some, self.own).expose(
-                    configuration, range(1)
-                )
+    @property
+    def fewest(self) -> float:
+        """Least number of rows of a rehearsal."""
+        return 200 + 2 * self.spec.leaked / self.spec.test_share
 
-            self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
-        return self._forecast
+    def rehearsed(self, share: float) -> Mapping[str, Json]:
+        """Return fields of the spec for a rehearsal: as many records leak."""
+        return {}
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
@@ -168,11 +184,11 @@ class WholeClientAudit(UnitsAudit[SplitSpec, FeatureNoise | None]):
             return {}
         needs = entry_of(registry.attacks.of("split"), part.part).needs
         amounts: dict[str, Json] = {
-            "bottom": "the client's first layers",
+            "bottom": "the client's first layers" + (" and those of the hop" if self.behind_hop else ""),
             "leaked": self.spec.leaked,
             "labels": self.spec.known_labels,
         }
-        return {"sees": _WORDS[self.spec.topology], **{need: amounts[need] for need in needs}}
+        return {"sees": _seen(self.spec), **{need: amounts[need] for need in needs}}
 
     def planted(self, swapped: bool) -> WholeClientAudit | None:
         """Return a control: fair coins, which are all that the client holds, behind linear first layers.
@@ -189,8 +205,10 @@ class WholeClientAudit(UnitsAudit[SplitSpec, FeatureNoise | None]):
         held = Schema(columns=planted.schema.columns[-_CONTROL_COINS:], target=planted.schema.target)
         data = replace(planted, train=Table(held, planted.train.frame))
         changed = {
-            # A coin is one-hot: two inputs.
-            **{"hidden": (), "cut": 2 * _CONTROL_COINS, "tower": (16,), "epochs": 2, "leaked": 64},
+            "model": "deepfm",
+            # A coin is one-hot: two inputs. Behind a hop's ReLU half of the activations are gone.
+            **{"hidden": (), "cut": (16 if self.behind_hop else 2) * _CONTROL_COINS, "hop": (16 * _CONTROL_COINS,)},
+            **{"tower": (16,), "epochs": 2, "leaked": 64},
             **{"test_share": 0.25, "attacked_records": 200, "exposures": None},
             **control_fields(swapped),
             "attacks": attacks,
@@ -213,33 +231,27 @@ def _noise_of(part: Part) -> FeatureNoise | None:
     return of_kind(combined, FeatureNoise)
 
 
-def check_baselines(spec: SplitSpec, deployed: Deployment) -> None:
-    """Refuse baselines that are made for another topology.
+def _seen(spec: SplitSpec) -> str:
+    words = _WORDS[spec.topology]
+    return f"{words} {_SEEN_AT[spec.attacker]}" if spec.topology == "multi_hop" else words
 
-    Args:
-        spec: spec that names them.
-        deployed: deployment that the spec describes.
 
-    Raises:
-        BadInputError: names the first.
-    """
-    for part in spec.baselines:
-        sees = entry_of(registry.baselines.of("split"), part).sees
-        if sees and not any(issubclass(shown, view) for view in sees for shown in deployed.reveals):
-            raise BadInputError(
-                f"the baseline {part.called!r} is not made for the topology {spec.topology!r}; leave it out."
-            )
+def _layers(spec: SplitSpec) -> str:
+    if is_own(spec.model):
+        return f"the network {spec.model}"
+    hop = f"{spec.hop} at the hop, " if spec.topology == "multi_hop" else ""
+    return f"layers {(*spec.hidden, spec.cut)} at the client, {hop}{spec.tower or 'one layer'} at the server"
 
 
 @dataclass(frozen=True)
-class AttackedWhole:
-    """One training and what the server saw of the attacked rows.
+class AttackedWhole(AttackedTopology):
+    """One training and what the attacker saw of the attacked rows.
 
     Attributes:
         spec: what was done.
         learning: protocol.
         trained: what training ended in.
-        seen: what the server saw of the attacked rows, and their secret.
+        seen: what the attacker saw of the attacked rows, and their secret.
         test: rows that were held out.
         known: what an attacker knows.
         labels: what is known of the label.
@@ -252,12 +264,6 @@ class AttackedWhole:
     test: Table
     known: FeatureKnowledge
     labels: LabelKnowledge
-
-    def measure(self, part: PlannedPart) -> UnitFigures:
-        """Return what a part gets."""
-        if part.column is not None:
-            return self.label(part)
-        return self.training() if part.kind == "about" else self.guess(part)
 
     def training(self) -> UnitFigures:
         """Return how well the network does."""
@@ -315,7 +321,8 @@ def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> At
     learning = audit.learning(noise)
     start = audit.network(stream(spec.seed, unit, "initialisation") % 2**62)
     trained = learning.train(start, train, stream(spec.seed, unit, "training") % 2**62)
-    every = learning.observe(trained, test, stream(spec.seed, unit, "defense") % 2**62, spec.exposures or 1)
+    blur = stream(spec.seed, unit, "defense") % 2**62
+    every = learning.observe(trained, test, blur, spec.exposures or 1, audit.behind_hop)
     last = len(test) if spec.attacked_records is None else min(len(test), spec.leaked + spec.attacked_records)
     attacked = slice(spec.leaked, last)
     view = every.of(attacked)
@@ -324,12 +331,12 @@ def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> At
     nothing = torch.zeros(1, spec.leaked, 0, dtype=torch.float64)
     leaked = Leaked(test.cells[None, : spec.leaked], every.received[:, : spec.leaked], nothing) if spec.leaked else None
     names = {} if noise is None else {"feature_noise": {"scale": noise.scale}}
+    if audit.behind_hop:
+        bottom, blurred = trained.model.behind_hop, learning.noise_behind_hop(trained, blur)
+    else:
+        bottom, blurred = trained.model.client, 0.0 if noise is None else float(noise.scale)
     known = FeatureKnowledge(
-        data.schema,
-        data.statistics.marginals,
-        KnownFeatures(names, 0.0 if noise is None else float(noise.scale)),
-        leaked=leaked,
-        bottom=trained.model.client,
+        data.schema, data.statistics.marginals, KnownFeatures(names, blurred), leaked=leaked, bottom=bottom
     )
     seen = FeatureTranscript(view, test.cells[None, attacked], test.labels[None, attacked])
     count = min(spec.known_labels, len(train) // 2)
@@ -337,10 +344,3 @@ def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> At
         data.schema.target, data.statistics.target, torch.arange(count)[None], train.labels[None, :count]
     )
     return AttackedWhole(spec, learning, trained, seen, test, known, labels)
-
-
-def deployment(spec: SplitSpec) -> Deployment:
-    """Return what a deployment shows and grants a server without columns."""
-    known = granted({"leaked": spec.leaked, "labels": spec.known_labels}, ("bottom",))
-    reveals = (SmashedView, ReturnedView) if spec.topology == "u_shaped" else (SmashedView,)
-    return Deployment("split", spec.topology, reveals, known, None, mechanisms("split", spec.defenses))

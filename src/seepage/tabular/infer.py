@@ -121,18 +121,27 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     table = open_table(source) if isinstance(source, pd.DataFrame | str | Path) else source
     if policy.day_first is not None:
         table = OrderedDates(table, policy.day_first)
-    groups = () if policy.keep_dummies else one_hot_groups(table, {*policy.overrides, *policy.drop})
+    groups = () if policy.keep_dummies else one_hot_groups(table, {*policy.overrides, *policy.drop, *policy.beside})
     merged = {member: group.name for group in groups for member in group.members}
     table = MergedSource(table, groups) if groups else table
     target = merged.get(target, target)
     sensitive = frozenset(merged.get(name, name) for name in policy.sensitive)
-    drop = frozenset(policy.drop)
-    for name in (target, *policy.overrides, *sensitive, *drop):
-        if name not in table.names:
+    for name in (target, *policy.overrides, *sensitive, *policy.drop, *policy.beside, *policy.only):
+        if name not in merged and name not in table.names:
             raise unknown_name("column", name, table.names)
-    if target in drop:
+    if target in policy.drop:
         raise BadInputError(f"the target {target!r} is among the columns to drop; take it out of one of the two.")
-    names = [name for name in table.names if name not in drop]
+    if target in policy.beside:
+        raise BadInputError(
+            f"{target!r} is the target, and cannot be read as texts or identifiers at once; name another column."
+        )
+    only = {target, *sensitive, *(merged.get(name, name) for name in policy.only)}
+    apart = {
+        **{name: "not asked for" for name in table.names if policy.only and name not in only},
+        **dict.fromkeys(policy.beside, "read as it is, beside the table"),
+        **dict.fromkeys(policy.drop, "as asked for"),
+    }
+    names = [name for name in table.names if name not in apart]
     if len(names) < 2:
         raise BadInputError(f"the table has no column besides its target {target!r}; an audit needs at least one.")
 
@@ -201,8 +210,8 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     schema = Schema(columns=inputs, target=columns[target])
     made_of = {group.name: f"{len(group.members)} one-hot columns; " for group in groups}
     found = [
-        InferredColumn(name, "left out", "as asked for")
-        if name in drop
+        InferredColumn(name, "left out", apart[name])
+        if name in apart
         else InferredColumn(name, "left out", left_out[name])
         if name in left_out
         else InferredColumn(

@@ -1,0 +1,320 @@
+"""Attacks on a transcript of vertical training: a passive party's columns, and the label of the active party."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage import registry
+from seepage.assessment import Figures, measure_features
+from seepage.attacks.vertical import inversion_in_words
+from seepage.captures.transcript_runs import (
+    NO_MEANING,
+    TranscriptRun,
+    TranscriptTables,
+    TriedAttack,
+    UnknownPart,
+    best_figures,
+    history_of,
+    score_rows,
+)
+from seepage.captures.transcripts import RoundMessages, TranscriptDescription
+from seepage.errors import BadInputError
+from seepage.models.own import find_own, is_own
+from seepage.models.own_parts import own_bottom
+from seepage.models.split import SplitHead
+from seepage.models.vertical import ActiveModel, Stack
+from seepage.models.weights import load_weights
+from seepage.seeds import stream
+from seepage.settings.part import Part, entry_of, make_part
+from seepage.tabular.partition import Partition
+from seepage.tabular.schema import Discrete
+from seepage.tabular.table import frame_of
+from seepage.wire.labels import BatchView, LogitsView, ReturnedView
+from seepage.wire.secret import FeatureTranscript
+from seepage.wire.vertical import (
+    ActivationView,
+    FeatureAuxiliary,
+    FeatureGuess,
+    FeatureKnowledge,
+    FeatureView,
+    KnownFeatures,
+    Leaked,
+)
+
+
+class ActivationRun(TranscriptRun):
+    """Attacks on what a party's first layers send: on its columns, and on labels by what comes back.
+
+    Args:
+        tables: the transcript with the tables beside it.
+        network: name of the attacked party's network, or reference of one of the user's own; that of the transcript if
+            None.
+
+    Raises:
+        BadInputError: nothing is left to attack, or the network does not fit.
+    """
+
+    def __init__(self, tables: TranscriptTables, network: str | None) -> None:
+        super().__init__(tables)
+        training = tables.training
+        self.network = network
+        self.held = training.schema.model_copy(
+            update={"columns": tuple(training.schema.columns[i] for i in training.private)}
+        )
+        self.newest = _newest(training.rounds, tables.places)
+        if any(len(seen) > 1 for seen in history_of(training.rounds, tables.places).values()):
+            self.notes.append("of each record the newest message is attacked")
+        leaked = set() if tables.leaked is None else set(tables.leaked[0].tolist())
+        self.places = torch.tensor([place for place in self.newest if place not in leaked])
+        if not len(self.places):
+            raise BadInputError("all records of the transcript are known, so that none is left to attack; know fewer.")
+        if tables.leaked is not None:
+            self.grants.add("leaked")
+        if tables.known_labels is not None:
+            self.grants.add("labels")
+        bottom = self._bottom()
+        if bottom is not None:
+            self.grants.add("bottom")
+            self.limits.append(inversion_in_words(bottom, self.held, self.part))
+        marginals = tuple(tables.statistics.marginals[i] for i in training.private)
+        known = FeatureKnowledge(self.held, marginals, _known_features(training.about), bottom=bottom)
+        if tables.leaked is not None:
+            places, true = tables.leaked
+            sent = self.messages("activations", places).float()
+            known = replace(known, leaked=Leaked(true[None], sent[None], self.own(places)[None]))
+        self.knowledge = known
+        self.view = self._seen()
+        self.figures, self.named = self._baselines()
+
+    @property
+    @abstractmethod
+    def part(self) -> str:
+        """Words for the attacked party's first layers."""
+
+    @abstractmethod
+    def own(self, places: Tensor) -> Float[Tensor, "record own"]:
+        """Return the attacker's own cells of some records."""
+
+    @abstractmethod
+    def _seen(self) -> ActivationView:
+        """Return what the attacker sees of the attacked records, and complete what it knows."""
+
+    @abstractmethod
+    def _some(self, at: Tensor) -> ActivationView:
+        """Return what the attacker sees of some of the attacked records."""
+
+    @abstractmethod
+    def _loaded(self, name: str | None, file: Path, width: int) -> nn.Module | None:
+        """Return the attacked party's first layers with their weights; None where their network is not known.
+
+        Args:
+            name: name of the network.
+            file: file of the weights.
+            width: number of entries of a message.
+        """
+
+    @abstractmethod
+    def _returned(self, places: Tensor) -> ReturnedView:
+        """Return what came back to the party that has no labels."""
+
+    def tried(self, part: Part) -> TriedAttack:
+        """Return what an attack reads."""
+        registered = registry.attacks.of(self.setting)
+        entry = entry_of(registered, part)
+        if any(issubclass(view, ReturnedView | BatchView) for view in entry.sees):
+            every = torch.tensor(list(self.newest))
+            return self.tables.label_finding(part, every, self._returned(every), self.figures, self.named)
+        made = make_part(registered, part)
+        begun = time.perf_counter()
+        guess: FeatureGuess = made(self.view, self.knowledge.only(entry.needs), self._seeds)
+        seconds = time.perf_counter() - begun
+        if bool(guess.cells.isnan().any()):
+            raise BadInputError("it failed: its numbers are not finite")
+        frame = frame_of(self.held, guess.cells[0])
+        figures = self._scored(guess)
+        return TriedAttack(
+            part.called,
+            "columns",
+            len(self.places),
+            seconds,
+            {},
+            None if figures is None else score_rows(figures, self.figures, self.named),
+            self.tables.answers(part.called, self.places, {name: frame[name] for name in frame.columns}),
+        )
+
+    @property
+    def _seeds(self) -> list[int]:
+        return [stream(self.tables.seed, 0, "attack") % 2**62]
+
+    def _bottom(self) -> nn.Module | None:
+        """Return the attacked party's first layers, where their weights are there and their network is known."""
+        training = self.tables.training
+        if not training.weights:
+            return None
+        width, name = training.rounds[0].activations.shape[1], self.network or training.about.model
+        own = self.network is not None and is_own(self.network)
+        bottom = self._loaded(name, training.weights[-1][1], width) if own or not is_own(name or "") else None
+        if bottom is None:
+            said = "is not named" if name is None else f"{name!r} is known by name alone"
+            self.notes.append(
+                f"weights of the attacked party are there, but their network {said}; name it with --model "
+                "FILE.py:FACTORY"
+            )
+        return bottom
+
+    def messages(self, name: str, places: Tensor) -> Tensor:
+        """Return one kind of the newest messages of some records."""
+        rounds = self.tables.training.rounds
+        return torch.stack([getattr(rounds[k], name)[row] for k, row in (self.newest[p] for p in places.tolist())])
+
+    def came_back(self, name: str) -> bool:
+        """Return whether one kind of messages is there of all records."""
+        rounds = self.tables.training.rounds
+        return all(getattr(rounds[k], name) is not None for k, _ in self.newest.values())
+
+    def _scored(self, guess: FeatureGuess) -> Figures | None:
+        known = self.tables.true_cells(self.places)
+        if known is None:
+            return None
+        at, true = known
+        seen = FeatureTranscript(self._some(at), true[None, :, :-1], true[None, :, -1])
+        found = measure_features(self.held, seen, FeatureGuess(guess.cells[:, at]))
+        figures: Figures = {(one.metric, one.column): float(one.values[0]) for one in found}
+        return {key: value for key, value in figures.items() if key[0] not in NO_MEANING}
+
+    def _baselines(self) -> tuple[Figures, dict[tuple, str]]:
+        truth, target = self.tables.truth, self.tables.schema.target
+        if truth is None:
+            return {}, {}
+        found: list[tuple[str, Figures]] = []
+        for entry in registry.baselines.of(self.setting).entries():
+            if not any(isinstance(self.view, view) for view in entry.sees):
+                continue
+            if any(need not in self.grants for need in entry.needs):
+                continue
+            guess = entry.factory()(self.view, self.knowledge.only(entry.needs), self._seeds)
+            figures = self._scored(guess)
+            if figures is not None:
+                found.append((entry.name, figures))
+        mode = self.tables.statistics.target.median
+        share = (truth[1][:, -1] == mode).double().mean()
+        found.append(("label_mode", {("accuracy", target.name): float(share)}))
+        return best_figures(found)
+
+
+class VerticalRun(ActivationRun):
+    """Attacks on a transcript of vertical learning: the active party's on columns, the passive party's on labels.
+
+    Args:
+        tables, network: arguments of ``ActivationRun``.
+    """
+
+    setting = "vertical"
+
+    @property
+    def part(self) -> str:
+        """Words for the passive party's bottom model."""
+        return "attacked party's bottom model"
+
+    def own(self, places: Tensor) -> Float[Tensor, "record own"]:
+        """Return the active party's own cells of some records."""
+        training = self.tables.training
+        return self._held(places)[:, : len(training.public)]
+
+    def _held(self, places: Tensor) -> Tensor:
+        """Return the active party's own cells, and labels where it gave them."""
+        own = self.tables.training.own
+        if own is None:
+            return torch.zeros(len(places), len(self.tables.training.public), dtype=torch.float64)
+        rows, cells, _ = own
+        return cells[[rows[self.tables.ids[place]] for place in places.tolist()]]
+
+    def _seen(self) -> FeatureView:
+        tables, training = self.tables, self.tables.training
+        returned = LogitsView if not training.about.top else ReturnedView
+        self.reveals = (FeatureView, *((returned,) if self.came_back("gradient") else ()))
+        partition = Partition(tables.schema, (training.public, training.private))
+        target, own = tables.schema.target, training.own
+        head: SplitHead = "sigmoid" if isinstance(target, Discrete) and target.width == 2 else "softmax"
+        unknown = UnknownPart("the active party's top model, which a transcript of vertical learning does not hold")
+        active = ActiveModel(partition, unknown, unknown, training.about.head or head)
+        received = self.messages("activations", self.places).float()
+        silent = received.new_zeros(len(received), 0)
+        if tables.public is not None and own is not None:
+            rows = tables.public
+            auxiliary = FeatureAuxiliary(
+                rows.cells[None][..., list(training.private)],
+                rows.cells[None][..., list(training.public)],
+                rows.labels[None],
+                (None, None),
+            )
+            self.grants.add("auxiliary")
+            self.knowledge = replace(self.knowledge, auxiliary=auxiliary)
+        labels = self._held(self.places)[None, :, -1] if own is not None and own[2] else None
+        return FeatureView(active, 1, self.own(self.places)[None], (silent[None], received[None]), labels)
+
+    def _some(self, at: Tensor) -> FeatureView:
+        assert isinstance(self.view, FeatureView)
+        return FeatureView(self.view.model, 1, self.view.own[:, at], tuple(f[:, at] for f in self.view.features))
+
+    def _loaded(self, name: str | None, file: Path, width: int) -> nn.Module | None:
+        if name is not None and is_own(name):
+            copies, answered = own_bottom(find_own(name), self.held, 1, width, [0])
+            if answered != width:
+                raise BadInputError(
+                    f"the bottom model {name!r} returns {answered} features where the transcript has {width}; name "
+                    "the network that was trained."
+                )
+            load_weights(copies.networks[0], file)
+            return copies
+        if name != "vertical_mlp":
+            return None
+        bottom = Stack((self.held.width, *hidden_of(self.tables.training.about, "bottom"), width), [0])
+        load_weights(bottom, file)
+        return bottom
+
+    def _returned(self, places: Tensor) -> ReturnedView:
+        sent, came = self.messages("activations", places), self.messages("gradient", places)
+        own_gradient = came * self.messages("behind", places)[:, None].to(came)
+        kind = ReturnedView if self.tables.training.about.top else LogitsView
+        # The passive party's own columns are the secret of the other attack, and are in no transcript.
+        return kind(sent[None], own_gradient[None], sent.new_zeros(1, len(sent), 1))
+
+
+def hidden_of(about: TranscriptDescription, name: str) -> tuple[int, ...]:
+    """Return an option of the described network that lists the units of layers; empty without it.
+
+    Args:
+        about: description of the transcript.
+        name: name of the option.
+
+    Raises:
+        BadInputError: it is no list of whole numbers from 1 up.
+    """
+    units = about.options.get(name, ())
+    if not isinstance(units, tuple) or any(unit < 1 for unit in units):
+        raise BadInputError(
+            f"the transcript's network has the option {name}: {units!r}; give the units of each layer, such as [16]."
+        )
+    return units
+
+
+def _known_features(about: TranscriptDescription) -> KnownFeatures:
+    """Return what an attacker knows of a stated defense of activations or features."""
+    defense = about.defense or {}
+    scale = defense.get("feature_noise", {}).get("scale", 0.0)
+    if isinstance(scale, bool | str) or scale < 0:
+        raise BadInputError(f"the transcript states feature_noise with scale {scale!r}; give a number from 0 up.")
+    return KnownFeatures(defense, float(scale))
+
+
+def _newest(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> dict[int, tuple[int, int]]:
+    return {place: seen[-1] for place, seen in sorted(history_of(rounds, places).items())}

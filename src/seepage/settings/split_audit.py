@@ -1,0 +1,154 @@
+"""What audits of split learning share, whoever holds which columns: rows, networks, units and their forecast."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from seepage import datasets, registry
+from seepage.datasets import Dataset
+from seepage.datasets.coins import some_rows
+from seepage.digests import Json
+from seepage.errors import BadInputError
+from seepage.models.own import OwnFactory, find_own, is_own
+from seepage.settings.part import entry_of
+from seepage.settings.setting import Configuration, Exposure, PlannedPart
+from seepage.settings.spec import Spec
+from seepage.settings.split_spec import SplitSpec
+from seepage.settings.threat_model import Deployment, refuse_inapplicable
+from seepage.settings.units import (
+    AttackedUnit,
+    UnitFigures,
+    UnitsAudit,
+    UnitsExposure,
+    rehearsed_training,
+    rows_identity,
+    with_fields,
+)
+
+D = TypeVar("D")
+
+
+class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
+    """An audit of split learning in one topology; a unit is one training, with all attacked records in it.
+
+    Args:
+        spec: what to do.
+        dataset: rows of the caller; those that the spec names if None.
+        own: whether the rows are the user's own.
+        swapped: whether each record comes with the message of another one: the negative control.
+
+    Raises:
+        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
+    """
+
+    setting = "split"
+    ignored = frozenset({*Spec.model_fields, "repetitions", "private_columns"}) - {"dataset_options", "seed", "threads"}
+    data: Dataset
+    factory: OwnFactory | None
+
+    @abstractmethod
+    def __init__(
+        self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
+    ) -> None:
+        super().__init__(spec, dataset, own, swapped)
+        self.data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+        self.dataset = self.data
+        deployed = self.deployed(spec)
+        refuse_inapplicable(spec.attacks, deployed)
+        _check_baselines(spec, deployed)
+        self.factory = find_own(spec.model) if is_own(spec.model) else None
+        self.rows = rows_identity(self.data)
+        self._forecast: float | None = None
+
+    @staticmethod
+    @abstractmethod
+    def deployed(spec: SplitSpec) -> Deployment:
+        """Return what a deployment of the topology shows and grants the attacker."""
+
+    @abstractmethod
+    def attacked(self, defense: D, unit: int) -> AttackedUnit:
+        """Return a training, with what the attacker sees of the attacked records.
+
+        Args:
+            defense: what the parties do.
+            unit: number of the training.
+        """
+
+    @property
+    def determining(self) -> Mapping[str, Json]:
+        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        return {"network": None if self.factory is None else self.factory.digest}
+
+    def expose(self, configuration: Configuration, units: range) -> Exposure:
+        """Train with each unit's seeds and return what the attacker sees of the attacked records."""
+        defense = self.defenses[configuration.defense]
+        return UnitsExposure(self.about, [self.attacked(defense, unit) for unit in units])
+
+    @property
+    @abstractmethod
+    def fewest(self) -> float:
+        """Least number of rows of a rehearsal: labels of both kinds and some records of each batch are there."""
+
+    @abstractmethod
+    def rehearsed(self, share: float) -> Mapping[str, Json]:
+        """Return further fields of the spec for a rehearsal.
+
+        Args:
+            share: share of the rows in it.
+        """
+
+    def forecast(self, configuration: Configuration) -> float | None:
+        """Return the seconds of a training with all its parts, from rehearsals on two small shares of the work.
+
+        A rehearsal trains one epoch on a share of the rows and attacks the same share of the records; all defenses
+        take about as long, so that there is one forecast for all. Its error is that of extrapolating a line.
+        """
+        if self._forecast is None:
+            rows = len(self.data.all)
+            share = min(0.5, max(0.02, self.fewest / rows))
+
+            def expose(size: int) -> Exposure:
+                some = some_rows(self.data, int(size * share * rows), self.spec.seed)
+                spec = with_fields(self.spec, {"epochs": 1, **self.rehearsed(size * share)})
+                return type(self)(spec, some, self.own).expose(configuration, range(1))
+
+            self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
+        return self._forecast
+
+
+class AttackedTopology(ABC):
+    """One training, with what the attacker saw of the attacked rows."""
+
+    def measure(self, part: PlannedPart) -> UnitFigures:
+        """Return what a part gets."""
+        if part.column is not None:
+            return self.label(part)
+        return self.training() if part.kind == "about" else self.guess(part)
+
+    @abstractmethod
+    def training(self) -> UnitFigures:
+        """Return how well the network does, and what needs no attack."""
+
+    @abstractmethod
+    def label(self, part: PlannedPart) -> UnitFigures:
+        """Return the figures of a guess of the labels of training."""
+
+    @abstractmethod
+    def guess(self, part: PlannedPart) -> UnitFigures:
+        """Return the figures of an attack or a baseline on the columns, and its time for a record."""
+
+
+def _check_baselines(spec: SplitSpec, deployed: Deployment) -> None:
+    """Refuse baselines that are made for another topology.
+
+    Raises:
+        BadInputError: names the first.
+    """
+    for part in spec.baselines:
+        sees = entry_of(registry.baselines.of("split"), part).sees
+        if sees and not any(issubclass(shown, view) for view in sees for shown in deployed.reveals):
+            raise BadInputError(
+                f"the baseline {part.called!r} is not made for the topology {spec.topology!r}; leave it out."
+            )
