@@ -5,8 +5,8 @@
 
 Horizontal learning has batches of 8; the other settings have their defaults. German has 1,000 rows: in pooled learning
 parties have 100 of them and the telephone is the sensitive column, in split learning three tenths are held out, and
-clients of trees have 150, so that rows are left on which the task is judged. Seconds are those of the whole search, by the clock and of the processor
-(with those of its worker processes). Searches in the file are not made again.
+clients of trees have 150, so that rows are left on which the task is judged. Seconds are those of the whole search, by
+the clock and of the processor (with those of its worker processes). Searches in the file are not made again.
 """
 
 from __future__ import annotations
