@@ -103,7 +103,7 @@ def value(found: TranscriptFindings, attack: str, column: str | None) -> float:
     return row["value"]
 
 
-def tables(tmp_path: Path) -> dict[str, Path]:
+def tables(tmp_path: Path) -> dict[str, Any]:
     frame = ROWS.frame.assign(id=IDS)
     paths = {"truth": tmp_path / "truth.csv", "known": tmp_path / "known.csv"}
     frame.to_csv(paths["truth"], index=False)
