@@ -4,22 +4,25 @@
     python benchmarks/networks.py --victims 10 --only transformer --out benchmarks/results/unmix_forms.csv
 
 The base cell is a chain of two hidden layers of 100 units with ReLUs, untrained, 32 records, an exact gradient in
-float32. Form, activation, batch size and steps of training are changed one at a time; then some of them are crossed.
-Networks are those of `forms.py`, written as their users write them; training is plain SGD at rate 0.1 on 128 records a
-step. `read` is the share of cells, `whole` of records, `proved` of records with a certified cell; `false` counts
-certified cells that are wrong. TabLeak stands beside some cells. Where values are dropped, `masks` says what it does
-about the masks that it does not know. Seconds are of processor time a victim, in one thread.
+float32. Form, activation, batch size, steps of training, the client's optimiser and the number format of the message
+are changed one at a time; then 20 drawn combinations are measured. Networks are those of `forms.py`, written as their
+users write them; training is plain SGD at rate 0.1 on 128 records a step. Where a cell has an `optimizer`, the client
+makes one local step with it at rate 0.01 and sends the change. `read` is the share of cells, `whole` of records,
+`proved` of records with a certified cell; `false` counts certified cells that are wrong. TabLeak stands beside some
+cells. Where values are dropped, `masks` says what it does about the masks that it does not know. Seconds are of
+processor time a victim, in one thread.
 A line that is in the file is not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from csv_lines import add_lines, read_lines
@@ -30,16 +33,19 @@ from seepage.assessment.measurement import Measurement
 from seepage.datasets.dataset import Dataset
 from seepage.learning import mean_loss
 from seepage.models.model import Model
+from seepage.protocols.clients import Clients
+from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
 from seepage.run.memory import keep_freed_memory
 from seepage.seeds import stream
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge
+from seepage.wire.precision import Precision
 
 
 class Cell(NamedTuple):
-    """What is measured: a network, its training, a batch size, an attack and what it does about masks of dropout."""
+    """What is measured: a network, its training, what clients send, an attack and what it does about masks."""
 
     dataset: str = "adult"
     form: str = "chain"
@@ -50,8 +56,18 @@ class Cell(NamedTuple):
     attack: str = "unmix"
     dropout: float = 0.0
     masks: str = ""
+    optimizer: str = ""
+    precision: Precision = "full"
 
 
+# Settings of a client's local step by the name in the file; none sends the gradient.
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "sgd": {},
+    "nesterov": {"momentum": 0.9, "nesterov": True},
+    "weight decay": {"weight_decay": 0.01},
+    "adam": {"optimizer": "adam"},
+    "adamw": {"optimizer": "adamw"},
+}
 FIGURES = ("read", "whole", "proved")
 FIELDS = [*Cell._fields, "n", *(f"{name}{end}" for name in FIGURES for end in ("", "_low", "_high"))]
 FIELDS += ["false", "seconds", "longest", "commit"]
@@ -92,8 +108,20 @@ def cells() -> Iterator[Cell]:
         yield Cell(batch_size=batch_size)
         yield Cell(activation="gelu", batch_size=batch_size)
         yield Cell(form="residual", batch_size=batch_size)
+    for optimizer in OPTIMIZERS:
+        yield Cell(optimizer=optimizer)
+    for precision in ("float16", "bfloat16", "int8"):
+        yield Cell(precision=precision)
+        yield Cell(precision=precision, batch_size=8)
+    for dataset in ("adult", "german"):
+        for form in ("chain", "biasless", "residual", "wide and deep", "embeddings"):
+            yield Cell(dataset, form, steps=50)
+        for activation in ("leaky_relu", "gelu", "elu", "silu", "tanh"):
+            yield Cell(dataset, activation=activation, steps=50)
+        yield Cell(dataset, form="transformer", widths="64 64", batch_size=8, steps=50)
     yield Cell(steps=5000)
     yield Cell(form="residual", steps=5000)
+    yield Cell(activation="gelu", steps=5000)
     yield Cell(widths="256 256", batch_size=128)
     for form in ("chain", "residual", "embeddings"):
         yield Cell(form=form, attack="tableak", batch_size=8)
@@ -112,6 +140,27 @@ def cells() -> Iterator[Cell]:
         for masks in ("variables", "ignored"):
             yield Cell(dataset, attack="tableak", dropout=0.1, masks=masks)
         yield Cell(dataset, attack="tableak")
+    yield Cell(attack="tableak", steps=50)
+    yield Cell(attack="tableak", activation="gelu", batch_size=8)
+    yield Cell(attack="tableak", optimizer="adam", batch_size=8)
+    yield from crossed()
+
+
+def crossed() -> Iterator[Cell]:
+    """Return 20 cells whose factors are drawn all at once."""
+    drawn = random.Random(0)
+    for _ in range(20):
+        form = drawn.choice(("chain", "biasless", "residual", "wide and deep", "embeddings"))
+        yield Cell(
+            dataset=drawn.choice(("adult", "german")),
+            form=form,
+            activation=drawn.choice(("relu", "leaky_relu", "gelu", "elu", "silu", "tanh")),
+            widths=drawn.choice(("128 64", "100 100", "256 128")),
+            steps=drawn.choice((0, 50, 500)),
+            batch_size=drawn.choice((8, 16, 32)),
+            optimizer=drawn.choice(("", "", "sgd", "adam")),
+            precision=drawn.choice(("full", "full", "full", "float16")),
+        )
 
 
 @cache
@@ -137,17 +186,27 @@ def trained(cell: Cell) -> Model:
     return model
 
 
+def protocol(cell: Cell) -> Clients[Any]:
+    """Return what clients of a cell send."""
+    if not cell.optimizer:
+        return FedSGD(cell.batch_size, replacement=False, precision=cell.precision)
+    return FedAvg(cell.batch_size, precision=cell.precision, **OPTIMIZERS[cell.optimizer])
+
+
 def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split()]
 
 
 def measured(cell: Cell, victims: int) -> dict[str, object]:
     """Attack the victims of a cell one after the other and return its line."""
-    data, model = table(cell.dataset), trained(cell._replace(attack="unmix", batch_size=0, masks=""))
+    data, model = (
+        table(cell.dataset),
+        trained(cell._replace(attack="unmix", batch_size=0, masks="", optimizer="", precision="full")),
+    )
     schema, records = data.schema, cell.batch_size
     encoder = Encoder(schema, data.statistics, dtype=torch.float32)
     seeds = [stream(0, victim, "batch") for victim in range(victims)]
-    ran = FedSGD(records, replacement=False).run(model, data.train, encoder, seeds)
+    ran = protocol(cell).run(model, data.train, encoder, seeds)
     known = Knowledge(schema, data.statistics, records)
     attack = registry.attacks.create(cell.attack, **({"masks": cell.masks} if cell.masks else {}))
     held: dict[str, list[float]] = {name: [] for name in FIGURES}
@@ -166,7 +225,7 @@ def measured(cell: Cell, victims: int) -> dict[str, object]:
         false += int((certain & ~right).sum())
         for name, share in zip(FIGURES, (right, right.all(1), certain.any(1)), strict=True):
             held[name].append(float(share.double().mean()))
-    line: dict[str, object] = cell._asdict() | {"n": victims, "false": false}
+    line: dict[str, object] = {**cell._asdict(), "n": victims, "false": false}
     for name, values in held.items():
         found = Measurement(name, None, torch.tensor(values, dtype=torch.float64), True, (0.0, 1.0)).estimate()
         for end, value in (("", found.mean), ("_low", found.low), ("_high", found.high)):

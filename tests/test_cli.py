@@ -10,11 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 
 from seepage import cli, registry
+from seepage.cli.app import load, settings_by_command
 from seepage.config.preset import presets
 from seepage.tabular.schema import Schema
 from tests.stores import jobs_done, measurements
@@ -599,13 +601,25 @@ GATED = ["audit", "--dataset", "german", "--model", "nn1", "--batch-size", 1, "-
     ],
 )
 def test_a_gate_decides_by_its_exit_status_and_says_why_in_one_line(
-    seepage: Any, options: list[Any], status: int, said: str
+    seepage: Any, tmp_path: Path, options: list[Any], status: int, said: str
 ) -> None:
-    ran = seepage(*GATED, *options, "--out", "run", "--json")
+    files = ("--junit", "out/gate.xml", "--sarif", "gate.sarif")
+    ran = seepage(*GATED, *options, "--out", "run", "--json", *files)
     assert ran.status == status, ran.err
     assert len([line for line in ran.err.splitlines() if line.startswith("seepage: gate ")]) == 1
     assert f"seepage: {said}" in ran.err
     assert json.loads(ran.out)["rows"]
+    suites = ElementTree.parse(tmp_path / "out" / "gate.xml").getroot()
+    assert (suites.get("failures") == suites.get("errors") == "0") is (status == 0)
+    [log] = json.loads((tmp_path / "gate.sarif").read_text())["runs"]
+    assert log["invocations"][0]["exitCode"] == status
+    pointed = {result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in log["results"]}
+    assert pointed <= {"run/report.html"}
+
+
+def test_every_setting_s_command_writes_a_gate_s_answer() -> None:
+    for name in settings_by_command():
+        assert {"--junit", "--sarif"} <= {option for parameter in load(name).params for option in parameter.opts}
 
 
 def test_a_gate_on_a_column_looks_at_that_column(seepage: Any) -> None:
@@ -621,6 +635,11 @@ def test_a_gate_on_a_column_looks_at_that_column(seepage: Any) -> None:
         (["--fail-column", "age"], "needs --fail-above"),
         (["--fail-above", 0.2, "--deployed", "gaussian_noise"], "unknown deployed defense 'gaussian_noise'"),
         (["--fail-above", 0.2, "--fail-worst", "0.1"], "written SHARE:LIFT"),
+        (["--junit", "gate.xml"], "this audit has no gate; give --fail-above"),
+        (["--sarif", "gate.sarif"], "this audit has no gate; give --fail-above"),
+        (["--fail-above", 0.2, "--junit", "audit.yaml"], "ends in .xml, got 'audit.yaml'"),
+        (["--fail-above", 0.2, "--sarif", "results.json"], "ends in .sarif, got 'results.json'"),
+        (["--fail-above", 0.2, "--sarif", "/dev/null/gate.sarif"], "'/dev/null/gate.sarif' cannot be written"),
     ],
 )
 def test_a_gate_that_no_audit_could_answer_stops_it(

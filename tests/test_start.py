@@ -109,7 +109,8 @@ from seepage.datasets.about import card_of
 read = {}
 for kind in ("attacks", "baselines", "defenses", "models", "protocols", "metrics", "datasets", "populations"):
     for entry in getattr(registry, kind).entries():
-        read[kind, entry.setting, entry.name] = [entry.summary, card_of(entry.name) if kind == "datasets" else None]
+        card = card_of(entry.name) if kind in ("datasets", "populations") else None
+        read[kind, entry.setting, entry.name] = [entry.summary, card]
 assert not any(entry.loaded for entry in registry.attacks.entries())
 print(repr({key: (summary, repr(card)) for key, (summary, card) in read.items()}))
 """
@@ -123,7 +124,7 @@ print(repr({key: (summary, repr(card)) for key, (summary, card) in read.items()}
         assert entry.factory is not None
         assert entry.loaded
         assert entry.summary == summary
-        if kind == "datasets":
+        if kind in ("datasets", "populations"):
             assert repr(card_of(name)) == card
 
 

@@ -37,7 +37,7 @@ from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.part import check_kept
 from seepage.settings.setting import Audit, Given
-from seepage.settings.spec import Spec
+from seepage.settings.spec import STEERING, Spec
 from seepage.settings.subject import Subjects
 from seepage.settings.typed import HorizontalOptions, PooledOptions, SplitOptions, TreesOptions, VerticalOptions
 from seepage.tabular.policy import SUFFIXES, Policy
@@ -374,7 +374,7 @@ def spec_of(
     chosen = find_setting(setting)
     dataset: Dataset | None = None
     if isinstance(source, pd.DataFrame):
-        dataset, options = _own(source, schema, options)
+        dataset, options = _own(source, schema, options, chosen.spec)
     elif isinstance(source, Dataset):
         dataset = source
     elif schema is not None:
@@ -435,9 +435,14 @@ def audit_document(
     return run_all(prepare_all(specs, folder), folder, document=text, machines=machines)
 
 
-def _own(frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any]) -> tuple[Dataset, dict[str, object]]:
+def _own(
+    frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any], spec: type[Spec]
+) -> tuple[Dataset, dict[str, object]]:
     options = dict(options)
     target = options.pop("target", None)
-    steering = {name: options.pop(name) for name in [f.name for f in fields(Policy)] if name in options}
+    beside: dict[str, Any] = {**spec.read_beside(options)}
+    # A column that says nothing of the table is the setting's own.
+    named = [f.name for f in fields(Policy) if f.name in spec.steering or f.name not in STEERING]
+    steering = {name: options.pop(name) for name in named if name in options} | beside
     dataset, _ = own_table(frame, schema, target=target, policy=Policy(**steering))
     return dataset, options

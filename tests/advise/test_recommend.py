@@ -100,6 +100,13 @@ def test_a_budget_that_is_spent_leaves_it_undecided(tmp_path: Path) -> None:
     assert search(tmp_path).outcome == "found"
 
 
+def test_too_few_repetitions_leave_it_undecided_and_more_are_advised() -> None:
+    found = search(repetitions=24)
+    assert found.outcome == "undecided"
+    assert not found.timed_out
+    assert "tosss do not decide it. Give more (--repetitions), or a larger limit." in found.line
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [

@@ -99,7 +99,7 @@ def test_batches_are_read_whole(which: str) -> None:
     view, known = received(NETWORKS[which](), cells, labels)
     done: list[float] = []
     guess = unmix(starts=48, restarts=2, iterations=2)(view, known, [3, 4], done.append)
-    assert done == [0.5, 0.5]
+    assert sum(done) == pytest.approx(1.0)
     assert guess.regime == (f"all {records} records proved by a replay",) * 2
     assert_read(guess, cells, labels)
 

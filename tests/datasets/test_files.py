@@ -145,7 +145,8 @@ def test_a_standing_folder_without_the_file_does_not_stop_the_download(server, t
 
 def test_catalogue_without_any_files():
     listed = {listing.name: listing for listing in catalogue()}
-    assert list(listed) == registry.datasets.names()
+    assert list(listed) == [*registry.datasets.names(), *registry.populations.names()]
+    assert [name for name, listing in listed.items() if listing.pooled] == registry.populations.names()
     assert {name: listing.availability for name, listing in listed.items()} == {
         "adult": "bundled",
         "adult_education": "bundled",
@@ -162,6 +163,7 @@ def test_catalogue_without_any_files():
         "synthetic_highdim": "generated",
         "taobao": "manual",
         "taobao_synthetic": "generated",
+        **dict.fromkeys(registry.populations.names(), "manual"),
     }
     for listing in listed.values():
         assert listing.summary.endswith((".", "rows"))

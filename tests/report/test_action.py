@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seepage.assessment.row import ResultRow
-from seepage.report.action import action_section
+from seepage.report.action import what_to_do
 from seepage.report.result import AuditResult
 from tests.settings.fifth import CoinAudit, CoinSpec
 from tests.settings.plugged import plugged_in  # noqa: F401
@@ -30,9 +30,7 @@ def task(defense: str, mean: float, n: int = 5) -> ResultRow:
 
 def said(rows: list[ResultRow]) -> str:
     spec = CoinSpec.of(defenses=["none", {"name": "gloves", "noise": 1.0}, {"name": "gloves", "label": "thick"}])
-    section = action_section(AuditResult(CoinAudit(spec), rows))
-    assert section is not None
-    return " ".join(section.words)
+    return " ".join(what_to_do(AuditResult(CoinAudit(spec), rows)))
 
 
 def test_the_cheapest_that_is_low_is_named_with_what_it_leaves_and_costs() -> None:
@@ -61,6 +59,17 @@ def test_where_nothing_helps_or_nothing_is_needed_it_says_so(means: tuple[float,
 
 def test_without_a_figure_there_is_no_box() -> None:
     audit = CoinAudit(CoinSpec())
-    assert action_section(AuditResult(audit, [])) is None
+    assert what_to_do(AuditResult(audit, [])) == []
     failed = replace(row("none", 0.9), mean=None, low=None, high=None, lift=None, lift_low=None, lift_high=None)
-    assert action_section(AuditResult(audit, [failed])) is None
+    assert what_to_do(AuditResult(audit, [failed])) == []
+
+
+def test_a_wide_interval_is_no_reason_to_change_anything() -> None:
+    wide = {"lift_low": -0.2, "lift_high": 0.25}
+    words = said([replace(row("none", 0.62), **wide), row("gloves", 0.99)])
+    assert words.startswith("Nothing is decided: no defense leaves 5.0% of the gap, which may be up to 62.5% with 20")
+    assert "(--repetitions) before changing anything" in words
+
+
+def test_without_a_defense_the_next_step_is_one() -> None:
+    assert said([row("none", 0.99)]).startswith("No defense was audited: add one with --defense")

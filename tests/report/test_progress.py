@@ -20,9 +20,17 @@ def test_a_long_plan_names_what_takes_most_of_it() -> None:
     for seconds, said in ((5000.0, True), (5.0, False)):
         long = replace(plan, seconds_of={job.name: seconds * (3 if job is longest else 0.01) for job in plan.jobs})
         told = outlook(long)
-        assert ("of it is dlg at batch size 2: leave that or some columns out" in told) == said, told
+        assert ("of it is dlg: leave that out or some columns (--drop COLUMN)" in told) == said, told
         assert ("--time-budget" in told) == said
     limited = prepare_all([make_spec(**fields, control=False, time_budget="5m")])
     assert "--time-budget" not in outlook(
         replace(plan, audits=tuple(limited), seconds_of=dict.fromkeys(plan.seconds_of, 9e3))
     )
+
+
+def test_what_is_left_is_named_where_one_of_several_attacks_takes_long() -> None:
+    fields = {"dataset": "german", "batch_sizes": [1], "victims": 1, "iterations": 2}
+    audits = prepare_all([make_spec(**fields, attacks=("dlg", "inverting_gradients"), control=False)])
+    plan = make_plan(audits, Store(None))
+    slow = {job.name: 9e3 if plan.series[job.series[0]].part.label == "dlg" else 1.0 for job in plan.jobs}
+    assert "of it is dlg: leave that out (--attack inverting_gradients)" in outlook(replace(plan, seconds_of=slow))

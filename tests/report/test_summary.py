@@ -132,9 +132,25 @@ def test_the_headline_is_about_the_configuration_in_which_most_leaks() -> None:
         "gets 50%."
     )
     assert found.tier == "moderate"
+    assert found.beside == (
+        ("none to low", "At batch size 8 under noise the server reads 55% of all cells (best baseline: 50%)."),
+    )
     nothing = headline(result([row(mean=None, lift=None, baseline=None, status="failed")]))
     assert (nothing.record, nothing.tier) == (None, "inconclusive")
     assert "Nothing could be measured" in nothing.words
+
+
+def test_the_headline_stays_with_no_defense_where_more_leaks_under_one() -> None:
+    rows = [row(defense="worse", mean=0.9, lift=0.4, lift_low=0.38, lift_high=0.42), row()]
+    found = headline(result(rows))
+    assert found.words.startswith("At batch size 8 with no defense the server reads 70%")
+    [(tier, words)] = found.beside
+    assert tier == "high"
+    assert "under worse the server reads 90%" in words
+    assert summary(result(rows)).startswith("At batch size 8 with no defense")
+    alone = headline(result(rows[:1]))
+    assert alone.words.startswith("At batch size 8 under worse")
+    assert alone.beside == ()
 
 
 def test_cells_that_a_message_determines_are_spoken_of_where_many_values_may_replay_it() -> None:

@@ -32,7 +32,8 @@ from seepage.run.store import Store
 from seepage.settings import pooled
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.pooled import AttackSeed, PooledAudit
+from seepage.settings.pooled import PooledAudit
+from seepage.settings.pooled_seed import AttackSeed
 from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.setting import Audit
 from seepage.settings.split import SplitAudit

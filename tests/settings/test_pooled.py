@@ -16,10 +16,13 @@ from seepage.assessment import Measurement, rows_worth
 from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset, load
 from seepage.errors import BadInputError
+from seepage.report.report import Report
+from seepage.report.summary import headline
 from seepage.results.rows import rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Store
-from seepage.settings.pooled import PooledAudit, PooledDefense
+from seepage.settings.pooled import PooledAudit
+from seepage.settings.pooled_parts import PooledDefense
 from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.setting import Configuration
 from seepage.tabular.schema import Continuous, Discrete, Schema
@@ -112,6 +115,41 @@ def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() ->
     assert ("none", "chance", "share_error", None) not in found
     assert found["label_only", "meta", "accuracy", None].knowledge["defense"] == {"label_only": {}}
     assert found["none", "white_box", "accuracy", None].knowledge["queries"] == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "tells 33% from 67% of 'smoker'"),
+        ({"shares": [0.1, 0.5, 0.9], "targets": 18, "shadows": 60}, "tells 10%, 50% and 90% of 'smoker' apart"),
+        ({"protocol": "update", "attacks": ["joint"]}, "tells 30% from 70% of 'smoker' in new rows"),
+    ],
+)
+def test_the_headline_says_which_shares_were_told_apart_in_how_many_trials(
+    settings: dict[str, object], said: str
+) -> None:
+    audit = PooledAudit(PooledSpec.of(**{**SMALL, **settings}), people(0.8))
+    values = torch.tensor([1.0, 0.5], dtype=torch.float64)
+    ran = [
+        Run(
+            audit.configurations[0],
+            part,
+            [Measurement("accuracy", None, values if part.kind == "attack" else values * 0 + 0.5, True, (0.0, 1.0))],
+            (0, 1),
+            1.0,
+            {},
+            {},
+            asked=2,
+        )
+        for part in audit.parts
+        if part.label != "shuffled" and part.kind in ("attack", "baseline")
+    ]
+    trials = 2 * audit.spec.targets
+    words = headline(Report(audit, rows_of(audit, ran), ran)).words
+    assert words == (
+        f"A party {said} in {3 * trials // 4} of {trials} trials; without the joint model the best baseline is right "
+        f"in {trials // 2}."
+    )
 
 
 def test_the_worth_in_rows_is_that_of_all_attack_seeds_together() -> None:

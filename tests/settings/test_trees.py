@@ -177,6 +177,14 @@ def test_what_cannot_be_used_is_refused(options: dict[str, Any], said: str) -> N
         audit(**options)
 
 
+def test_what_an_attack_returns_wrongly_is_said(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("class Bad:\n    def __call__(self, view, knowledge, seeds):\n        return 3\n")
+    made = audit(attacks=f"{tmp_path / 'bad.py'}:Bad")
+    exposure = made.expose(made.configurations[0], range(1))
+    with pytest.raises(BadInputError, match=r"'Bad' returned an object of type int where .*RecordsGuess is expected"):
+        exposure.measure(next(part for part in made.parts if part.kind == "attack"))
+
+
 def test_a_target_with_one_category_is_refused() -> None:
     made = data()
     schema = made.schema

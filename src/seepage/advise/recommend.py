@@ -279,7 +279,8 @@ class _Advisor:
         rest = [c for c in (*candidates, *self.looked.values()) if c.lever is not None]
         shown = {(c.words): c for c in reversed(rest)}
         ordered = sorted(shown.values(), key=lambda c: (c.status != "recommended", c.lever.name if c.lever else ""))
-        return Recommendation(self.spec, self.wish, self._outcome(candidates, searched), given, ordered, self.alpha)
+        outcome = self._outcome(candidates, searched)
+        return Recommendation(self.spec, self.wish, outcome, given, ordered, self.alpha, timed_out=self.timed_out)
 
     def _outcome(self, tried: Sequence[Candidate], ways: Sequence[_Progress]) -> Outcome:
         if any(candidate.status == "recommended" for candidate in tried):

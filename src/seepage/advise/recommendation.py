@@ -98,6 +98,7 @@ class Recommendation:
         candidates: configurations that were looked at, the recommended one first.
         alpha: probability of a false pass of each confirmation.
         origin: provenance of the figures.
+        timed_out: whether the time budget ended the search.
     """
 
     spec: Spec
@@ -107,6 +108,7 @@ class Recommendation:
     candidates: Sequence[Candidate]
     alpha: float
     origin: Mapping[str, object] = field(default_factory=dict)
+    timed_out: bool = False
 
     @property
     def chosen(self) -> Candidate | None:
@@ -142,7 +144,17 @@ class Recommendation:
             )
         if self.outcome == "none":
             return f"no configuration that was searched keeps the lift on {what} below {limit}{self._within}."
-        return f"undecided: nothing was shown yet about a lift on {what} below {limit}; run the same command again."
+        undecided = f"undecided: nothing was shown yet about a lift on {what} below {limit}"
+        if self.timed_out:
+            return f"{undecided}; run the same command again."
+        tried = max((one.worst.n for one in (self.given, *self.candidates) if one.confirmed and one.worst), default=0)
+        member, field_name = self.spec.unit, self.spec.repeats
+        if self.spec.member is not None:
+            member, field_name = self.spec.member, self.spec.members
+        more = f"more ({fields_of(type(self.spec))[field_name].flag})"
+        if getattr(self.spec, field_name) is None:
+            more = "a larger table, or hold more of its rows out"
+        return f"{undecided}: {tried:,} {member}s do not decide it. Give {more}, or a larger limit."
 
     @property
     def figure(self) -> str:

@@ -74,6 +74,26 @@ Quiet = Annotated[
 ]
 
 
+Junit = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="File for the gate's answer as JUnit XML, with its figures and the checks as tests; needs --fail-above.",
+    ),
+]
+Sarif = Annotated[
+    Path | None,
+    typer.Option(
+        "--sarif",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+        help="File for the gate's answer and the findings of checks as SARIF 2.1.0; needs --fail-above.",
+    ),
+]
+
+
 class _OfAnySetting(TyperCommand):
     """A command that runs a document of another setting as that setting's command does, with its options."""
 
@@ -120,6 +140,8 @@ def add(audited: Setting) -> None:
         insecure_cluster: InsecureCluster = False,
         as_json: AsJson = False,
         quiet: Quiet = False,
+        junit: Junit = None,
+        sarif: Sarif = None,
         **more: Any,
     ) -> None:
         given = old.translated(setting, given, more)
@@ -134,7 +156,18 @@ def add(audited: Setting) -> None:
         kept = None if document is None else text
         # Defenses that nobody asked for must not stop an audit that they do not fit.
         optional = document is None and preset is None
-        running.run(specs, out, wording, as_json=as_json, quiet=quiet, kept=kept, cluster=machines, optional=optional)
+        answers = running.Answers(junit, sarif, document)
+        running.run(
+            specs,
+            out,
+            wording,
+            as_json=as_json,
+            quiet=quiet,
+            kept=kept,
+            cluster=machines,
+            optional=optional,
+            answers=answers,
+        )
 
     hidden = () if setting == HORIZONTAL else ("preset",)
     # What is searched for has a command of its own.

@@ -30,7 +30,7 @@ def datasets_(
         Path | None, typer.Option(help="Where files of datasets are looked for; else the SEEPAGE_DATA folder.")
     ] = None,
 ) -> None:
-    """List the datasets, and where each would come from.
+    """List the datasets, then texts and graphs for pooled learning, and where each would come from.
 
     Nothing is loaded. What is [bold]bundled[/bold] needs no network; of the rest, put the files into one folder and
     name it with SEEPAGE_DATA or --data-folder, or have them downloaded where that is possible.
@@ -43,7 +43,8 @@ def datasets_(
     for listing in datasets.catalogue(data_folder):
         size = [f"{n:,}" if n is not None else "–" for n in (listing.rows, listing.columns, listing.width)]
         origin = listing.availability + (f": {listing.where}" if listing.where not in ("", "seepage") else "")
-        grid.add_row(listing.name, *size, Text(origin), Text(listing.summary))
+        what = f"{listing.summary} (pooled learning)" if listing.pooled else listing.summary
+        grid.add_row(listing.name, *size, Text(origin), Text(what))
     make_console().print(grid)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -16,15 +18,77 @@ from seepage.cli.cluster import THIS_MACHINE, ClusterOptions
 from seepage.cli.exits import Exit
 from seepage.cli.text import print_message
 from seepage.errors import BadInputError, Remedy
+from seepage.files import write_whole
+from seepage.report.html import FILE as PAGE
 from seepage.report.inferred import show_inferred
+from seepage.report.junit import junit
 from seepage.report.progress import Bar
+from seepage.report.report import Report
+from seepage.report.sarif import sarif
 from seepage.report.terminal import make_console
-from seepage.results.gate import combined, needed
+from seepage.results.gate import Decision, combined, needed
 from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener
 from seepage.settings.part import NONE
 from seepage.settings.setting import Audit
 from seepage.settings.spec import Spec
+
+_ENDINGS = {"--junit": (".xml",), "--sarif": (".sarif", ".sarif.json")}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Files in which a pipeline reads what a gate says.
+
+    Attributes:
+        junit: file for JUnit XML; None for none.
+        sarif: file for SARIF; None for none.
+        document: audit document that results point at; None where there is none.
+    """
+
+    junit: Path | None = None
+    sarif: Path | None = None
+    document: Path | None = None
+
+    def check(self, specs: Sequence[Spec]) -> None:
+        """Refuse files that cannot be written, and files about a gate that is not there.
+
+        Raises:
+            BadInputError: they cannot be used.
+        """
+        given = {name: path for name, path in (("--junit", self.junit), ("--sarif", self.sarif)) if path is not None}
+        for name, path in given.items():
+            if all(spec.gate is None for spec in specs):
+                raise BadInputError(
+                    f"{name} writes what a gate says, and this audit has no gate; give --fail-above 0.2, for example."
+                )
+            endings = _ENDINGS[name]
+            # Nothing else that a run reads or writes ends like this, so that no result is written over.
+            if not path.name.endswith(endings) or (path.exists() and not path.is_file()):
+                raise BadInputError(f"{name} takes the name of a file that ends in {endings[0]}, got {str(path)!r}.")
+            folder = next(folder for folder in path.resolve().parents if folder.exists())
+            if not folder.is_dir() or not os.access(folder, os.W_OK):
+                raise BadInputError(f"{name} {str(path)!r} cannot be written; name a folder that may be written to.")
+
+    def write(self, reports: Sequence[Report], status: Exit, place: Path) -> None:
+        """Write the files.
+
+        Args:
+            reports: reports on the audits of the run.
+            status: exit status of the command.
+            place: run folder.
+
+        Raises:
+            BadInputError: a file cannot be written.
+        """
+        private, page = any(report.audit.own for report in reports), place / PAGE
+        if self.junit is not None:
+            write_whole(self.junit.resolve(), junit(reports, page), private)
+        if self.sarif is not None:
+            write_whole(self.sarif.resolve(), sarif(reports, status, self.document or page), private)
+
+
+_NOWHERE = Answers()
 
 
 def run(
@@ -37,6 +101,7 @@ def run(
     kept: str | None = None,
     cluster: ClusterOptions = THIS_MACHINE,
     optional: bool = False,
+    answers: Answers = _NOWHERE,
 ) -> None:
     """Run audits with a progress bar, print what they found, and decide a gate.
 
@@ -49,11 +114,13 @@ def run(
         kept: text that is kept in the run folder; None for none.
         cluster: options that name the cluster which carries the jobs out.
         optional: whether defenses that do not fit table or network are left out, with a line that says why.
+        answers: files in which a pipeline reads what the gate says.
 
     Raises:
         BadInputError: something cannot be used.
         typer.Exit: the gate fails, or some jobs failed.
     """
+    answers.check(specs)
     try:
         audits = prepare_all(specs, out)
         if optional and all(map(_runs, audits)):
@@ -78,14 +145,21 @@ def run(
         console.print(Text(f"Report: {place / 'report.html'} (figures: results.json, results.csv)"))
     decisions = [report.decision for report in reports if report.decision is not None]
     decision = combined(decisions) if decisions else None
+    status = _status(decision, reports)
     if decision is not None:
         print_message(decision.line)
-        if decision.outcome == "failed":
-            raise typer.Exit(Exit.GATE_FAILED)
+    answers.write(reports, status, place)
+    if status is not Exit.DONE:
+        raise typer.Exit(status)
+
+
+def _status(decision: Decision | None, reports: Sequence[Report]) -> Exit:
+    """Return the exit status of what a gate says, None where there is none, and of jobs that failed."""
+    if decision is not None and decision.outcome == "failed":
+        return Exit.GATE_FAILED
     if any(report.failed for report in reports):
-        raise typer.Exit(Exit.JOBS_FAILED)
-    if decision is not None and decision.outcome == "undecided":
-        raise typer.Exit(Exit.UNDECIDED)
+        return Exit.JOBS_FAILED
+    return Exit.UNDECIDED if decision is not None and decision.outcome == "undecided" else Exit.DONE
 
 
 def _runs(audit: Audit) -> bool:

@@ -60,7 +60,7 @@ def starter(
     fields = fields_of(kind)
     values = _table(kind, dataset, data, target, separator, out)
     parts = [_HEAD.format(about=kind.about, setting=setting, name=out.name)]
-    own = {"data", *(name for name in OF_OWN_TABLES if name in kind.steering or name not in STEERING)}
+    own = {"data", *kind.of_own, *(name for name in OF_OWN_TABLES if name in kind.steering or name not in STEERING)}
     left_out = own if data is None else {"dataset"}
     for panel in PANELS:
         for field in fields.values():

@@ -90,8 +90,9 @@ def card_of(name: str) -> DatasetCard | None:
         >>> card.width if card else None
         105
     """
-    if name not in _cards and name in registry.datasets:
-        module = registry.datasets[name].module
+    known = next((kind for kind in (registry.datasets, registry.populations) if name in kind), None)
+    if name not in _cards and known is not None:
+        module = known[name].module
         if module is not None:
             values = _constants(registry.source_of(module))
             found = [_value(node, values) for node in values.values() if _called(node) == "DatasetCard"]

@@ -10,6 +10,7 @@ from seepage import registry
 from seepage.datasets.about import DatasetCard, card_of
 from seepage.datasets.places import cache_folder, local_folder, path_of
 
+_KINDS = (registry.datasets, registry.populations)
 Availability = Literal["bundled", "generated", "found", "copy found", "cached", "download", "manual", "unknown"]
 
 
@@ -28,6 +29,7 @@ class Listing:
         where: path or address that belongs to the availability.
         source, licence: origin and terms; None where unknown.
         notes: remarks that hold for every load.
+        pooled: whether its rows are texts or nodes of a graph, for pooled learning alone.
     """
 
     name: str
@@ -40,10 +42,11 @@ class Listing:
     source: str | None
     licence: str | None
     notes: tuple[str, ...]
+    pooled: bool = False
 
 
 def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
-    """List all datasets; nothing is loaded or downloaded.
+    """List all datasets, then the texts and graphs of pooled learning; nothing is loaded or downloaded.
 
     Args:
         folder: folder with local files; without it, the folder that SEEPAGE_DATA names.
@@ -53,15 +56,16 @@ def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
         ['bundled', 'generated']
     """
     listings = []
-    for entry in registry.datasets.entries():
+    entries = [(entry, known is registry.populations) for known in _KINDS for entry in known.entries()]
+    for entry, pooled in entries:
         card = card_of(entry.name)
         if card is None:
-            listings.append(Listing(entry.name, entry.summary, None, None, None, "unknown", "", None, None, ()))
+            listings.append(Listing(entry.name, entry.summary, None, None, None, "unknown", "", None, None, (), pooled))
             continue
         availability, where = _availability(card, folder)
         size = (card.rows, card.columns, card.width)
         terms = (card.source, card.licence, card.notes)
-        listings.append(Listing(entry.name, entry.summary, *size, availability, where, *terms))
+        listings.append(Listing(entry.name, entry.summary, *size, availability, where, *terms, pooled))
     return tuple(listings)
 
 

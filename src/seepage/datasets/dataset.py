@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -30,6 +30,8 @@ class Dataset:
         source: origin of the rows, as a reference or address.
         licence: terms of use.
         image: channels, height and width, where rows are images and columns their pixels, channel by channel.
+        beside: texts that belong to the training rows and are no part of the table, one a row, by the name of their
+            column; None where a row has none.
 
     Example:
         >>> schema = Schema(
@@ -49,6 +51,7 @@ class Dataset:
     source: str
     licence: str
     image: tuple[int, int, int] | None = None
+    beside: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
 
     @property
     def schema(self) -> Schema:

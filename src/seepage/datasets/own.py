@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from seepage.datasets.dataset import Dataset, split
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.tabular.infer import Inferred, Policy, infer
 from seepage.tabular.one_hot import MergedSource, groups_of_schema
-from seepage.tabular.reading import OrderedDates, open_table
+from seepage.tabular.reading import OrderedDates, Source, open_table
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
+from seepage.tabular.texts import TextColumn
 
 # Largest number of columns that a note names.
 _NAMED = 10
@@ -54,7 +56,16 @@ def own_table(
         "'age': 1 of 3 cells are missing and filled with one number; an attack that guesses it gets them right"
     """
     policy = policy or Policy()
-    source = open_table(rows, separator)
+    source = opened = open_table(rows, separator)
+    for column in policy.beside:
+        if column not in source.names:
+            raise BadInputError(
+                f"{unknown_name('column', column, source.names)} It should hold the texts (",
+                Remedy("text_column", placeholder="COLUMN"),
+                ") or the identifiers of the nodes (",
+                Remedy("node_column", placeholder="COLUMN"),
+                ").",
+            )
     if policy.day_first is not None:
         source = OrderedDates(source, policy.day_first)
     inferred = None
@@ -70,10 +81,12 @@ def own_table(
             "add target='...' or schema=infer_schema(frame, target='...')."
         )
     table = Table(schema, source, policy.missing)
-    further = len(source.names) - len(schema.columns) - 1
+    beside = _beside(opened, tuple(policy.beside), table.kept)
+    further = len(source.names) - len(schema.columns) - 1 - len(beside)
     left_out = inferred.notes if inferred is not None else ()
     if inferred is None and further:
-        named = [repr(name) for name in source.names if name not in (*schema.names, schema.target.name)]
+        taken = (*schema.names, schema.target.name, *beside)
+        named = [repr(name) for name in source.names if name not in taken]
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         left_out = (f"left out, as not in the schema: {', '.join(named[:_NAMED])}{more}",)
     # What was inferred has them already.
@@ -81,7 +94,32 @@ def own_table(
     notes = (*read, *left_out, *table.notes)
     known = "own data" if isinstance(rows, pd.DataFrame) else Path(rows).name
     called = name or ("own" if isinstance(rows, pd.DataFrame) else known.split(".", 1)[0] or "own")
-    return Dataset(called, table, None, notes, known, "own data"), inferred
+    return Dataset(called, table, None, notes, known, "own data", beside=beside), inferred
+
+
+def _beside(source: Source, names: tuple[str, ...], kept: np.ndarray | None) -> dict[str, tuple[str | None, ...]]:
+    """Return columns as texts, of the rows that were kept; None where a cell is missing."""
+    found: dict[str, tuple[str | None, ...]] = {}
+    for name, raw in source.columns(names):
+        cells = texts_of(raw)
+        found[name] = cells if kept is None else tuple(cell for cell, here in zip(cells, kept, strict=True) if here)
+    return found
+
+
+def texts_of(raw: pd.Series | TextColumn) -> tuple[str | None, ...]:
+    """Return the cells of a column as texts, None where one is missing; whole numbers without a decimal point.
+
+    Example:
+        >>> texts_of(pd.Series([7.0, None, "seven "]))
+        ('7', None, 'seven')
+    """
+    cells = raw.as_texts() if isinstance(raw, TextColumn) else raw
+    return tuple(None if pd.isna(cell) else _as_text(cell) for cell in cells)
+
+
+def _as_text(cell: object) -> str:
+    # Identifiers beside a gap are floats in many files.
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell).strip()
 
 
 def read_table(

@@ -28,7 +28,8 @@ CLOTHING = DatasetCard(
     home="https://www.kaggle.com/datasets/nicapotato/womens-ecommerce-clothing-reviews",
     files=(File(CLOTHING_FILE),),
 )
-YELP_REVIEWS, YELP_BUSINESSES = "yelp_academic_dataset_review.json", "yelp_academic_dataset_business.json"
+YELP_REVIEWS = "yelp_academic_dataset_review.json"
+YELP_BUSINESSES = "yelp_academic_dataset_business.json"
 YELP = DatasetCard(
     name="yelp_health",
     rows=4_115,

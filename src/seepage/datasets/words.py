@@ -32,6 +32,11 @@ CARD = DatasetCard(
     files=(File(GLOVE, inside=("glove.6B.zip",)),),
 )
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
+# Letters with the marks that follow them, in any script; a sign alone where words are not set apart.
+_APART = r"\u0e00-\u0e7f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_LETTER = rf"(?:(?![{_APART}])[^\W\d_])"
+_MARKED = rf"{_LETTER}(?:{_LETTER}|[\u0300-\u036f\u0591-\u05c7\u064b-\u0670\u0900-\u0dff])*"
+ANY_WORD = re.compile(rf"[{_APART}]|{_MARKED}(?:['\u2019]{_MARKED})?")
 # Number of words before and after a word that co-occur with it.
 _WINDOW = 4
 
@@ -74,7 +79,7 @@ def cooccurrence_vectors(
     """Return word vectors from co-occurrence: the leading singular vectors of the words' association.
 
     Positive pointwise mutual information of words within four of each other, factorised (Levy and Goldberg, 2014);
-    used where no trained vectors are available.
+    used where no trained vectors are available. Where no word goes with another, vectors are random.
 
     Args:
         texts: word numbers from 1 up.
@@ -94,13 +99,17 @@ def cooccurrence_vectors(
         if len(text) > gap
         for part in [[text[:-gap], text[gap:]]]
     ]
-    first, second = np.concatenate(pairs, axis=1)
+    first, second = np.concatenate(pairs, axis=1) if pairs else np.empty((2, 0), dtype=np.int64)
     ones = np.ones(2 * len(first))
     places = np.concatenate([first, second]), np.concatenate([second, first])
     counts = sparse.coo_array((ones, places), shape=(words, words)).tocsr().tocoo()
     total, marginal = counts.sum(), np.asarray(counts.sum(0)).ravel()
     information = np.log(counts.data * total / (marginal[counts.row] * marginal[counts.col])).clip(min=0)
     association = sparse.coo_array((information, (counts.row, counts.col)), shape=(words, words)).tocsr()
+    if not association.count_nonzero():
+        vectors = np.random.default_rng(seed).standard_normal((words, size)).astype(np.float32)
+        vectors[0] = 0
+        return vectors
     kept = min(size, words - 1)
     start = np.random.default_rng(seed).standard_normal(words)
     left, values, _ = svds(association, k=kept, v0=start)
@@ -116,11 +125,12 @@ def numbered(
     least: int = 5,
     most: int = 5_000,
     seed: int = 0,
+    pattern: re.Pattern[str] = _WORD,
 ) -> tuple[Int[Tensor, "text {length}"], Float[Tensor, "word embedding"], str]:
     """Return texts as rows of word numbers, vectors of these words, and a sentence on the origin of the vectors.
 
-    Words are runs of letters, in lower case; words without a vector are skipped, and so are words of a text beyond the
-    first ``length``.
+    Words are in lower case, and runs of the letters a to z unless a pattern says otherwise; words without a vector are
+    skipped, and so are words of a text beyond the first ``length``.
 
     Args:
         texts: texts as they are written.
@@ -130,13 +140,14 @@ def numbered(
         least: least number of occurrences of a word that is read.
         most: largest number of different words, the most frequent ones.
         seed: seed of computed vectors.
+        pattern: regular expression of a word.
 
     Raises:
         BadInputError: a count is below 1, no text has a word that is frequent enough, or the vectors' file is damaged.
     """
     for name, value in (("length", length), ("least", least), ("most", most)):
         check_count(name, value)
-    split = [_WORD.findall(text.lower()) for text in texts]
+    split = [pattern.findall(text.lower()) for text in texts]
     counts = Counter(word for text in split for word in text)
     # Equally frequent words in alphabetical order, so that the order of texts changes nothing.
     ranked = sorted((word for word, count in counts.items() if count >= least), key=lambda word: (-counts[word], word))
@@ -148,7 +159,8 @@ def numbered(
         words = [word for word in words if word in known]
     if not words:
         raise BadInputError(
-            f"none of the words in {len(texts)} texts occurs {least} times and has a vector; give more."
+            f"no word of the {len(texts)} texts occurs {least} times and has a vector; give more texts, or the column "
+            "that holds them."
         )
     codes = {word: code for code, word in enumerate(words, start=1)}
     coded = [[codes[word] for word in text if word in codes] for text in split]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from seepage.report.frames import Record, is_error, task_name
 from seepage.report.result import AuditResult
-from seepage.report.section import Section
-from seepage.results.verdict import INCONCLUSIVE, UNDEFENDED, gravest
+from seepage.results.verdict import INCONCLUSIVE, OPEN, UNDEFENDED, gravest
+from seepage.settings.option import fields_of
 from seepage.text import clean, lowered, percent, points
 
 # Share of the gap to certainty below which leakage is called low.
@@ -16,12 +16,10 @@ ENOUGH = 0.2
 LEAST_TRAININGS = 3
 
 
-def action_section(result: AuditResult) -> Section | None:
-    """Return what to do, what it leaves and what it costs; None where nothing was attacked."""
+def what_to_do(result: AuditResult) -> list[str]:
+    """Return what to do, what it leaves and what it costs, in sentences; none where nothing was attacked."""
     attacked = [record for record in result.overviews if record["attack"] is not None and record["mean"] is not None]
-    if not attacked:
-        return None
-    return Section("action", "What to do", actions(result, attacked), kind="action")
+    return actions(result, attacked) if attacked else []
 
 
 def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
@@ -42,12 +40,7 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
             f"Nothing has to change against these attacks: they close at most {percent(worst['upper'])} of the gap."
         ]
     if not fine:
-        known = [record for record in attacked if record["upper"] is not None]
-        least = min(known, key=lambda record: record["upper"], default=None)
-        left = (
-            "" if least is None else f" The least is left by {_name(result, least)}: up to {percent(least['upper'])}."
-        )
-        return [f"Nothing that was audited brings the closed gap below {ENOUGH:.0%}.{left}", search]
+        return [_undecided(result, attacked) or _nothing_helps(result, attacked), search]
     best = max(fine, key=lambda record: _worth(task.get((record["batch_size"], record["defense"]))))
     before = max((record["closed"] for record in given if record["closed"] is not None), default=None)
     instead = "" if before is None else f", instead of {percent(before)}"
@@ -57,6 +50,35 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     ]
     words.append(_cost(task.get((best["batch_size"], best["defense"])), _reference(task, best)))
     return [*words, search]
+
+
+def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
+    """Return what is missing where a configuration may leave little, but too few repetitions show it; else None."""
+    unclear = [
+        record
+        for record in attacked
+        if record["tier"] in (OPEN, INCONCLUSIVE) and record["closed"] is not None and record["closed"] < ENOUGH
+    ]
+    if not unclear:
+        return None
+    best = min(unclear, key=lambda record: record["closed"])
+    spec = result.audit.spec
+    more = fields_of(type(spec))[spec.repeats].flag
+    reaches = "has no interval" if best["upper"] is None else f"may be up to {percent(best['upper'])}"
+    return (
+        f"Nothing is decided: {_name(result, best)} leaves {percent(max(0.0, best['closed']))} of the gap, which "
+        f"{reaches} with {best['n']} {spec.unit}{'s' if best['n'] != 1 else ''}. Audit more of them ({more}) before "
+        "changing anything."
+    )
+
+
+def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:
+    if not result.defended:
+        return "No defense was audited: add one with --defense (seepage defenses lists them)."
+    known = [record for record in attacked if record["upper"] is not None]
+    least = min(known, key=lambda record: record["upper"], default=None)
+    left = "" if least is None else f" The least is left by {_name(result, least)}: up to {percent(least['upper'])}."
+    return f"Nothing that was audited brings the closed gap below {ENOUGH:.0%}.{left}"
 
 
 def _low(record: Record) -> bool:

@@ -124,8 +124,11 @@ def _results_table(result: AuditResult, console: Console) -> Table:
 
 def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Table:
     rows, alarms = result.rows, result.alarms
-    secret = clean(result.audit.about.secret, 80)
-    table = make_table(f"Read of {secret}, beside baselines, in percent [95% interval]; lift in points")
+    about = result.audit.about
+    what = f"Read of {clean(about.secret, 80)}"
+    if about.trials is not None:
+        what = f"Trials in which the attacker {clean(about.trials.does, 120)}"
+    table = make_table(f"{what}, beside baselines, in percent [95% interval]; lift in points")
     between = "\n" if stacked else " "
     if result.sized:
         table.add_column("batch", justify="right", no_wrap=True)

@@ -110,13 +110,19 @@ def _longest(plan: Plan) -> list[str]:
         return []
     seconds: dict[str, float] = {}
     for job in plan.jobs:
-        label = ", ".join(dict.fromkeys(plan.series[i].label for i in job.series))
+        series = [plan.series[i] for i in job.series]
+        # Parts that share an exposure cannot be left out one by one.
+        label = series[0].part.label if len(series) == 1 else ", ".join(dict.fromkeys(one.label for one in series))
         seconds[label] = seconds.get(label, 0.0) + (plan.seconds_of[job.name] or 0.0)
     label = max(seconds, key=lambda one: seconds[one])
     share = seconds[label] / sum(seconds.values())
+    others = [part.called for part in plan.audits[0].spec.attacks if part.called != label]
+    # What is left is named, since no option takes an attack away.
+    named = len(others) < len(plan.audits[0].spec.attacks) and others
+    without = f" ({' '.join(f'--attack {name}' for name in others)})" if named else ""
     return [
-        f"{percent(share)} of it is {label}: leave that or some columns out, or limit the time of all "
-        "(--time-budget 10m)."
+        f"{percent(share)} of it is {label}: leave that out{without} or some columns (--drop COLUMN), or limit the "
+        "time of all (--time-budget 10m)."
     ]
 
 

@@ -120,6 +120,24 @@ class AuditResult:
         """The configuration in which most leaks, see ``frames.worst``; None without attacks."""
         return frames.worst(self.overviews)
 
+    @property
+    def reference(self) -> Record | None:
+        """The configuration that the headline is about: the one in which most leaks of those without a defense.
+
+        Of all where each has a defense; None without attacks.
+        """
+        return frames.worst([one for one in self.overviews if one["defense"] == UNDEFENDED]) or self.worst
+
+    @property
+    def beside(self) -> list[Record]:
+        """For each other defense than that of the reference, the configuration in which most leaks."""
+        first = self.reference
+        if first is None:
+            return []
+        others = dict.fromkeys(one["defense"] for one in self.overviews if one["defense"] != first["defense"])
+        found = [frames.worst([one for one in self.overviews if one["defense"] == defense]) for defense in others]
+        return [one for one in found if one is not None and one["mean"] is not None]
+
     @cached_property
     def by_column(self) -> dict[Setting, list[Record]]:
         """What the strongest attack of each configuration reads of each column, see ``frames.columns``."""
@@ -181,7 +199,9 @@ class AuditResult:
 
     def place(self, size: int | None, defense: str) -> str:
         """Return the begin of a sentence: the configuration and who attacks."""
-        parts = [] if size is None else [f"at batch size {size}"]
+        # Where trials of whole models are counted, no message is that of a batch.
+        whole = self.audit.about.trials is not None and not self.sized
+        parts = [] if size is None or whole else [f"at batch size {size}"]
         if defense != UNDEFENDED:
             parts.append(f"under {clean(defense, 60)}")
         elif self.defended:

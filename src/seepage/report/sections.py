@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from seepage.assessment.row import ResultRow
 from seepage.report import grids
-from seepage.report.action import action_section
+from seepage.report.action import what_to_do
 from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section
 from seepage.report.leakage import (
     advice_section,
@@ -53,7 +53,6 @@ def sections(result: AuditResult) -> list[Section]:
     """Return all parts of one audit's report."""
     every = [
         verdict_section(result),
-        action_section(result),
         _threat_model(result),
         _checks(result),
         leakage_section(result),
@@ -117,7 +116,8 @@ def verdict_section(result: AuditResult) -> Section:
         for overview in result.overviews
         if overview["attack"] is not None
     ]
-    words = summary(result).split("\n\n")
+    # The page says elsewhere how a verdict is read.
+    words = summary(result, reading=False).split("\n\n")
     if result.decision is not None:
         line = result.decision.line
         words.insert(0, f"{line[0].upper()}{line[1:]}")
@@ -128,12 +128,29 @@ def verdict_section(result: AuditResult) -> Section:
         kind="verdict",
         extra={
             "headline": headline(result),
+            "action": what_to_do(result),
+            "sure": _how_sure(result),
             "unit": result.audit.spec.unit,
             "ruler": ruler,
             "bounds": BOUNDS,
             "summary": words,
         },
     )
+
+
+def _how_sure(result: AuditResult) -> str:
+    """Return what the closed gap of the headline rests on, for brackets."""
+    record = result.reference
+    if record is None:
+        return ""
+    units = f"{record['n']} {result.audit.spec.unit}{'s' if record['n'] != 1 else ''}"
+    if record["upper"] is None:
+        return f"{units}, no interval"
+    least = grids.closed_of_alike(record)
+    if least is not None:
+        shown = f"they show at least {percent(least, 0)}" if least > 0 else "more of them would say how sure that is"
+        return f"{units}, all alike: {shown}"
+    return f"95% interval {percent(record['closed_low'], 0)} to {percent(record['upper'], 0)}, {units}"
 
 
 def _threat_model(result: AuditResult) -> Section:

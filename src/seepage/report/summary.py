@@ -14,12 +14,14 @@ from seepage.results.tiers import TIERS, settings, strongest_row
 from seepage.results.verdict import (
     GRAVITY,
     INCONCLUSIVE,
+    UNDEFENDED,
     Verdict,
     gravest,
     pick,
     strongest,
     verdict,
 )
+from seepage.settings.setting import About
 from seepage.text import clean, listed, lowered, percent, span
 
 _COLUMNS = 3
@@ -35,22 +37,24 @@ _READING = (
 
 
 class Headline(NamedTuple):
-    """The verdict on the configuration in which most leaks.
+    """The verdict on the configuration without a defense in which most leaks; on any where each has a defense.
 
     Attributes:
         record: overview of that configuration, see ``frames.overview``; None where no attack has a result.
         tier: the verdict.
         words: the verdict as a sentence.
+        beside: verdict and sentence of each defense, where most leaks under it.
     """
 
     record: Record | None
     tier: str
     words: str
+    beside: tuple[tuple[str, str], ...] = ()
 
 
 def headline(result: AuditResult) -> Headline:
-    """Return the verdict on the configuration in which most leaks."""
-    record = result.worst
+    """Return the verdict on the configuration without a defense in which most leaks, and those with one beside it."""
+    record = result.reference
     if record is None or record["mean"] is None:
         return Headline(None, "inconclusive", _nothing(result))
     about = result.audit.about
@@ -58,9 +62,9 @@ def headline(result: AuditResult) -> Headline:
     place = result.place(record["batch_size"], record["defense"])
     if record["of"] is not None and about.label_attacker is not None:
         place = about.label_attacker
-    words = f"{place} reads {percent(record['mean'], 0)} of {secret}"
+    words = f"{place} {read(about, record['mean'], record['n'], secret, record['of'], 0)}"
     if record["baseline"] is not None:
-        words += f"; without {about.message} the best baseline gets {percent(record['baseline'], 0)}"
+        words += f"; without {about.message} the best baseline {_gets(about, record)}"
     words += "."
     if record["of"] is None and (label := record["label"]) is not None:
         who = "It" if about.label_attacker is None else about.label_attacker
@@ -73,7 +77,49 @@ def headline(result: AuditResult) -> Headline:
         words += f" {weaker[0].title}, so this is a lower bound."
     words += _bounds_above(result.alarms)
     words = " ".join([words, *about.limits])
-    return Headline(record, record["tier"], words)
+    return Headline(record, record["tier"], words, tuple(_beside(result, one) for one in result.beside))
+
+
+def read(about: About, mean: float | None, n: int, secret: str, column: str | None = None, digits: int = 1) -> str:
+    """Return what an attacker does, after its name: what it reads of the secret, or in how many trials it is right.
+
+    Args:
+        about: the audit in words.
+        mean: accuracy.
+        n: number of repetitions that it is a mean of.
+        secret: what is attacked, as an object.
+        column: column that alone was attacked; None for all.
+        digits: digits of a percentage.
+
+    Example:
+        >>> from seepage.settings.setting import Trials
+        >>> about = About("adult", "multi_party", "lr", trials=Trials("tells 33% from 67% of 'sex'", 10))
+        >>> read(about, 0.85, 2, "shares")
+        "tells 33% from 67% of 'sex' in 17 of 20 trials"
+    """
+    if about.trials is None or mean is None or column is not None:
+        return f"reads {percent(mean, digits)} of {secret}"
+    return f"{about.trials.does} in {round(mean * n * about.trials.each):,} of {n * about.trials.each:,} trials"
+
+
+def _gets(about: About, record: Record) -> str:
+    if about.trials is None or record["of"] is not None:
+        return f"gets {percent(record['baseline'], 0)}"
+    return f"is right in {record['baseline'] * record['n'] * about.trials.each:,.0f}"
+
+
+def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
+    """Return the verdict on a configuration with a defense, and a sentence."""
+    about = result.audit.about
+    secret = about.secret if record["of"] is None else f"the label {clean(record['of'])}"
+    doing = read(about, record["mean"], record["n"], secret, record["of"], 0)
+    if about.trials is not None:
+        # The headline says what.
+        doing = doing.replace(about.trials.does, "does so")
+    words = f"{result.place(record['batch_size'], record['defense'])} {doing}"
+    if record["baseline"] is not None:
+        words += f" (best baseline: {_gets(about, record).removeprefix('gets ').removeprefix('is right in ')})"
+    return record["tier"], f"{words}."
 
 
 def _bounds_above(alarms: Sequence[Alarm]) -> str:
@@ -82,12 +128,19 @@ def _bounds_above(alarms: Sequence[Alarm]) -> str:
     return f" {found[0].title}: this holds for clients that train without it." if found else ""
 
 
-def summary(result: AuditResult) -> str:
-    """Return a paragraph for each configuration, and one on how to read them; never an empty text."""
-    sentences = [_of_setting(result, size, defense) for size, defense in settings(result.rows)]
+def summary(result: AuditResult, reading: bool = True) -> str:
+    """Return a paragraph for each configuration; never an empty text.
+
+    Args:
+        result: the audit.
+        reading: whether a paragraph on how to read them follows.
+    """
+    # What is read without a defense is what the others are compared with.
+    ordered = sorted(settings(result.rows), key=lambda setting: setting[1] != UNDEFENDED)
+    sentences = [_of_setting(result, size, defense) for size, defense in ordered]
     paragraphs = [paragraph for paragraph in sentences if paragraph]
     limits = [" ".join(result.audit.about.limits)] if result.audit.about.limits else []
-    return "\n\n".join([*paragraphs, *limits, _READING] if paragraphs else [_nothing(result)])
+    return "\n\n".join([*paragraphs, *limits, *([_READING] if reading else [])] if paragraphs else [_nothing(result)])
 
 
 def _nothing(result: AuditResult) -> str:
@@ -123,7 +176,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         between = f", the same for each {span(score.low, score.high, score.n)}"
     else:
         between = f", 95% interval {percent(score.low)} to {percent(score.high)}"
-    text = f"{result.place(size, defense)} reads {percent(score.mean)} of {audit.about.secret} "
+    text = f"{result.place(size, defense)} {read(audit.about, score.mean, score.n, audit.about.secret)} "
     text += f"({clean(attack)}, {of}{between})"
     if score.lift is not None:
         more = "more" if score.lift >= 0 else "fewer"

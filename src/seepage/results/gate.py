@@ -99,8 +99,8 @@ def _by_standings(limits: Limits, runs: Sequence[Run], alarms: Sequence[Alarm]) 
             return Decision(
                 "failed",
                 f"up to {percent(worst.share)} of the {_members(worst, audit)} may be above {100 * lift:.1f} points "
-                f"({_named(worst.figure, audit)}, n={worst.n}). Less than {percent(share)} is asked for, which needs "
-                f"at least {least_for_share(share)} of them.",
+                f"({figure_in_words(worst.figure, audit)}, n={worst.n}). Less than {percent(share)} is asked for, "
+                f"which needs at least {least_for_share(share)} of them.",
             )
     if limits.passed:
         worst = max(standings, key=lambda standing: standing.upper)
@@ -211,13 +211,15 @@ def _open(standings: Sequence[Standing], limit: float) -> Outcome:
 
 def _gains(standing: Standing, audit: Audit) -> str:
     closed = "" if standing.closed is None else f", {percent(standing.closed, 0)} of what is possible"
+    figure = figure_in_words(standing.figure, audit)
     return (
-        f"{_named(standing.figure, audit)} gains {points(standing.mean)} points over the best baseline{closed}, at "
+        f"{figure} gains {points(standing.mean)} points over the best baseline{closed}, at "
         f"most {points(standing.upper)} (n={standing.n} {_members(standing, audit)})"
     )
 
 
-def _named(figure: LimitedFigure, audit: Audit) -> str:
+def figure_in_words(figure: LimitedFigure, audit: Audit) -> str:
+    """Return what a gate limits, in words: the attack, the cells and where."""
     what = "whole records" if figure.metric == "exact_match" else clean(audit.about.secret, 80)
     if figure.column is not None:
         what = f"{'the label' if figure.column == audit.about.label else 'column'} {clean(figure.column)}"

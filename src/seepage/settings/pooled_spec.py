@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,7 +12,16 @@ from seepage.errors import BadInputError
 from seepage.registry import Registry
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Count, Option, Positive, SpecField
 from seepage.settings.part import Part
-from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, Names, Plain, Spec
+from seepage.settings.spec import (
+    STEERING,
+    Attacks,
+    Baselines,
+    DatasetName,
+    File,
+    Names,
+    Plain,
+    Spec,
+)
 from seepage.tabular.schema import Category
 
 PooledProtocol = Literal["multi_party", "single_party", "update"]
@@ -54,9 +63,14 @@ answers. Joint models with known shares say how often that is right, beside a ba
     seepage pooled --sensitive sex --no-keep --defense none --defense 'rounded_answers:{digits: 2}' --out pooled
 
     seepage pooled --data people.csv --target outcome --sensitive smoker --rows 500 --auxiliary 2000
+
+    seepage pooled --data reviews.csv --text-column review --target stars --sensitive department --value shoes
+
+    seepage pooled --nodes papers.csv --edges cited.csv --target field --sensitive country --value FR
 """
     # The column that is asked about says nothing of the table.
     steering: ClassVar[tuple[str, ...]] = tuple(name for name in STEERING if name != "sensitive")
+    of_own: ClassVar[tuple[str, ...]] = ("text_column", "nodes", "edges", "node_column")
 
     dataset: DatasetName = "adult_education"
     sensitive: Annotated[
@@ -64,6 +78,35 @@ answers. Joint models with known shares say how often that is right, beside a ba
         Field(min_length=1, max_length=1),
         Option("Column whose distribution is the secret, exactly one.", TABLE, "COLUMN"),
     ] = ("sex",)
+    text_column: Annotated[
+        str | None,
+        Option(
+            "Column of your table with texts: models learn the target from them, and read no other column.",
+            TABLE,
+            "COLUMN",
+            default="none, models learn from the columns",
+        ),
+    ] = None
+    nodes: Annotated[
+        File | None,
+        Option(
+            "Table of your own with the nodes of a graph, a row each: their identifier, features, the target and the "
+            "sensitive column. It stands in the place of --data, beside --edges.",
+            TABLE,
+            "FILE",
+            default="none",
+        ),
+    ] = None
+    edges: Annotated[
+        File | None,
+        Option(
+            "Table with the edges of the graph, a row each: the identifiers of two nodes in its first two columns.",
+            TABLE,
+            "FILE",
+            default="none",
+        ),
+    ] = None
+    node_column: Annotated[str, Option("Column with the identifiers of the nodes.", TABLE, "COLUMN")] = "id"
     value: Annotated[
         Category | None,
         Option(
@@ -167,6 +210,13 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     @model_validator(mode="before")
     @classmethod
+    def _nodes_are_the_table(cls, values: object) -> object:
+        if isinstance(values, Mapping) and values.get("nodes") is not None and values.get("data") is None:
+            return {**values, "data": values["nodes"]}
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
     def _of_updates(cls, values: object) -> object:
         if isinstance(values, Mapping) and values.get("protocol") == "update":
             return {"attacks": _OF_UPDATES, "shares": _FINE, **values}
@@ -177,6 +227,20 @@ answers. Joint models with known shares say how often that is right, beside a ba
         """Return the registry that the names of a field are looked up in; texts and graphs are datasets, too."""
         registered = super().registered(field)
         return registered.joined(registry.populations) if field.option.parts == "datasets" else registered
+
+    @classmethod
+    def read_beside(cls, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """Return the columns of texts or of identifiers; beside texts, models read no other column."""
+        texts, edges = values.get("text_column"), values.get("edges")
+        if texts is not None:
+            sensitive = values.get("sensitive", ())
+            return {"beside": (str(texts),), "only": (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)}
+        return {} if edges is None else {"beside": (str(values.get("node_column", "id")),)}
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Columns of texts, or of identifiers of nodes."""
+        return self.read_beside(self.__dict__).get("beside", ())
 
     @property
     def secret(self) -> str:
@@ -201,6 +265,10 @@ answers. Joint models with known shares say how often that is right, beside a ba
         shares = self.shares
         if len(shares) < 2 or any(not 0 <= share <= 1 for share in shares) or list(shares) != sorted(set(shares)):
             raise BadInputError(f"shares are at least two numbers in [0, 1], in increasing order; got {list(shares)}.")
+        if self.text_column is not None and self.edges is not None:
+            raise BadInputError(
+                f"models learn from texts ({self.text_column}) or from a graph ({self.edges}); leave out one."
+            )
         update = self.protocol == "update"
         worlds = 4 if update else len(shares)
         if self.targets % worlds:
@@ -216,6 +284,11 @@ answers. Joint models with known shares say how often that is right, beside a ba
             raise BadInputError(
                 f"rows of one group ({self.group}) go to one of two parties, got parties={self.parties}; leave out "
                 "further parties, or the groups."
+            )
+        if self.secret in self.beside:
+            raise BadInputError(
+                f"{self.secret!r} is the sensitive column, and cannot be read as texts or identifiers at once; name "
+                "another."
             )
         if self.group == self.secret:
             raise BadInputError(f"{self.group!r} is the sensitive column; group rows by another one.")

@@ -107,6 +107,19 @@ RATE = Scale(True, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
+class Trials:
+    """What an accuracy counts, where it is the share of right answers to one question.
+
+    Attributes:
+        does: what the attacker does where it is right, in the third person ("tells 33% from 67% of 'sex'").
+        each: number of trials of a repetition.
+    """
+
+    does: str
+    each: int
+
+
+@dataclass(frozen=True)
 class About:
     """An audit in words and plain values, for results and the report.
 
@@ -116,6 +129,7 @@ class About:
         attacker: who attacks, as the subject of a sentence ("The server").
         secret: what is attacked, as an object ("all cells").
         message: what the attacker has and a baseline has not ("the gradient").
+        trials: what an accuracy counts, where that is no share of cells that are read.
         control: sentence that says why a working attack reads nearly all of the positive control.
         threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
         notes: remarks on the rows.
@@ -147,6 +161,7 @@ class About:
     attacker: str = "The attacker"
     secret: str = "all private cells"
     message: str = "what crosses the wire"
+    trials: Trials | None = None
     control: str = "The positive control gives the secret away, so a working attack reads nearly all of it."
     threat_model: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -88,6 +88,11 @@ def _seconds(value: object) -> object:
     return total
 
 
+def _tabulator(value: object) -> object:
+    """Return a tabulator for its name or for backslash and t, which shells leave as they are."""
+    return "\t" if value in ("\\t", "tab") else value
+
+
 def _kinds(value: object) -> object:
     """Return kinds of columns that are given by one word as fields of a schema."""
     if not isinstance(value, Mapping):
@@ -331,6 +336,7 @@ class Spec(Plain):
         quick: values of fields for a quick look.
         guide: help of the setting's command, with examples.
         steering: fields that steer how the schema of a table of one's own is inferred.
+        of_own: further fields that describe a table of one's own.
         repeats: field with the number of independent repetitions.
         member: one of what is attacked in a repetition, where it holds many, in words; None where the repetition itself
             is attacked.
@@ -343,6 +349,7 @@ class Spec(Plain):
     quick: ClassVar[Mapping[str, object]] = {}
     guide: ClassVar[str] = ""
     steering: ClassVar[tuple[str, ...]] = STEERING
+    of_own: ClassVar[tuple[str, ...]] = ()
     repeats: ClassVar[str] = "repetitions"
     member: ClassVar[str | None] = None
     members: ClassVar[str] = "attacked_records"
@@ -421,8 +428,9 @@ class Spec(Plain):
     ] = False
     separator: Annotated[
         str,
+        BeforeValidator(_tabulator),
         Field(min_length=1, max_length=1),
-        Option("Character between the cells of your CSV file.", TABLE, "CHARACTER"),
+        Option("Character between the cells of your CSV file; tab for a tabulator.", TABLE, "CHARACTER"),
     ] = ","
     day_first: Annotated[
         bool | None,
@@ -654,9 +662,18 @@ class Spec(Plain):
     @property
     def policy(self) -> Policy:
         """How the schema of a table of one's own is inferred."""
-        return Policy(
-            missing=self.missing, day_first=self.day_first, **{name: getattr(self, name) for name in self.steering}
-        )
+        steered: dict[str, Any] = {name: getattr(self, name) for name in self.steering}
+        steered.update(self.read_beside(self.__dict__))
+        return Policy(missing=self.missing, day_first=self.day_first, **steered)
+
+    @classmethod
+    def read_beside(cls, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        """Return the fields ``beside`` and ``only`` of the policy, where a setting reads more than the table.
+
+        Args:
+            values: values of fields.
+        """
+        return {}
 
     def plain(self) -> dict[str, Any]:
         """Return the spec as JSON values; ``of`` makes an equal one of them."""

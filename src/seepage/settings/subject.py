@@ -35,9 +35,8 @@ from seepage.threads import threads
 _PROBES = 8
 # What of a spec says which rows there are.
 _ROWS = (
-    *("dataset", "dataset_options", "data_folder", "data", "schema_file", "target", "sensitive", "drop", "separator"),
-    "day_first",
-    *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
+    *("dataset", "dataset_options", "data_folder", "data", "schema_file", "target", "sensitive", "separator"),
+    "policy",
 )
 
 

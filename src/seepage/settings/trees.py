@@ -37,6 +37,7 @@ from seepage.protocols.trees import (
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, make_part, of_kind
+from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
@@ -275,8 +276,10 @@ class TreesExposure(Exposure):
         purpose = "starts" if is_attack else "baseline"
         seeds = [stream(audit.spec.seed, unit, purpose) % 2**62 for unit in self.units]
         begun = time.perf_counter()
-        guess: RecordsGuess = attack(self._view(), known, seeds)
+        returned = attack(self._view(), known, seeds)
         seconds = (time.perf_counter() - begun) / len(seeds)
+        sizes = {"victim": len(seeds), "column": len(audit.data.schema.columns)}
+        guess = check_guess(part.part, returned, RecordsGuess, sizes)
         found: list[Measured] = []
         if isinstance(guess, TreesGuess):
             found += measure_trees([one.secret for one in self.federations], guess)

@@ -45,7 +45,7 @@ class HorizontalOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -167,7 +167,7 @@ class SplitOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -290,7 +290,7 @@ class VerticalOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -412,7 +412,7 @@ class PooledOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -447,6 +447,16 @@ class PooledOptions(TypedDict, total=False):
     """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
+    text_column: str | None
+    """Column of your table with texts: models learn the target from them, and read no other column."""
+    nodes: str | Path | None
+    """Table of your own with the nodes of a graph, a row each: their identifier, features, the target and the
+    sensitive column. It stands in the place of --data, beside --edges.
+    """
+    edges: str | Path | None
+    """Table with the edges of the graph, a row each: the identifiers of two nodes in its first two columns."""
+    node_column: str
+    """Column with the identifiers of the nodes."""
     value: str | float | bool | None
     """Value of the sensitive column whose share is asked for; of numbers, those above it."""
     keep: bool
@@ -538,7 +548,7 @@ class TreesOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]

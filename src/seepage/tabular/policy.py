@@ -35,6 +35,8 @@ class Policy:
             categories.
         day_first: whether the day is before the month in columns of dates that leave it open, such as ``05/12/2020``;
             such columns are refused if None.
+        beside: columns that are read as they are, beside the table: texts, or identifiers of nodes.
+        only: columns that are kept beside the target; all if empty.
 
     Raises:
         BadInputError: an unknown choice, or a limit that is too low.
@@ -50,6 +52,8 @@ class Policy:
     discrete_at_most: int = 10
     keep_dummies: bool = False
     day_first: bool | None = None
+    beside: Iterable[str] = ()
+    only: Iterable[str] = ()
 
     def __post_init__(self) -> None:
         check_choice("policy for missing cells:", self.missing, Missing)

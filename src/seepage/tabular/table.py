@@ -43,6 +43,7 @@ class Table:
     Attributes:
         schema: schema of the rows.
         notes: treatment of missing and rare cells, for readers of results.
+        kept: which rows of the source these are, where it was read here and some were dropped; else None.
 
     Raises:
         BadInputError: all that is wrong in one message: a column is missing or repeated, there are no rows, a
@@ -62,7 +63,8 @@ class Table:
     def __init__(self, schema: Schema, source: pd.DataFrame | Source, missing: Missing = "refuse") -> None:
         check_choice("policy for missing cells:", missing, Missing)
         self.schema = schema
-        columns, self.notes = _read(schema, open_table(source) if isinstance(source, pd.DataFrame) else source, missing)
+        opened = open_table(source) if isinstance(source, pd.DataFrame) else source
+        columns, self.notes, self.kept = _read(schema, opened, missing)
         self._columns = tuple(_tensor(columns[column.name]) for column in schema.columns)
         self._target = _tensor(columns[schema.target.name])
 
@@ -79,6 +81,7 @@ class Table:
     def _of(cls, schema: Schema, columns: Sequence[Tensor], target: Tensor, notes: tuple[str, ...] = ()) -> Table:
         table = cls.__new__(cls)
         table.schema, table._columns, table._target, table.notes = schema, tuple(columns), target, notes
+        table.kept = None
         return table
 
     def __len__(self) -> int:
@@ -169,8 +172,10 @@ def frame_of(schema: Schema, cells: Float[Tensor, "record column"]) -> pd.DataFr
     return pd.DataFrame({column.name: _from_codes(column, values[:, i]) for i, column in enumerate(schema.columns)})
 
 
-def _read(schema: Schema, source: Source, missing: Missing) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Return each column's cells in the smallest type that holds them, and notes about missing and rare cells."""
+def _read(
+    schema: Schema, source: Source, missing: Missing
+) -> tuple[dict[str, np.ndarray], tuple[str, ...], np.ndarray | None]:
+    """Return each column's cells in the smallest type that holds them, notes, and which rows were kept (None: all)."""
     wanted = {column.name: column for column in (*schema.columns, schema.target)}
     lacking = [name for name in wanted if name not in source.names]
     if lacking:
@@ -225,7 +230,7 @@ def _read(schema: Schema, source: Source, missing: Missing) -> tuple[dict[str, n
     raise_all(wrong)
     if kept is not None:
         notes.append(f"{int((~kept).sum()):,} of {len(kept):,} rows have missing cells and were dropped")
-    return held, tuple(notes)
+    return held, tuple(notes), kept
 
 
 def _kept(schema: Schema, source: Source, missing: Missing) -> np.ndarray | None:

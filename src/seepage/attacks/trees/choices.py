@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
 
 # Combinations of half of the items that are tried at most: their sums are sorted and met with those of the other half.
+# As many choices are returned at most.
 MOST = 2**14
 
 
@@ -45,9 +44,11 @@ def choices(
     ordered = second[by_first]
     low = np.searchsorted(ordered[:, 0], wanted[:, 0] - allowed)
     high = np.searchsorted(ordered[:, 0], wanted[:, 0] + allowed, side="right")
-    found = []
+    found: list[tuple[int, ...]] = []
     for here in np.flatnonzero(high > low):
         near = np.abs(ordered[low[here] : high[here]] - wanted[here]).max(axis=1) <= allowed
+        if len(found) + int(near.sum()) > MOST:
+            return None
         for there in by_first[low[here] : high[here]][near]:
             chosen = [0] * len(options)
             for half, index in zip(halves, (int(here), int(there)), strict=True):
@@ -65,8 +66,3 @@ def _sums(
     for item in items:
         sums = (sums[:, None] + options[item]).reshape(-1, width)
     return sums
-
-
-def combinations(options: Sequence[Sequence[int]]) -> list[tuple[int, ...]] | None:
-    """Return all choices of one option an item; None where there are too many."""
-    return None if math.prod(map(len, options)) > MOST else list(itertools.product(*options))

@@ -7,13 +7,16 @@ left child. Tree by tree this gives the leaves of every record in the bin, and w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
-from seepage.attacks.trees.choices import choices
+from seepage.attacks.trees.choices import MOST, choices
 from seepage.wire.forest import Forest
 from seepage.wire.sums import Sent
 
@@ -22,6 +25,11 @@ from seepage.wire.sums import Sent
 DERIVATIVE_ERROR = 2e-7
 # Readings of a bin that are followed side by side until later trees tell which is right.
 _SIDE_BY_SIDE = 8
+Readings = TypeVar("Readings", bound=Sized)
+
+
+class _TooManyReadingsError(Exception):
+    """More readings of a bin than are followed: what is left out is not excluded, so that nothing of it is proved."""
 
 
 @dataclass(frozen=True)
@@ -73,20 +81,12 @@ def paths_of_bin(sent: Sent, number: int, records: int) -> list[Path] | None:
         number: position of the bin.
         records: number of records in it.
     """
-    starts = _first_labels(sent, number, records)
-    if starts is None:
+    try:
+        states = _readings(sent, number, records)
+    except _TooManyReadingsError:
         return None
-    margins = np.tile(sent.forest.intercept, (records, 1))
-    states = [_State(margins, labels) for labels in starts]
-    for round_number in range(len(sent.forest.rounds)):
-        if round_number:
-            states = _advanced(sent, states, round_number, number)
-        grown: list[_State] = []
-        for state in states:
-            grown += _through(sent, state, round_number, number)
-        if not grown or len(grown) > _SIDE_BY_SIDE:
-            return None
-        states = grown
+    if not states:
+        return None
     keys = {_content(state) for state in states}
     state = states[0]
     nodes, gradients = np.array(state.nodes), np.stack(state.gradients)
@@ -94,6 +94,28 @@ def paths_of_bin(sent: Sent, number: int, records: int) -> list[Path] | None:
         Path(float(state.labels[i]), nodes[:, i].copy(), gradients[:, i].copy(), number, len(keys) == 1)
         for i in range(records)
     ]
+
+
+def _readings(sent: Sent, number: int, records: int) -> list[_State]:
+    """Return every reading of a bin's records that all trees allow."""
+    margins = np.tile(sent.forest.intercept, (records, 1))
+    states = [_State(margins, labels) for labels in _first_labels(sent, number, records) or []]
+    for round_number in range(len(sent.forest.rounds)):
+        if round_number:
+            states = [after for state in states for after in _after(sent, state, round_number, number)]
+        states = _followed([one for state in states for one in _through(sent, state, round_number, number)])
+    return states
+
+
+def _followed(readings: Readings) -> Readings:
+    """Return readings that are not too many to be followed.
+
+    Raises:
+        _TooManyReadingsError: they are.
+    """
+    if len(readings) > _SIDE_BY_SIDE:
+        raise _TooManyReadingsError
+    return readings
 
 
 def _content(state: _State) -> tuple[bytes, ...]:
@@ -167,9 +189,7 @@ def _through(sent: Sent, state: _State, round_number: int, number: int) -> list[
         for way in ways:
             for nodes in _nodes(sent, way, position, number, own):
                 after.append(replace(way, nodes=(*way.nodes, nodes), gradients=(*way.gradients, own)))
-        if len(after) > _SIDE_BY_SIDE:
-            return []
-        ways = after
+        ways = _followed(after)
     return ways
 
 
@@ -206,9 +226,7 @@ def _nodes(
                 for i in staying:
                     chosen[i] = right
                 after.append((chosen, {**here, left: going, right: staying}))
-        ways = after
-        if len(ways) > _SIDE_BY_SIDE:
-            return []
+        ways = _followed(after)
     return [tuple(nodes) for nodes, _ in ways]
 
 
@@ -228,33 +246,22 @@ def _going_left(
     options = [np.arange(len(alike) + 1)[:, None] * np.array(own[alike[0]]) for alike in classes]
     found = choices(options, np.array(sums), error)
     if found is None:
-        return []
-    return [
-        [i for count, alike in zip(one, classes, strict=True) for i in alike[:count]]
-        for one in found[: _SIDE_BY_SIDE + 1]
-    ]
-
-
-def _advanced(sent: Sent, states: Sequence[_State], round_number: int, number: int) -> list[_State]:
-    """Return states with the margins after the round before, in every way that the next roots' sums allow."""
-    found: list[_State] = []
-    for state in states:
-        found += _after(sent, state, round_number, number)
-    return found[: _SIDE_BY_SIDE + 1]
+        raise _TooManyReadingsError
+    return [[i for count, alike in zip(one, classes, strict=True) for i in alike[:count]] for one in _followed(found)]
 
 
 def _after(sent: Sent, state: _State, round_number: int, number: int) -> list[_State]:
+    """Return a reading with the margins after the round before, in every way that the next roots' sums allow."""
     forest = sent.forest
     records = len(state.labels)
     before = list(forest.of_round(round_number - 1))
     # Of splits at the largest depth only both children together are known.
     open_leaves: list[list[tuple[int, ...]]] = []
     for i in range(records):
-        each: list[tuple[int, ...]] = [()]
-        for position in before:
-            leaves = _leaves(sent, position, state.nodes[position][i], number)
-            each = [(*chosen, leaf) for chosen in each for leaf in leaves]
-        open_leaves.append(each)
+        leaves = [_leaves(sent, position, state.nodes[position][i], number) for position in before]
+        if math.prod(map(len, leaves)) > MOST:
+            raise _TooManyReadingsError
+        open_leaves.append(list(itertools.product(*leaves)))
     margins = []
     for i, each in enumerate(open_leaves):
         options = np.repeat(state.margins[i][None], len(each), axis=0)
@@ -263,7 +270,7 @@ def _after(sent: Sent, state: _State, round_number: int, number: int) -> list[_S
                 tree = forest.trees[position]
                 options[option, tree.output] += tree.condition[leaf]
         margins.append(options)
-    chosen: list[tuple[int, ...]] | None = [(0,) * records]
+    chosen = [(0,) * records]
     if any(len(each) > 1 for each in open_leaves):
         values = [
             forest.gradients(one, np.full(len(one), state.labels[i])).astype(np.float64).reshape(len(one), -1)
@@ -274,9 +281,12 @@ def _after(sent: Sent, state: _State, round_number: int, number: int) -> list[_S
         ]
         by_output = {forest.trees[p].output: root for p, root in zip(forest.of_round(round_number), roots, strict=True)}
         target = np.concatenate([by_output[k] for k in range(forest.outputs)])
-        chosen = choices(values, target, _allowed(records, state.margins, forest))
+        found = choices(values, target, _allowed(records, state.margins, forest))
+        if found is None:
+            raise _TooManyReadingsError
+        chosen = found
     states: dict[tuple[bytes, ...], _State] = {}
-    for one in chosen or []:
+    for one in chosen:
         after = np.stack([margins[i][option] for i, option in enumerate(one)])
         nodes = list(state.nodes)
         for place, position in enumerate(before):
@@ -284,8 +294,7 @@ def _after(sent: Sent, state: _State, round_number: int, number: int) -> list[_S
         new = replace(state, margins=after, nodes=tuple(nodes))
         # Records that are alike may be exchanged.
         states.setdefault(_content(new), new)
-        if len(states) > _SIDE_BY_SIDE:
-            break
+        _followed(states)
     return list(states.values())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,8 @@ from seepage.tabular.encoder import Encoder
 
 # Number of entries of the largest temporary, so that it stays in the processor's cache.
 _NUMBERS_AT_ONCE = 2**21
+# The same of the square matrices of many numbers: 64 MB.
+_SQUARES_AT_ONCE = 2**23
 # Layers of a network after each of which what it returned is no longer needed.
 _LAYERS = 10
 # Share of the largest squared slope below which a slope is a rounding error; such numbers keep their start values.
@@ -119,24 +121,32 @@ class CellsSearch:
         return not len(values) or (enough and bool(values[-1] ** 2 > _DETERMINED * values[0] ** 2))
 
     def run(
-        self, codes: Int[Tensor, "start discrete"], numbers: Float[Tensor, "start continuous"], rounds: int
+        self,
+        codes: Int[Tensor, "start discrete"],
+        numbers: Float[Tensor, "start continuous"],
+        rounds: int,
+        report: Callable[[float], None] | None = None,
     ) -> SearchEnds:
         """Return the ends of the searches from given cells.
 
         Args:
             codes, numbers: starting points; numbers standardised.
             rounds: largest number of changes of a start.
+            report: called with the share of the searches that has ended since the last call.
         """
         if not len(codes):
             # A network of a user's own need not take a batch without rows.
             return SearchEnds(codes, numbers, numbers.new_zeros(0))
         held = len(self._made_base) + len(self._away_base) + self._network.held // _LAYERS
         per_start = max(1, len(self._code)) * held
-        chunk = max(1, _NUMBERS_AT_ONCE // per_start)
-        parts = [
-            self._run(c.clone(), n.clone(), rounds)
-            for c, n in zip(codes.split(chunk), numbers.split(chunk), strict=True)
-        ]
+        # Each start has a square matrix of its numbers.
+        squares = _SQUARES_AT_ONCE // max(1, self._place.numel() ** 2)
+        chunk = max(1, min(_NUMBERS_AT_ONCE // per_start, squares))
+        parts = []
+        for c, n in zip(codes.split(chunk), numbers.split(chunk), strict=True):
+            parts.append(self._run(c.clone(), n.clone(), rounds))
+            if report is not None:
+                report(len(c) / len(codes))
         return SearchEnds(
             torch.cat([part.codes for part in parts]),
             torch.cat([part.numbers for part in parts]),

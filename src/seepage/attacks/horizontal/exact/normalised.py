@@ -147,7 +147,9 @@ class NormalisedHarvester:
             # Every other round as if nothing were found, in case something that was is wrong.
             allowed = seen.occurring if barren % 2 else seen.missing(self._client.encode(cells).double())
             search = CellsSearch(self._encoder, seen.network, seen.spans, allowed)
-            arrived = self._starts.ends(search.run(*self._starts.draw(allowed, generator), CHANGES), _ARRIVED)
+            arrived = self._starts.ends(
+                search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report), _ARRIVED
+            )
             # Whole numbers next to where a false end lies have arrived nowhere.
             again = search.run(*self._starts.of(arrived), rounds=0)
             arrived = arrived[again.misfit < _ARRIVED]

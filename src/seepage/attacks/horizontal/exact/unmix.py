@@ -22,6 +22,7 @@ from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
 from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester
 from seepage.attacks.horizontal.exact.normalised_forms import normalised_inputs, seen_of
+from seepage.attacks.horizontal.exact.pace import Pace
 from seepage.attacks.horizontal.exact.probes import UnreadableError
 from seepage.attacks.horizontal.exact.replay import SEEN, can_replay, replayed
 from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, traced, typical_rows
@@ -188,11 +189,13 @@ class Unmix:
         noise = _noise(view, known, network)
         normalised = bool(normalisations(view.model.module))
         precise = Encoder(known.schema, known.statistics, device=first.device)
-        starts = Starts(precise, known.statistics, self.starts)
+        pace = Pace(progress, view.victims, rounds)
+        starts = Starts(precise, known.statistics, self.starts, pace.searched)
         limits = encoder, starts, rounds, self.seconds
         found: list[Harvest] = []
         guesses: dict[int, RecordsGuess] = {}
         for victim, seed in enumerate(seeds):
+            pace.begin()
             if dropping:
                 assert network is not None
                 own = network if read.parameters is None else network.at(read.place(victim))
@@ -216,12 +219,12 @@ class Unmix:
                         layers = () if network is None else network.parameters
                         harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise, layers)
             found.append(harvest)
-            if progress is not None and len(found[-1].cells) == known.batch_size:
-                progress(1 / view.victims)
+            if len(harvest.cells) == known.batch_size:
+                pace.found()
         if noise is None and not (normalised or dropping):
-            guess = self._completed(read, known, seeds, found, encoder, progress)
+            guess = self._completed(read, known, seeds, found, encoder, pace.rest)
         else:
-            guess = self._estimated(view, knowledge, seeds, found, encoder, noise, guesses, progress)
+            guess = self._estimated(view, knowledge, seeds, found, encoder, noise, guesses, pace.rest)
         if rounds == self.rounds:
             return guess
         ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,11 +24,18 @@ class Starts:
         encoder: encoder in float64.
         statistics: public marginals.
         count: number of searches that begin together.
+        report: called with the share of them that has ended since the last call.
     """
 
-    def __init__(self, encoder: Encoder, statistics: Statistics, count: int) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        statistics: Statistics,
+        count: int,
+        report: Callable[[float], None] | None = None,
+    ) -> None:
         schema, device = encoder.schema, encoder.mean.device
-        self.encoder, self.count = encoder, count
+        self.encoder, self.count, self.report = encoder, count, report
         self.discrete, self.continuous = list(schema.discrete), list(schema.continuous)
         self.place = torch.tensor([schema.blocks[i].start for i in self.continuous], dtype=torch.long, device=device)
         self._statistics = statistics

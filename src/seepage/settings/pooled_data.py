@@ -1,0 +1,240 @@
+"""Rows of pooled learning, tables and others, and the training of models on them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from seepage import datasets, registry
+from seepage.datasets import Dataset
+from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
+from seepage.datasets.own_population import own_nodes, own_texts
+from seepage.datasets.population import Nodes, Population, Texts
+from seepage.digests import Json, plain
+from seepage.errors import BadInputError, Remedy, unknown_name
+from seepage.settings.pooled_parts import PooledDefense, defense_of, views_of
+from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.units import rows_identity
+from seepage.shadow.graph import Convolutional
+from seepage.shadow.learner import Learner
+from seepage.shadow.pooling import MarkedRows
+from seepage.shadow.recurrent import Recurrent
+from seepage.shadow.stacked import Dense
+from seepage.tabular.schema import Category, Discrete
+from seepage.wire.pooled import GradientsView
+
+
+def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
+    """Return the value whose share is asked for: what a text stands for in the sensitive column."""
+    if not isinstance(spec.value, str) or isinstance(data.schema.column(sensitive), Discrete):
+        return spec.value
+    try:
+        return float(spec.value)
+    except ValueError:
+        raise BadInputError(
+            Remedy("value"),
+            f" of the column of numbers {sensitive!r} is a number, above which the attribute is carried; got "
+            f"{spec.value!r}.",
+        ) from None
+
+
+def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefense) -> MarkedRows:
+    names = data.schema.names
+    grouping = () if spec.group is None else (spec.group,)
+    for name in (*spec.inputs, *defense.without, *grouping):
+        if name not in names:
+            raise unknown_name("column", name, names)
+    left_out = {name for name in names if spec.inputs and name not in (*spec.inputs, sensitive)}
+    left_out |= {*defense.without, *grouping}
+    value = 5 if spec.synthetic is not None else _value(spec, data, sensitive)
+    keep = spec.keep and sensitive not in left_out
+    rows = marked(data, sensitive, value, keep, sorted(left_out - {sensitive}))
+    return rows if spec.group is None else replace(rows, groups=_groups(data, spec.group))
+
+
+def _groups(data: Dataset, name: str) -> Int[Tensor, " row"]:
+    """Return the number of each row's group."""
+    position = data.schema.names.index(name)
+    column, cells = data.schema.columns[position], data.all.column(position)
+    if isinstance(column, Discrete) and column.other is not None:
+        together = int((cells == column.categories.index(column.other)).sum())
+        raise BadInputError(
+            f"rare values of the column {name!r} were taken together, {together} rows in all, so that it does not say "
+            "which rows belong together; write its values as numbers, or keep more values (",
+            Remedy("most_categories"),
+            ").",
+        )
+    return cells.unique(return_inverse=True)[1]
+
+
+@dataclass(frozen=True)
+class PooledData:
+    """Rows of any kind, and how models are trained on them.
+
+    Attributes:
+        spec: what to do.
+        name, notes, extent, count, target: description of the rows, for results and the report.
+        sensitive: name of the attribute.
+        identity: what tells these rows from others.
+        by_columns: rows as models take them, by the columns that a defense leaves out.
+        classes: number of classes.
+        table: the rows as a table; None where they are none.
+        of_population: training on what is no table; None for tables.
+    """
+
+    spec: PooledSpec
+    name: str
+    notes: tuple[str, ...]
+    extent: str
+    count: int
+    target: str
+    sensitive: str
+    identity: list[Json]
+    by_columns: Mapping[tuple[str, ...], MarkedRows]
+    classes: int
+    table: Dataset | None = None
+    of_population: Learner | None = None
+
+    def rows(self, defense: PooledDefense) -> MarkedRows:
+        """Return the rows as models take them under a defense."""
+        return self.by_columns[defense.without]
+
+    def learner(self, defense: PooledDefense) -> Learner:
+        """Return how models are trained under a defense."""
+        if self.of_population is not None:
+            return self.of_population
+        spec, private = self.spec, defense.training
+        clip, noise = (None, 0.0) if private is None else (float(private.clip), float(private.noise_multiplier))
+        rates = spec.learning_rate, spec.weight_decay, clip, noise
+        return Dense(self.classes, spec.hidden, spec.epochs, spec.batch_size, *rates)
+
+
+def pooled_data(spec: PooledSpec, dataset: Dataset | None = None) -> PooledData:
+    """Return the rows that a spec names, and how models are trained on them.
+
+    Args:
+        spec: what to do.
+        dataset: rows of the caller, with texts or identifiers of nodes beside them where the spec names their column;
+            those that the spec names if None.
+
+    Raises:
+        BadInputError: a setting cannot be used with these rows.
+    """
+    if dataset is None and spec.dataset in registry.populations.names():
+        named = registry.populations[spec.dataset]
+        folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
+        return _of_population(
+            spec, cast("Population", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
+        )
+    if spec.nodes is not None and (spec.nodes != spec.data or spec.edges is None):
+        raise BadInputError(
+            f"the nodes {str(spec.nodes)!r} are the table, and come with their edges; leave out another table (",
+            Remedy("data"),
+            ") and name the edges (",
+            Remedy("edges", placeholder="FILE"),
+            ").",
+        )
+    if not spec.beside:
+        return _of_table(spec, dataset)
+    [column] = spec.beside
+    if dataset is None or column not in dataset.beside:
+        raise BadInputError(
+            f"the column {column!r} of texts or identifiers is one of a table of your own; name the table (",
+            Remedy("data", placeholder="FILE"),
+            ").",
+        )
+    value = _value(spec, dataset, spec.secret)
+    if spec.text_column is not None:
+        return _of_population(spec, own_texts(dataset, column, spec.secret, value, spec.data_folder))
+    assert spec.edges is not None
+    nodes = own_nodes(dataset, column, spec.edges, spec.separator, spec.secret, value, spec.keep)
+    return _of_population(spec, nodes)
+
+
+def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
+    data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+    if spec.synthetic is not None:
+        synthetic = spec.synthetic
+        data = with_synthetic(data, synthetic.columns, synthetic.target, synthetic.strength, spec.seed)
+    sensitive = SYNTHETIC if spec.synthetic is not None else spec.secret
+    # Rows are the same under all defenses that train on the same columns.
+    by_columns = {defense.without: _rows(spec, data, sensitive, defense) for defense in map(defense_of, spec.defenses)}
+    target = data.schema.target
+    # Rows were refused otherwise.
+    assert isinstance(target, Discrete)
+
+    return PooledData(
+        spec,
+        data.name,
+        data.notes,
+        data.extent,
+        len(data.all),
+        target.name,
+        sensitive,
+        rows_identity(data),
+        by_columns,
+        target.width,
+        data,
+    )
+
+
+def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
+    """Return texts or nodes of a graph; what the spec does not say of training is as their recipes have it."""
+    kind = "texts" if isinstance(data, Texts) else "nodes of a graph"
+    for defense in map(defense_of, spec.defenses):
+        of_tables = (defense.without, defense.training, spec.inputs, spec.synthetic, spec.group)
+        if any(said not in ((), None) for said in of_tables):
+            raise BadInputError(
+                f"{data.name} holds {kind} and is no table: columns to train on (inputs, without), groups, a synthetic "
+                "column and DP-SGD are for tables; leave them out."
+            )
+    for part in spec.attacks:
+        if GradientsView in views_of(part):
+            raise BadInputError(
+                f"{part.name} reads gradients of networks on tables, and {data.name} holds {kind}; leave it out."
+            )
+    if spec.auxiliary_from != "rows":
+        raise BadInputError(f"{data.name} holds {kind}, and only rows of tables are made up; leave out auxiliary_from.")
+    said = {
+        name: getattr(spec, name)
+        for name in ("epochs", "batch_size", "learning_rate", "weight_decay")
+        if name in spec.model_fields_set
+    }
+    classes = len(data.classes)
+    learner: Learner
+    if isinstance(data, Texts):
+        if len(spec.hidden) not in (0, 2):
+            raise BadInputError(f"networks on texts have two widths (recurrent, dense), got hidden={spec.hidden!r}.")
+        said |= dict(zip(("units", "dense"), spec.hidden, strict=False))
+        identity = [len(data), plain(data.words), plain(data.labels), plain(data.vectors)]
+        learner = Recurrent(classes, data.vectors, **said)
+    else:
+        if len(spec.hidden) > 1 or said.pop("batch_size", None) is not None:
+            raise BadInputError(
+                "networks on graphs have one hidden layer and train on whole batches (batch_size: null)."
+            )
+        said |= dict(zip(("hidden",), spec.hidden, strict=False))
+        graph = data.seen(spec.secret, spec.keep)
+        parts = (graph.features.indices, graph.features.data, graph.edges.indices, graph.edges.indptr)
+        identity = [len(data), plain(data.labels), *(plain(torch.from_numpy(part)) for part in parts)]
+        learner = Convolutional(classes, graph, **said)
+    rows = data.marked(spec.secret)
+    return PooledData(
+        spec,
+        data.name,
+        data.notes,
+        f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}",
+        len(data),
+        data.target,
+        spec.secret,
+        [*identity, plain(rows.carries.long())],
+        {(): rows},
+        classes,
+        of_population=learner,
+    )

@@ -1,0 +1,53 @@
+"""Defenses and attacks of pooled learning, as an audit of it uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from seepage import registry
+from seepage.defenses.answers import CoarseAnswers
+from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
+from seepage.settings.part import Part, check_kinds, combine, entry_of, of_kind
+from seepage.settings.pooled_spec import PooledSpec
+
+
+@dataclass(frozen=True)
+class PooledDefense:
+    """What parties that pool their rows do, ready to use.
+
+    Attributes:
+        without: names of columns that models are not trained on.
+        answers: what is done to answers.
+        queries: number of queries that are answered; None for any.
+        training: differentially private training.
+    """
+
+    without: tuple[str, ...] = ()
+    answers: CoarseAnswers | None = None
+    queries: int | None = None
+    training: DpTraining | None = None
+
+
+def defense_of(part: Part) -> PooledDefense:
+    """Return a defense ready to use."""
+    combined = combine(registry.defenses.of("pooled"), part)
+    check_kinds(part, combined, (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining))
+    without, limit = of_kind(combined, WithoutColumns), of_kind(combined, QueryLimit)
+    return PooledDefense(
+        () if without is None else tuple(without.columns),
+        next((mechanism for mechanism in combined if isinstance(mechanism, CoarseAnswers)), None),
+        None if limit is None else limit.queries,
+        of_kind(combined, DpTraining),
+    )
+
+
+def views_of(part: Part) -> tuple[type, ...]:
+    """Return the view types that an attack takes."""
+    return entry_of(registry.attacks.of("pooled"), part).sees
+
+
+def estimates_shares(spec: PooledSpec) -> bool:
+    """Return whether an attack estimates a share, from shadow models over a range of shares."""
+    entries = [entry_of(registry.attacks.of("pooled"), part) for part in spec.attacks]
+    return any(getattr(entry.factory, "estimates", False) for entry in entries)

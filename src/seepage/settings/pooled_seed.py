@@ -1,0 +1,377 @@
+"""One attack seed of pooled learning: who holds what, the joint models, and what each part gets."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage import registry
+from seepage.assessment import Figures
+from seepage.attacks.pooled import (
+    Meta,
+    binary_shadows,
+    spread_shadows,
+    train_shadows,
+)
+from seepage.attacks.pooled.parts.shadows import Shadows, SpreadShadows
+from seepage.attacks.pooled.parts.synthesis import synthesised
+from seepage.defenses.accounting import gaussian_guarantee
+from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
+from seepage.registry import takes
+from seepage.seeds import stream
+from seepage.settings.part import make_part
+from seepage.settings.pooled_data import PooledData
+from seepage.settings.pooled_parts import PooledDefense, estimates_shares, views_of
+from seepage.settings.pooled_spec import PooledSpec, pair
+from seepage.settings.returned import check_guess
+from seepage.settings.setting import PlannedPart
+from seepage.settings.units import UnitFigures
+from seepage.shadow.pooling import MarkedRows
+from seepage.shadow.stacked import Dense
+from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, PropertyGuess, UpdatedView
+from seepage.wire.secret import PooledTranscript
+
+# What figures are means of, by metric and column.
+Each = dict[tuple[str, str | None], list[float]]
+
+DELTA = 1e-5
+# What the attack gets out of shuffled shadow models: no more than the baseline, or the audit is at fault.
+SHUFFLED = "shuffled"
+_SHUFFLES = 5
+# Models that are trained without other parties' rows.
+_LOCAL = 20
+
+
+def sets_of(spec: PooledSpec, rows: MarkedRows, unit: int) -> Sets:
+    """Return who holds which rows in an attack seed."""
+    return parted(
+        rows,
+        spec.auxiliary,
+        spec.rows,
+        spec.queries,
+        stream(spec.seed, unit, "sets"),
+        spec.auxiliary_share,
+        spec.own_share,
+        spec.apart,
+    )
+
+
+@dataclass(frozen=True)
+class AttackSeed:
+    """One attack seed: who holds what, the joint models, and what the attacker knows.
+
+    Attributes:
+        spec, unit, defense, learning: what is done.
+        sets: who holds which rows.
+        known: what the attacker knows.
+        swapped: whether each target comes with another one's answers.
+    """
+
+    spec: PooledSpec
+    unit: int
+    defense: PooledDefense
+    learning: PooledLearning
+    sets: Sets
+    known: PooledKnowledge
+    swapped: bool = False
+
+    def measure(self, part: PlannedPart) -> UnitFigures:
+        """Return what a part gets."""
+        name = part.part.name
+        if name == "training" and part.kind == "about":
+            return self._training()
+        if part.kind == "baseline":
+            guess = make_part(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.known)
+            # Right as often as the baseline holds the truth for likely; of new rows, one of two shares is.
+            update = self.spec.protocol == "update"
+            metrics = [("accuracy", name) for name in (None, *self.spec.scored_columns)]
+            chance = 0.5 if update else float(guess.chances[0].max())
+            figures: Figures = dict.fromkeys(metrics, chance)
+            if guess.share is not None and estimates_shares(self.spec):
+                figures |= self._of_estimates(guess)[0]
+            return UnitFigures(figures)
+        if name == SHUFFLED and part.kind == "about":
+            return self._shuffled()
+        sees = views_of(part.part)
+        if UpdatedView in sees:
+            return self._update(part)
+        if GradientsView in sees:
+            return self._gradients(part)
+        begun = time.perf_counter()
+        attack = make_part(registry.attacks.of("pooled"), part.part)
+        estimates = getattr(attack, "estimates", False)
+        seed = stream(self.spec.seed, self.unit, "attack") % 2**31
+        view = self._seen.models if ModelView in sees else self._seen.answers.again()
+        if estimates or takes(attack, "shadows"):
+            guess = attack(view, self.known, self._spread if estimates else self._shadows, seed)
+        else:
+            guess = attack(view, self.known, seed)
+        seconds = time.perf_counter() - begun
+        figures, each = self._figures(check_guess(part.part, guess, PropertyGuess))
+        if estimates:
+            estimated, each_estimated = self._estimates(attack, seed)
+            figures, each = figures | estimated, each | each_estimated
+        return UnitFigures(figures, seconds / self.spec.targets, each=each)
+
+    def _shuffled(self) -> UnitFigures:
+        """Return what the attack gets out of shuffled shadow models, several times over."""
+        attack = Meta(shuffled=True)
+        rights = []
+        for again in range(_SHUFFLES):
+            seed = stream(self.spec.seed, self.unit, f"{SHUFFLED} {again}") % 2**31
+            rights.append(self._right(attack(self._seen.answers.again(), self.known, self._shadows, seed)))
+        right = torch.stack(rights).mean(0)
+        return UnitFigures({("accuracy", None): float(right.mean())}, each={("accuracy", None): right.tolist()})
+
+    @cached_property
+    def _own(self) -> MarkedRows | None:
+        return None if self.spec.protocol == "single_party" else self.sets.own
+
+    @cached_property
+    def _trained(self) -> Tensor:
+        """The shares that targets are trained with."""
+        return alternating(self.spec.shares, self.spec.targets)
+
+    @cached_property
+    def _truth(self) -> Tensor:
+        """The shares that the attacker's choices are held against."""
+        return self._trained[self._order]
+
+    @cached_property
+    def _order(self) -> Tensor:
+        """Places of the targets that answers are taken for: their own, unless they are swapped."""
+        places = torch.arange(self.spec.targets)
+        if not self.swapped:
+            return places
+        # Shares alternate. Here one share stands for as many targets in a row as there are shares, so that choices
+        # which are right of the answers' own targets are right as often as the baseline.
+        worlds = 4 if self.spec.protocol == "update" else len(self.spec.shares)
+        return places // worlds % worlds
+
+    @cached_property
+    def _seen(self) -> PooledTranscript:
+        return self.learning.train(self.sets.held, self._own, self._trained, self._seed("targets"))
+
+    def drawn(self) -> dict[str, Tensor]:
+        """Return the pool that victims draw from, and the positions of each target's rows in it."""
+        shares, held = self._trained[:, None], self.sets.held
+        if self.spec.protocol == "update":
+            shares = self._pairs
+        chosen = self.learning.drawn(held, shares, self._seed("targets"))
+        return {"inputs": held.inputs, "labels": held.labels, "carries": held.carries, "drawn": chosen}
+
+    @cached_property
+    def _shadows(self) -> Shadows:
+        return binary_shadows(self.known, self.spec.shadows, self._seed("shadows"))
+
+    @cached_property
+    def _spread(self) -> SpreadShadows:
+        return spread_shadows(self.known, self.spec.shadows, self._seed("spread"))
+
+    def _seed(self, purpose: str) -> int:
+        return stream(self.spec.seed, self.unit, purpose) % 2**62
+
+    def _training(self) -> UnitFigures:
+        """Return how well joint models do, on rows that none was trained on, beside those of the victim's alone."""
+        tested = self.sets.auxiliary
+        queries, labels = tested.inputs, tested.labels
+
+        def accuracy(seen: PooledTranscript) -> float:
+            hits = [
+                (seen.models.models.of(slice(k, k + 1)).answers(queries)[0].argmax(1) == labels).double().mean()
+                for k in range(min(_LOCAL, seen.models.targets))
+            ]
+            return float(torch.stack(hits).mean())
+
+        if self.spec.protocol == "update":
+            pairs, _ = self._updates
+            return UnitFigures({("task_accuracy", None): _accuracy(pairs.after.ask(queries), labels), **self._shared()})
+        truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
+        local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
+        figures: Figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
+        figures |= self._shared()
+        private = self.defense.training
+        if private is not None:
+            count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
+            size = min(self.spec.batch_size or count, count)
+            steps = self.spec.epochs * -(-count // size)
+            utility = (
+                gaussian_guarantee(float(private.noise_multiplier), size / count, steps, DELTA)
+                if private.noise_multiplier
+                else None
+            )
+            figures["epsilon", None] = None if utility is None else utility.epsilon
+        return UnitFigures(figures)
+
+    def _shared(self) -> Figures:
+        """Return which share of victims' rows other victims drew too, and which the attacker holds as well.
+
+        ``overlap`` is the mean over pairs of joint models with the same share, of the share where it is largest.
+        ``duplicates`` are rows that equal one of the attacker's in all that models take, label and attribute.
+        """
+        shares = self._pairs if self.spec.protocol == "update" else self._trained[:, None]
+        held = self.sets.held
+        # Further parties' rows come after the victim's.
+        drawn = self.drawn()["drawn"][:, : shares.shape[1]].flatten(1)
+        holds = torch.zeros(len(drawn), len(held)).scatter_(1, drawn, 1.0)
+        common = holds @ holds.T / drawn.shape[1]
+        worlds = [common[here][:, here] for share in shares.unique(dim=0) if (here := (shares == share).all(1)).any()]
+        among = [
+            float((world.sum() - world.trace()) / (len(world) * (len(world) - 1))) for world in worlds if len(world) > 1
+        ]
+        own = self.known.auxiliary if self._own is None else self.known.auxiliary.followed_by(self._own)
+        theirs, mine = _contents(held), set(_contents(own))
+        known = torch.tensor([row in mine for row in theirs], dtype=torch.float64)
+        return {("overlap", None): max(among, default=None), ("duplicates", None): float(known[drawn].mean())}
+
+    def _right(self, guess: PropertyGuess) -> Float[Tensor, " target"]:
+        shares = torch.tensor(self.known.shares, dtype=torch.float64)
+        return (shares[guess.chosen] == self._truth).double()
+
+    def _figures(self, guess: PropertyGuess) -> tuple[Figures, Each]:
+        right = self._right(guess)
+        if len(self.known.shares) == 2:
+            return _meant({None: right})
+        by_share = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
+        return _meant({None: right, **by_share})
+
+    def _estimates(self, attack: registry.Attack, seed: int) -> tuple[Figures, Each]:
+        """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
+        seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
+        return self._of_estimates(attack(seen.answers, self.known, self._spread, seed))
+
+    @property
+    def _spread_truth(self) -> Tensor:
+        """The shares of targets that estimates are held against."""
+        return torch.linspace(*self.known.within, self.spec.targets, dtype=torch.float64)
+
+    def _of_estimates(self, guess: PropertyGuess) -> tuple[Figures, Each]:
+        truth = self._spread_truth
+        assert guess.share is not None
+        assert guess.low is not None
+        assert guess.high is not None
+        # Shares are whole rows.
+        slack = 0.5 / self.spec.rows
+        inside = (guess.low - slack <= truth) & (truth <= guess.high + slack)
+        each = {
+            "share_error": (guess.share - truth).abs(),
+            "coverage": inside.double(),
+            "width": guess.high - guess.low,
+        }
+        return (
+            {(metric, None): float(values.mean()) for metric, values in each.items()},
+            {(metric, None): values.tolist() for metric, values in each.items()},
+        )
+
+    def _gradients(self, part: PlannedPart) -> UnitFigures:
+        """Return what gradients of federated training give away instead of the joint model."""
+        attack = make_part(registry.attacks.of("pooled"), part.part)
+        learner = self.learning.learner
+        # Refused otherwise before anything ran.
+        assert isinstance(learner, Dense)
+        begun = time.perf_counter()
+        held, own, truth, rows = self.sets.held, self.sets.own, self._trained, self.spec.rows
+        seen = federated(learner, held, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
+        guess = attack(seen, self.known, self._seed("attack") % 2**31)
+        seconds = time.perf_counter() - begun
+        figures, each = self._figures(guess)
+        return UnitFigures(figures, seconds / self.spec.targets, each=each)
+
+    @cached_property
+    def _updates(self) -> Any:
+        return self.learning.update(self.sets.held, self._own, self._pairs, self._seed("targets"))
+
+    @property
+    def _pairs(self) -> Tensor:
+        """Shares of each victim's first and new rows."""
+        ends = self.spec.new_shares
+        pairs = torch.tensor([[a, b] for a in ends for b in ends], dtype=torch.float64)
+        return pairs.repeat(self.spec.targets // 4, 1)
+
+    def _update(self, part: PlannedPart) -> UnitFigures:
+        spec = self.spec
+        attack = make_part(registry.attacks.of("pooled"), part.part)
+        begun = time.perf_counter()
+        view, shares = self._updates
+        shares = shares[self._order]
+        view = replace(view, before=view.before.again(), after=view.after.again())
+        low, high = spec.new_shares
+        if not getattr(attack, "paired", False):
+            before = binary_shadows(self.known, spec.shadows, self._seed("before"))
+            after = binary_shadows(replace(self.known, rows=2 * spec.rows), spec.shadows, self._seed("after"))
+            guess = attack(view, self.known, before, after, self._seed("attack") % 2**31)
+        else:
+            two = replace(self.known, shares=(low, high))
+            pairs = torch.tensor([[a, b] for a in (low, high) for b in (low, high)], dtype=torch.float64)
+            lines = pairs.repeat(-(-spec.shadows // 4), 1)
+            before = train_shadows(two, lines[:, :1], self._seed("before"))
+            after = train_shadows(two, lines, self._seed("after"))
+            guess = attack(view, two, before, after, self._seed("attack") % 2**31)
+        seconds = time.perf_counter() - begun
+        right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
+        by_pair = {
+            pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)
+        }
+        figures, each = _meant({None: right, **by_pair})
+        return UnitFigures(figures, seconds / spec.targets, each=each)
+
+
+def _meant(right: dict[str | None, Tensor]) -> tuple[Figures, Each]:
+    """Return accuracies, and what each is the mean of."""
+    accuracies: Figures = {("accuracy", column): float(values.mean()) for column, values in right.items()}
+    return accuracies, {("accuracy", column): values.tolist() for column, values in right.items()}
+
+
+def _contents(rows: MarkedRows) -> list[bytes]:
+    """Return what each row holds, the same for equal rows."""
+    # A zero more turns -0.0 into 0.0.
+    held = torch.cat([rows.inputs.flatten(1).double(), rows.labels[:, None], rows.carries[:, None]], dim=1) + 0.0
+    return [row.tobytes() for row in held.numpy()]
+
+
+def _accuracy(answers: Tensor, labels: Tensor) -> float:
+    return float((answers.argmax(2) == labels).double().mean())
+
+
+def attack_seed(
+    spec: PooledSpec, source: PooledData, defense: PooledDefense, unit: int, swapped: bool = False
+) -> AttackSeed:
+    """Return who holds what in an attack seed.
+
+    Args:
+        spec, source, defense, unit: what is done.
+        swapped: whether each target comes with another one's answers.
+    """
+    learner = source.learner(defense)
+    sets = sets_of(spec, source.rows(defense), unit)
+    learning = PooledLearning(learner, spec.rows, others_of(spec), defense.answers, defense.queries)
+    asked = spec.queries if defense.queries is None else min(spec.queries, defense.queries)
+    own = None if spec.protocol == "single_party" else sets.own
+    auxiliary, queries = sets.auxiliary, sets.queries
+    if spec.auxiliary_from != "rows":
+        even = torch.full((1,), 0.5, dtype=torch.float64)
+        answers = learning.train(sets.held, own, even, stream(spec.seed, unit, "asked") % 2**62).answers
+        auxiliary = synthesised(spec.auxiliary_from, answers, auxiliary, stream(spec.seed, unit, "made") % 2**62)
+        queries = auxiliary.rows(torch.arange(spec.queries))
+    known = PooledKnowledge(
+        learner,
+        auxiliary,
+        queries.inputs[:asked],
+        own,
+        spec.rows,
+        spec.shares,
+        others_of(spec),
+        defense.answers,
+    )
+    return AttackSeed(spec, unit, defense, learning, sets, known, swapped)
+
+
+def others_of(spec: PooledSpec) -> tuple[float, ...]:
+    """Return the share of the attribute in the rows of each further party."""
+    return (0.5,) * (spec.parties - 2)
