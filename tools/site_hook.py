@@ -32,7 +32,7 @@ WHOLE = {"CHANGELOG.md": "changelog.md", "benchmarks/RESULTS.md": "results.md"}
 # The contributor's guide is two pages: how to add something, and the rest.
 GUIDE, EXTENDING, CONTRIBUTING = "CONTRIBUTING.md", "writing-an-attack.md", "contributing.md"
 # Files that pages link to and that travel along.
-ALONG = ["LICENSE", "NOTICE", "CITATION.cff", "benchmarks/results/*.csv"]
+ALONG = ["LICENSE", "NOTICE", "CITATION.cff", "benchmarks/results/*.csv", "examples/notebooks/*.ipynb"]
 REFERENCE = "reference"
 COMMANDS = f"{REFERENCE}/command-line.md"
 OPTIONS = f"{REFERENCE}/options.md"

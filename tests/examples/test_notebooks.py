@@ -39,9 +39,8 @@ def test_they_are_stored_without_outputs(name: str) -> None:
 def test_options_that_texts_name_exist(name: str) -> None:
     known = {*fields_of(settings()[name].spec), "defenses", "attacks", "dataset", "target"}
     texts = [cell.source for cell in read(name).cells if cell.cell_type == "markdown"]
-    named = {
-        option for text in texts for span in re.findall(r"`([^`]+)`", text) for option in re.findall(r"\b(\w+)=", span)
-    }
+    spans = [span for text in texts for span in re.findall(r"`([^`]+)`", text)]
+    named = {option for span in spans for option in re.findall(r"\b(\w+)=", span)}
     assert named
     assert named - known <= {"below"}
     # Figures change with every version: they belong to outputs.
@@ -61,7 +60,4 @@ def test_they_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert {"text/html", "application/vnd.plotly.v1+json"} <= shown
     # What a reader would see as trouble.
     assert [output.text for output in outputs if output.get("name") == "stderr"] == []
-    table = next(
-        output.data["text/html"] for output in outputs if "<th>lift</th>" in output.get("data", {}).get("text/html", "")
-    )
-    assert table.count("<tr>") >= 1
+    assert any("<th>lift</th>" in output.get("data", {}).get("text/html", "") for output in outputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,15 +77,26 @@ def filled(caption: str, columns: Sequence[Column], records: Sequence[Record], n
     return Grid(caption, [columns[i] for i in kept], [[row[i] for i in kept] for row in filled_grid.rows], note)
 
 
-def text(title: str, key: str, longest: int = LONGEST, mark: str | None = None) -> Column:
-    """Return a column of texts; ``mark`` names a field that puts a word behind the text where it is true."""
+def text(
+    title: str, key: str, longest: int = LONGEST, mark: str | None = None, marks: Mapping[str, str] | None = None
+) -> Column:
+    """Return a column of texts.
+
+    Args:
+        title: head of the column.
+        key: field of the records.
+        longest: largest number of characters.
+        mark: field that puts its name behind the text where it is true; None for none.
+        marks: what stands behind some texts.
+    """
 
     def cell(record: Record) -> GridCell:
         value = record[key]
         if value is None or value == "":
             return GridCell(MISSING, None, "missing")
         shown = clean(value, longest)
-        return GridCell(shown, shown, behind=f"({mark})" if mark is not None and record[mark] else "")
+        said = mark if mark is not None and record[mark] else (marks or {}).get(value)
+        return GridCell(shown, shown, behind="" if said is None else f"({said})")
 
     return Column(title, cell, TEXT)
 

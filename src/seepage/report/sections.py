@@ -273,7 +273,7 @@ def _all(result: AuditResult) -> Section:
             grids.text("Metric", "metric"),
             grids.text("Column", "column"),
             *setting_columns(result),
-            grids.text("Attack or baseline", "attack"),
+            grids.text("Attack or baseline", "attack", marks=result.audit.about.marks),
             grids.number("Mean", "mean"),
             grids.interval("95% interval", scale=1.0),
             grids.number("Std", "std"),
