@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# Seconds of a victim's search after which it tells how far it is; shorter ones tell when they have ended.
-_LONG = 5.0
+# Seconds of the processor after which a victim's search tells how far it is; shorter ones tell when they have ended.
+_LONG = 20.0
+# Rounds that a search takes as a rule: it ends after one where all records are found, and after six where none is.
+_USUAL = 4
 
 
 class Pace:
     """Shares of the work that was done, each told once.
 
-    A search tells as if all its rounds were run; it often ends earlier, and then the rest is told at once.
+    A search tells as if it took four rounds; where it ends earlier, the rest is told at once.
 
     Args:
         progress: called with the share of the work done since the last call; None for nobody.
@@ -32,18 +34,18 @@ class Pace:
     """
 
     def __init__(self, progress: Callable[[float], None] | None, victims: int, rounds: int) -> None:
-        self._progress, self._victims, self._rounds = progress, victims, rounds
+        self._progress, self._victims, self._rounds = progress, victims, min(rounds, _USUAL)
         self._begun = self._done = self._reported = self._ahead = 0.0
 
     def begin(self) -> None:
         """Begin with the next victim; what was told of the last one without an end is ahead of what follows."""
         self._ahead += self._reported
-        self._begun, self._done, self._reported = time.monotonic(), 0.0, 0.0
+        self._begun, self._done, self._reported = time.process_time(), 0.0, 0.0
 
     def searched(self, share: float) -> None:
         """Tell that a share of a round's searches has ended."""
         self._done = min(self._done + share / self._rounds, 1.0)
-        if time.monotonic() - self._begun >= _LONG:
+        if time.process_time() - self._begun >= _LONG:
             self._tell(self._done)
 
     def found(self) -> None:
