@@ -12,12 +12,10 @@ import argparse
 import json
 import time
 
-from seepage.settings.study import study_of
-
 from seepage.datasets import load
-from seepage.run.workers import threads
 from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
+from seepage.threads import threads
 
 PASSIVE = {
     "adult": ("workclass", "education", "marital-status", "occupation", "age"),
@@ -36,16 +34,16 @@ def main() -> None:
     for units in arguments.trainings:
         passive = (PASSIVE[data.name],) if data.name in PASSIVE else ()
         spec = VerticalSpec.of(dataset=data.name, repetitions=units, passive=passive, threads=arguments.threads)
-        study = study_of(VerticalAudit(spec, data))
+        audit = VerticalAudit(spec, data)
         found: dict[str, dict[str, float]] = {}
         with threads(arguments.threads):
             begun = (time.perf_counter(), time.process_time())
-            measure = study.make(0, "none")
+            exposure = audit.expose(audit.configurations[0], range(units))
             found["set-up"] = _since(begun)
-            for part in study.parts:
+            for part in audit.parts:
                 begun = (time.perf_counter(), time.process_time())
-                measure(part)
-                found[part.called] = _since(begun)
+                exposure.measure(part)
+                found[part.label] = _since(begun)
         total = {name: round(sum(one[name] for one in found.values()), 1) for name in ("wall", "processor")}
         print(json.dumps({"dataset": data.name, "trainings": units, "threads": arguments.threads, **total, **found}))
 

@@ -495,7 +495,7 @@ def cut_step(
         model: model with client part and head.
         cut: activations, as received from the server.
         cells: cells of the private columns, in the form that ``SplitModel.scaled`` returns.
-        labels: class codes.
+        labels: labels, see ``models.split.for_loss``.
         behind: number of records in the mean that each record's client takes.
 
     Example:
@@ -511,7 +511,7 @@ def cut_step(
     """
     received = cut.detach().requires_grad_(True)
     trained = {name: p for name, p in model.client.named_parameters() if p.requires_grad}
-    losses = record_losses(model.head, model.client(received, cells), labels.to(cut.device).long())
+    losses = record_losses(model.head, model.client(received, cells), labels.to(cut.device))
     total = (losses / behind.to(losses)).sum()
     sent, *found = torch.autograd.grad(total, [received, *trained.values()], allow_unused=True, materialize_grads=True)
     return CutStep(sent, dict(zip(trained, found, strict=True)), float(losses.detach().mean()))
@@ -544,7 +544,7 @@ def vertical_step(
     Args:
         active: active party's part of the model, with top model and head.
         features: features, as received, in the parties' order.
-        labels: class codes.
+        labels: labels, see ``models.split.for_loss``.
         parameters: parameters of the top model, in place of its own.
 
     Example:
@@ -563,7 +563,7 @@ def vertical_step(
     held = dict(active.top.named_parameters()) if parameters is None else parameters
     trained = {name: p for name, p in held.items() if p.requires_grad}
     outputs = torch.func.functional_call(active.top, dict(held), (torch.cat(received, dim=-1),))
-    losses = losses_of(active.head, outputs, labels.long()).mean(1)
+    losses = losses_of(active.head, outputs, labels).mean(1)
     found = torch.autograd.grad(losses.sum(), [*received, *trained.values()], allow_unused=True, materialize_grads=True)
     return VerticalStep(
         tuple(found[: len(received)]), dict(zip(trained, found[len(received) :], strict=True)), losses.detach()

@@ -150,7 +150,10 @@ def test_parts_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BadInputError, match="needs a target of two classes"):
         deepfm(mixed(3), ["c"], seed=0, head="sigmoid")
     continuous = Schema(columns=mixed(2).columns, target=Continuous(name="t", low=0, high=1, tolerance=0.1))
-    with pytest.raises(BadInputError, match="the target 't' is continuous"):
-        deepfm(continuous, ["c"], seed=0)
+    assert deepfm(continuous, ["c"], seed=0).head == "regression"
+    with pytest.raises(BadInputError, match="the target 't' is a number, which the head 'sigmoid' is not for"):
+        deepfm(continuous, ["c"], seed=0, head="sigmoid")
+    with pytest.raises(BadInputError, match="of classes, which the head 'regression' is not for"):
+        deepfm(mixed(2), ["c"], seed=0, head="regression")
     with pytest.raises(BadInputError, match="at least one hidden layer"):
         deepfm(mixed(2), ["c"], seed=0, hidden=())

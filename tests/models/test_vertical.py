@@ -47,8 +47,9 @@ def test_a_model_that_fits_no_target_is_refused() -> None:
     with pytest.raises(BadInputError, match="give each party one"):
         replace(vertical_mlp(split, [0]), bottoms=())
     number = Schema(columns=rows.schema.columns, target=Continuous(name="pay", low=0, high=9, tolerance=1))
-    with pytest.raises(BadInputError, match="is continuous"):
-        vertical_mlp(by_shares(number, [0.5, 0.5]), [0])
+    assert vertical_mlp(by_shares(number, [0.5, 0.5]), [0]).head == "regression"
+    with pytest.raises(BadInputError, match="is a number, which the head 'softmax' is not for"):
+        vertical_mlp(by_shares(number, [0.5, 0.5]), [0], head="softmax")
     three = Schema(columns=rows.schema.columns[:3], target=rows.schema.columns[3])
     assert vertical_mlp(by_shares(three, [0.5, 0.5]), [0]).head == "softmax"
     with pytest.raises(BadInputError, match="two classes"):

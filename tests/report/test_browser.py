@@ -364,3 +364,23 @@ def test_any_setting_is_drawn(browser: Browser, tmp_path: Path, sizes: tuple[int
     for plot in plots:
         assert plot.locator("svg .trace, svg .hm").count() > 0, plot.get_attribute("id")
     page.close()
+
+
+def test_the_first_screen_of_a_phone_shows_the_verdict_and_what_to_do(
+    browser: Browser, plain: Report, tmp_path: Path
+) -> None:
+    write_html(tmp_path / "report.html", [plain], {"time": "now"})
+    shown, troubles = opened(browser, tmp_path / "report.html")
+    shown.set_viewport_size({"width": 390, "height": 844})
+    # The verdict itself, and the heading of what to do.
+    for part in (".verdict .headline", ".action h3"):
+        box = shown.locator(part).first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 844, part
+    # Of a table that is wider than the screen, the caption is not cut.
+    for caption in shown.locator("section > .scroll caption > bdi").all():
+        box = caption.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= 390, caption.text_content()
+    assert troubles == []
+    shown.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +69,14 @@ def test_what_matters_is_readable_at_every_width(width: int, defense: str) -> No
 def test_nothing_is_marked_where_nothing_is_sensitive() -> None:
     plain = audit("synthetic", batch_sizes=2, attacks="dlg", victims=2, iterations=3, control=False)
     assert "sensitive" not in printed(plain)
+
+
+def test_parts_that_are_not_their_authors_own_are_marked_in_tables(tmp_path: Path) -> None:
+    few: dict[str, Any] = {"repetitions": 1, "epochs": 1, "leaked": 20, "attacked_records": 20, "control": False}
+    layers: dict[str, Any] = {"bottom": [4], "features": 4, "top": [4], "attacks": "ridge_sa"}
+    defenses = ["none", "vfldefender"]
+    report = audit("german", setting="vertical", passive=[["housing"]], defenses=defenses, **few, **layers)
+    text = " ".join(printed(report, 240).split())
+    assert text.count("vfldefender (our reading of its abstract)") >= 2
+    assert "ridge_sa (" not in text
+    assert report.save(tmp_path / "out").read_text().count("(our reading of its abstract)") >= 2

@@ -92,6 +92,4 @@ def test_the_server_of_split_learning_guesses_labels_without_the_client_s_weight
 
 def test_a_defense_that_is_our_reading_is_marked_beside_the_tables() -> None:
     spec = VerticalSpec.of(**{**VERTICAL, "defenses": ["none", "max_norm", {"name": "vfldefender", "label": "mine"}]})
-    notes = VerticalAudit(spec, DATA).about.notes
-    assert "the defense mine is our reading of VFLDefender, of which only the abstract was available" in notes
-    assert not any("max_norm" in note for note in notes)
+    assert VerticalAudit(spec, DATA).about.marks == {"mine": "our reading of its abstract"}

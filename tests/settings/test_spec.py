@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,3 +91,8 @@ def test_a_spec_survives_json() -> None:
         data="people.csv", target="ill", attacks=[{"name": "dlg", "options": {"step": 0.1}, "label": "mine"}]
     )
     assert HorizontalSpec.model_validate(spec.plain()) == spec
+
+
+@pytest.mark.parametrize("said", ["tab", "\\t", "\t"])
+def test_a_tabulator_can_be_named(said: str, tmp_path: Path) -> None:
+    assert make_spec(data=tmp_path / "rows.csv", target="y", separator=said).separator == "\t"

@@ -11,6 +11,8 @@ from seepage.settings.vertical import VerticalAudit, partition_of
 from seepage.settings.vertical_spec import VerticalSpec
 from tests.attacks.vertical.parts import table
 from tests.audits import measured
+from tests.rows import number
+from tests.tables import pay_table
 
 DATA = table(rows=700)
 QUICK = {"epochs": 8, "steps": 150}
@@ -172,3 +174,45 @@ def test_columns_are_shared_by_kind_and_the_victim_gets_its_share() -> None:
         partition_of(VerticalSpec(columns_seed=seed), datasets.load("german").schema).columns for seed in (0, 1)
     )
     assert first != second
+
+
+def test_targets_may_be_numbers() -> None:
+    spec = VerticalSpec.of(
+        dataset="made",
+        passive=[["cause"]],
+        repetitions=1,
+        epochs=15,
+        learning_rate=0.01,
+        bottom=[8],
+        features=9,
+        top=[8],
+        leaked=40,
+        known_labels=40,
+        attacks=["ridge_sa", "label_heads", {"name": "uifv_dpa", "epochs": 2, "shadow_epochs": 2}],
+        baselines=["constant", "own_columns"],
+    )
+    by = {(row.attack, row.metric, row.column): row for row in measured(VerticalAudit(spec, pay_table()))}
+    assert number(by["training", "task_accuracy", None].mean) > 0.5
+    assert 0 < number(by["training", "task_rmse", None].mean) < 2
+    assert by["ridge_sa", "accuracy", None].mean == 1.0
+    # Its own column alone tells a party less of the number.
+    assert number(by["label_heads", "accuracy", "pay"].lift) > 0
+    assert number(by["label_heads", "r2", "pay"].mean) > number(by["label_columns", "r2", "pay"].mean)
+    assert number(by["label_mode", "r2", "pay"].mean) < 0.2
+    assert ("training", "auc", None) not in by
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"attacks": ["label_norm"]}, "'label_norm' tells classes apart, but the target 'pay' is a number"),
+        ({"attacks": ["label_direction"]}, "'label_direction' tells classes apart"),
+        ({"unsplit": True, "attacks": ["label_direct"]}, "'label_direct' tells classes apart"),
+        ({"defenses": [{"name": "label_flip", "probability": 0.1}]}, "flips classes, but the target 'pay' is a number"),
+        ({"defenses": ["marvell"]}, "hides which of two labels a record has, but the target 'pay' is a number"),
+    ],
+)
+def test_what_is_made_for_classes_is_refused_where_the_target_is_a_number(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInputError) as refused:
+        VerticalAudit(VerticalSpec.of(**{"dataset": "made", "passive": [["cause"]], **values}), pay_table())
+    assert said in str(refused.value)

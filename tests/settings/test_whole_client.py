@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 
@@ -23,10 +22,9 @@ from seepage.settings.split_spec import SplitSpec
 from seepage.settings.subject import Subjects
 from seepage.settings.threat_model import deployment_of, grid_of_attacks
 from seepage.settings.whole_client import WholeClientAudit
-from seepage.tabular.schema import Continuous, Schema
-from seepage.tabular.table import Table
 from tests.audits import measured
 from tests.rows import number
+from tests.tables import pay_table
 
 QUICK = {"name": "layer_inversion", "rows": 512, "epochs": 1, "steps": 200}
 DATA = telling(rows=400)
@@ -85,21 +83,9 @@ def test_returned_gradients_are_those_of_each_records_own_loss() -> None:
     assert torch.allclose(trained.returned.features[0], middle, atol=1e-6)
 
 
-def numbers() -> Dataset:
-    """Return a table whose target is a number that follows its columns."""
-    frame = DATA.train.frame
-    schema = DATA.schema
-    pay = Continuous(name="pay", low=0, high=10, tolerance=1.0)
-    made = frame.drop(columns=schema.target.name).assign(
-        pay=3 * frame["cause"].astype(float) + 2 * frame["noise_0"].astype(float)
-    )
-    rows = Table(Schema(columns=schema.columns, target=pay), pd.DataFrame(made))
-    return Dataset("made", rows, None, (), "made up", "none")
-
-
 def test_targets_may_be_numbers() -> None:
     spec = spec_of(topology="u_shaped", attacks=["ridge_sa", "label_heads"], epochs=15, learning_rate=0.03)
-    by = figures(spec, numbers())
+    by = figures(spec, pay_table())
     assert number(by["none", "training", "task_accuracy", None].mean) > 0.7
     assert number(by["none", "label_heads", "accuracy", "pay"].lift) > 0.2
 

@@ -334,3 +334,30 @@ def test_a_table_of_ten_thousand_columns_is_refused_at_once_and_one_with_a_schem
         infer(frame, "c0")
     assert "Drop columns (drop=COLUMN), or give a schema (schema_file=FILE)" in str(refused.value)
     assert len(infer(frame, "c0", Policy(drop=tuple(frame.columns[1:9_990]))).schema.columns) == 11
+
+
+def test_dates_in_both_orders_are_left_out_with_that_reason() -> None:
+    days = pd.date_range("2001-01-01", periods=60, freq="9D")
+    seen = [day.strftime("%d/%m/%Y" if i % 2 else "%m/%d/%Y") for i, day in enumerate(days)]
+    found = infer(pd.DataFrame({"seen": seen, "age": np.linspace(20, 80, 60), "y": [0, 1] * 30}), "y")
+    [left_out] = [column for column in found.columns if column.taken == "left out"]
+    assert left_out.why.startswith("dates, some with the day before the month")
+
+
+@pytest.mark.parametrize("rows", [240, 600])
+def test_a_target_with_too_many_classes_is_told_once(rows: int) -> None:
+    frame = pd.DataFrame({"y": [f"k{i % 150}" for i in range(rows)], "age": np.linspace(20, 80, rows)})
+    with pytest.raises(BadInputError, match="has 150 different values; a model learns") as refused:
+        infer(frame, "y")
+    assert "an identifier" not in str(refused.value)
+    allowed = "most_categories=150 allows all" in str(refused.value)
+    assert allowed == (rows == 600)
+    if allowed:
+        assert infer(frame, "y", Policy(most_categories=150)).schema.target.name == "y"
+
+
+def test_nobody_declared_the_categories_of_a_merged_column() -> None:
+    frame = pd.DataFrame(
+        {"job_a": [1, 0] * 30, "job_b": [0, 1] * 30, "age": np.linspace(2, 8, 60), "y": [0, 1, 1] * 20}
+    )
+    assert infer(frame, "y").columns[0].why == "2 one-hot columns; 2 categories"

@@ -362,3 +362,10 @@ def test_archives_and_workbooks_that_hold_no_table_are_refused(tmp_path: Path) -
 def test_names_that_are_equal_without_blanks_are_refused(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("age,age ,ill\n1,2,no\n2,3,yes\n")
     assert "these repeat: age" in refused(tmp_path / "people.csv")
+
+
+@pytest.mark.parametrize("content", ["<html>no table</html>", "a,b", "a,b\n"])
+def test_a_header_alone_has_no_rows_whether_its_line_ends_or_not(tmp_path: Path, content: str) -> None:
+    (tmp_path / "rows.csv").write_text(content)
+    with pytest.raises(BadInputError, match="has no rows"):
+        read_frame(tmp_path / "rows.csv")

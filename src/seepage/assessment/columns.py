@@ -9,6 +9,7 @@ from torch import Tensor
 
 from seepage.assessment.calibration import calibration_error
 from seepage.assessment.f1 import f1
+from seepage.assessment.labels import share_explained
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.secret import CutTranscript
@@ -26,11 +27,12 @@ def measure_columns(
     """Return the figures of a guess, and those of each record where they are its mean.
 
     ``accuracy`` of each private column (a continuous cell is right within the column's tolerance), of the label (by
-    the target's name) and of all private cells; ``f1`` of each discrete column and their mean; ``exact_match``, the
-    share of records with all private cells and the label right; ``calibration`` of each column with chances. Where
-    gradients were compared, also ``proven``, the share of proven answers, and ``ties``, the share of answers that
-    others fit equally well. Where it is known what replays a message, ``certified_cells`` is the share of cells of
-    which it leaves one value, and ``still_possible`` the mean share of a column's values that it leaves.
+    the target's name) and of all private cells; ``f1`` of each discrete column and their mean, and ``r2`` of a number
+    as label; ``exact_match``, the share of records with all private cells and the label right; ``calibration`` of each
+    column with chances. Where gradients were compared, also ``proven``, the share of proven answers, and ``ties``, the
+    share of answers that others fit equally well. Where it is known what replays a message, ``certified_cells`` is the
+    share of cells of which it leaves one value, and ``still_possible`` the mean share of a column's values that it
+    leaves.
 
     Args:
         schema: schema of the table.
@@ -66,11 +68,15 @@ def measure_columns(
     if held:
         figures["f1", None] = sum(held) / len(held)
     target = schema.target
-    assert isinstance(target, Discrete)
-    labelled = (guess.labels == seen.labels).double()
+    near = 0.0 if isinstance(target, Discrete) else target.tolerance
+    labelled = ((guess.labels - seen.labels).abs() <= near).double()
     scores["accuracy", target.name] = labelled
     figures["accuracy", target.name] = _mean(labelled)
-    figures["f1", target.name] = f1(target, seen.labels, guess.labels)
+    if isinstance(target, Discrete):
+        figures["f1", target.name] = f1(target, seen.labels, guess.labels)
+    else:
+        explained = share_explained(guess.labels, seen.labels)
+        figures["r2", target.name] = None if explained != explained else explained
     if guess.label_chances is not None:
         sure = (guess.label_chances.argmax(1) == seen.labels).double()
         figures["calibration", target.name] = calibration_error(guess.label_chances, sure)

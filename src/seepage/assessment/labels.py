@@ -25,9 +25,10 @@ def measure_labels(
 ) -> list[Measurement]:
     """Return the figures of guessed labels, one value a training, all under the target's name.
 
-    ``accuracy`` with those of the records that it is the mean of; a number is right within the target's tolerance.
-    Of classes also ``f1``; ``calibration`` where there are chances; and of two classes with chances ``label_auc``, the
-    area under the curve of the chance of the last class in sorted order.
+    ``accuracy`` with those of the records that it is the mean of; a number is right within the target's tolerance. Of
+    numbers also ``r2``, the share of their variance that the guess explains, 0 where it explains none. Of classes also
+    ``f1``; ``calibration`` where there are chances; and of two classes with chances ``label_auc``, the area under the
+    curve of the chance of the last class in sorted order.
 
     Args:
         target: column of the labels.
@@ -59,7 +60,8 @@ def measure_labels(
     accuracies = torch.stack([one.mean() for one in right])
     found = [Measurement("accuracy", target.name, accuracies, True, (0.0, 1.0), tuple(right))]
     if not isinstance(target, Discrete):
-        return found
+        shares = [share_explained(guess.labels[k][which], true[k][which]) for k, which in enumerate(counted)]
+        return [*found, Measurement("r2", target.name, torch.tensor(shares, dtype=torch.float64), True, (0.0, 1.0))]
     figures: dict[str, list[float | None]] = {"f1": []}
     for k, which in enumerate(counted):
         held, said = true[k][which].cpu(), guess.labels[k][which].cpu()
@@ -82,3 +84,19 @@ def measure_labels(
         )
         for metric, values in figures.items()
     ]
+
+
+def share_explained(said: Float[Tensor, " record"], held: Float[Tensor, " record"]) -> float:
+    """Return the share of the variance of numbers that a guess explains; NaN where they are all the same.
+
+    Args:
+        said: guessed numbers.
+        held: true numbers.
+
+    Example:
+        >>> share_explained(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 3.0]))
+        1.0
+    """
+    said, held = said.cpu().double(), held.cpu().double()
+    spread = (held - held.mean()).square().sum()
+    return max(0.0, float(1 - (said - held).square().sum() / spread)) if float(spread) else math.nan

@@ -85,9 +85,9 @@ class Nearest:
             votes = rows.cells[:, i][index]
             column = schema.columns[i]
             cells.append(_vote(column, votes) if isinstance(column, Discrete) else votes.median(1).values)
-        target = schema.target
-        assert isinstance(target, Discrete)
-        return CutGuess(torch.stack(cells, dim=1), _vote(target, rows.labels[index]))
+        target, votes = schema.target, rows.labels[index]
+        labels = _vote(target, votes) if isinstance(target, Discrete) else votes.median(1).values
+        return CutGuess(torch.stack(cells, dim=1), labels)
 
 
 def numbered(schema: Schema, columns: Sequence[int], cells: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:

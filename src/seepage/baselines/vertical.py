@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.models.inverse import Inverter, cells_of
+from seepage.models.split import for_loss
 from seepage.models.vertical import encoder_of
 from seepage.registry import baselines
 from seepage.tabular.schema import Discrete
@@ -94,13 +95,14 @@ def own_inputs(
     own: Float[Tensor, "training row own"],
     labels: Float[Tensor, "training row"] | None,
 ) -> Float[Tensor, "training row input"]:
-    """Return the attacker's own columns as inputs of a network, followed by one-hot labels where given."""
+    """Return the attacker's own columns as inputs of a network, followed by labels where given, classes one-hot."""
     partition = view.model.partition
     encoded = encoder_of(partition.schemas[0]).encode(own)
     if labels is None:
         return encoded
     target = partition.schema.target
-    assert isinstance(target, Discrete)
+    if not isinstance(target, Discrete):
+        return torch.cat([encoded, for_loss(target, labels)[..., None].to(encoded)], dim=-1)
     return torch.cat([encoded, torch.nn.functional.one_hot(labels.long(), target.width).to(encoded)], dim=-1)
 
 

@@ -17,6 +17,7 @@ from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.needs import Need
 from seepage.registry import Attack, Entry
 from seepage.settings.part import Part, as_part, entry_of
+from seepage.tabular.schema import Discrete
 
 # What has to be given for an attack that lacks it.
 _LACKS: dict[Need, str] = {
@@ -126,6 +127,9 @@ def _lacks(entry: Entry[Attack], runner: TranscriptRun) -> str | None:
     """Return why an attack cannot be tried; None where it can."""
     if getattr(entry.factory, "active", False):
         return _ACTIVE
+    target = runner.tables.schema.target
+    if getattr(entry.factory, "of_classes", False) and not isinstance(target, Discrete):
+        return f"it tells classes apart, and the target {target.name!r} is a number"
     if entry.sees and not any(issubclass(shown, seen) for seen in entry.sees for shown in runner.reveals):
         return f"it takes {' or '.join(view.__name__ for view in entry.sees)}, which this transcript does not show"
     return next((_LACKS.get(need, f"it needs {need}") for need in entry.needs if need not in runner.grants), None)

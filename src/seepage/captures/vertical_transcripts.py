@@ -29,13 +29,12 @@ from seepage.captures.transcripts import RoundMessages, TranscriptDescription
 from seepage.errors import BadInputError
 from seepage.models.own import find_own, is_own
 from seepage.models.own_parts import own_bottom
-from seepage.models.split import SplitHead
+from seepage.models.split import usual_split_head
 from seepage.models.vertical import ActiveModel, Stack
 from seepage.models.weights import load_weights
 from seepage.seeds import stream
 from seepage.settings.part import Part, entry_of, make_part
 from seepage.tabular.partition import Partition
-from seepage.tabular.schema import Discrete
 from seepage.tabular.table import frame_of
 from seepage.wire.labels import BatchView, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
@@ -242,10 +241,9 @@ class VerticalRun(ActivationRun):
         returned = LogitsView if not training.about.top else ReturnedView
         self.reveals = (FeatureView, *((returned,) if self.came_back("gradient") else ()))
         partition = Partition(tables.schema, (training.public, training.private))
-        target, own = tables.schema.target, training.own
-        head: SplitHead = "sigmoid" if isinstance(target, Discrete) and target.width == 2 else "softmax"
+        own = training.own
         unknown = UnknownPart("the active party's top model, which a transcript of vertical learning does not hold")
-        active = ActiveModel(partition, unknown, unknown, training.about.head or head)
+        active = ActiveModel(partition, unknown, unknown, training.about.head or usual_split_head(tables.schema.target))
         received = self.messages("activations", self.places).float()
         silent = received.new_zeros(len(received), 0)
         if tables.public is not None and own is not None:

@@ -11,9 +11,10 @@ from seepage.captures.vertical_transcripts import ActivationRun, hidden_of
 from seepage.errors import BadInputError
 from seepage.models.own import find_own, is_own
 from seepage.models.own_parts import own_whole
+from seepage.models.split import outputs_of
 from seepage.models.vertical import Copies, Stack
 from seepage.models.weights import load_weights
-from seepage.protocols.whole_client import PARTS, WholeClientModel, outputs_of
+from seepage.protocols.whole_client import PARTS, WholeClientModel
 from seepage.wire.labels import ReturnedView
 from seepage.wire.vertical import SmashedView
 
@@ -54,7 +55,7 @@ class WholeClientRun(ActivationRun):
         assert about.topology != "columns"
         if name is not None and is_own(name):
             parts = PARTS[about.topology][: 2 if self._behind_hop else 1]
-            factory, outputs = find_own(name), outputs_of(self.held)
+            factory, outputs = find_own(name), outputs_of(self.held.target)
             client, further = own_whole(factory, self.held, parts, outputs, width, 0, about.options, width)
             load_weights(nn.Sequential(client.networks[0], *further) if further else client.networks[0], file)
             return nn.Sequential(client, Copies(further)) if further else client

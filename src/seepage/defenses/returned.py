@@ -126,7 +126,7 @@ class PaImfl:
     """
 
     name: ClassVar[str] = "pa_imfl"
-    interpretation: ClassVar[str] = "our reading of PA-iMFL, of which only the abstract was available"
+    mark: ClassVar[str] = "our reading of its abstract"
     acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     epsilon: float | int = 1.0
@@ -191,7 +191,7 @@ class VflDefender:
     """
 
     name: ClassVar[str] = "vfldefender"
-    interpretation: ClassVar[str] = "our reading of VFLDefender, of which only the abstract was available"
+    mark: ClassVar[str] = "our reading of its abstract"
     acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     ratio: float | int = 1.0

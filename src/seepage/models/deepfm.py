@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
-from seepage.models.split import SplitHead, SplitModel, positions
+from seepage.models.split import SplitHead, SplitModel, outputs_of, positions, usual_split_head
 from seepage.registry import models
 from seepage.tabular.schema import Discrete, Schema
 
@@ -298,11 +298,10 @@ def deepfm(
             second-order terms are those of the client's columns alone.
         logit: whether the server's sum of first-order terms crosses the cut (a coordinate whose gradient is that of
             the loss by the logit).
-        head: head of the model; ``sigmoid`` for a target of two classes and ``softmax`` for others if None.
+        head: head of the model; the target's usual one if None.
 
     Raises:
-        BadInputError: a column is unknown, none or all are private, the target is continuous or the network has
-            no hidden layer.
+        BadInputError: a column is unknown, none or all are private, or the network has no hidden layer.
 
     Example:
         >>> from seepage.datasets.planted import telling
@@ -319,9 +318,8 @@ def deepfm(
         )
     mine = positions(schema, private)
     theirs = [i for i in range(len(schema.columns)) if i not in mine]
-    classes = schema.target.width if isinstance(schema.target, Discrete) else 2
-    used: SplitHead = head or ("sigmoid" if classes == 2 else "softmax")
-    outputs = 1 if used == "sigmoid" else classes
+    used = head or usual_split_head(schema.target)
+    outputs = outputs_of(schema.target, used)
 
     def widths(columns: Sequence[int]) -> list[int | None]:
         held = [schema.columns[i] for i in columns]

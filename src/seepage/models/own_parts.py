@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError, one_line
 from seepage.models.own import OwnFactory
-from seepage.models.split import SplitHead, SplitModel, positions
+from seepage.models.split import SplitHead, SplitModel, outputs_of, positions, usual_split_head
 from seepage.models.vertical import Copies
 from seepage.tabular.schema import Discrete, Schema
 
@@ -44,8 +44,7 @@ def own_split(
     """
     mine = positions(schema, private)
     theirs = [i for i in range(len(schema.columns)) if i not in mine]
-    classes = schema.target.width if isinstance(schema.target, Discrete) else 2
-    used: SplitHead = head or ("sigmoid" if classes == 2 else "softmax")
+    used = head or usual_split_head(schema.target)
 
     def widths(columns: Sequence[int]) -> list[int | None]:
         held = [schema.columns[i] for i in columns]
@@ -56,7 +55,7 @@ def own_split(
         "private": tuple(private),
         "server_columns": widths(theirs),
         "client_columns": widths(mine),
-        "outputs": 1 if used == "sigmoid" else classes,
+        "outputs": outputs_of(schema.target, used),
         "head": used,
         "seed": seed,
     }

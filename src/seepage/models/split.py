@@ -13,9 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError, unknown_name
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 
-SplitHead = Literal["sigmoid", "softmax"]
+SplitHead = Literal["sigmoid", "softmax", "regression"]
 
 # Number of rows on which a client part is tested for reading a column.
 _PROBES = 16
@@ -34,7 +34,8 @@ class SplitModel:
         schema: schema of the table.
         private: positions of the client's columns in the schema; all others are the server's. The label is the
             client's too.
-        head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class.
+        head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class; ``regression``: one
+            number.
         name: name of the model in results.
 
     Raises:
@@ -50,19 +51,7 @@ class SplitModel:
     name: str
 
     def __post_init__(self) -> None:
-        if self.head not in get_args(SplitHead):
-            raise unknown_name("head of a split network", str(self.head), get_args(SplitHead))
-        target = self.schema.target
-        if not isinstance(target, Discrete):
-            raise BadInputError(
-                f"split learning here is of classes, but the target {target.name!r} is continuous; choose a discrete "
-                "target, or put its values into bins first."
-            )
-        if self.head == "sigmoid" and target.width != 2:
-            raise BadInputError(
-                f"a sigmoid head needs a target of two classes, but {target.name!r} has {target.width}; "
-                "use head='softmax'."
-            )
+        check_head(self.head, self.schema.target)
         if not self.private:
             raise BadInputError(
                 "no column is private, so that there is nothing for the server to guess but labels; name the columns "
@@ -88,14 +77,13 @@ class SplitModel:
 
     @property
     def classes(self) -> int:
-        """Number of labels."""
-        assert isinstance(self.schema.target, Discrete)
-        return self.schema.target.width
+        """Number of labels; 1 for a number, which follows from private cells and message."""
+        return self.schema.target.width if isinstance(self.schema.target, Discrete) else 1
 
     @property
     def outputs(self) -> int:
         """Number of logits."""
-        return 1 if self.head == "sigmoid" else self.classes
+        return 1 if self.head != "softmax" else self.classes
 
     @property
     def dtype(self) -> torch.dtype:
@@ -138,11 +126,14 @@ class SplitModel:
         with torch.no_grad():
             return self.server(self.scaled(cells, self.public))
 
+    def answers(self, cells: Float[Tensor, "record column"]) -> Float[Tensor, "record output"]:
+        """Return the outputs of both parts together for rows of the table, without a graph."""
+        with torch.no_grad():
+            return self.client(self.cut(cells), self.scaled(cells, self.private))
+
     def probabilities(self, cells: Float[Tensor, "record column"]) -> Float[Tensor, "record label"]:
         """Return the chance of each label that both parts together predict for rows of the table."""
-        with torch.no_grad():
-            logits = self.client(self.cut(cells), self.scaled(cells, self.private))
-        return label_chances(self.head, logits)
+        return label_chances(self.head, self.answers(cells))
 
     def copy(self) -> SplitModel:
         """Return a copy whose parts may be trained without changing this one's."""
@@ -236,6 +227,73 @@ def positions(schema: Schema, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(schema.names.index(name) for name in names)
 
 
+def usual_split_head(target: Column) -> SplitHead:
+    """Return the usual head for a target: ``sigmoid`` for two classes, ``softmax`` for more, else ``regression``.
+
+    Example:
+        >>> usual_split_head(Discrete(name="ill", categories=("no", "yes")))
+        'sigmoid'
+    """
+    if not isinstance(target, Discrete):
+        return "regression"
+    return "sigmoid" if target.width == 2 else "softmax"
+
+
+def outputs_of(target: Column, head: SplitHead | None = None) -> int:
+    """Return the number of outputs of a network: one a class with a softmax head, else one.
+
+    Args:
+        target: column of the labels.
+        head: head; the target's usual one if None.
+    """
+    return target.width if isinstance(target, Discrete) and (head or usual_split_head(target)) == "softmax" else 1
+
+
+def check_head(head: SplitHead, target: Column) -> None:
+    """Refuse a head that does not fit the target.
+
+    Raises:
+        BadInputError: it is unknown, or made for other targets.
+    """
+    if head not in get_args(SplitHead):
+        raise unknown_name("head of a split network", str(head), get_args(SplitHead))
+    usual = usual_split_head(target)
+    if (head == "regression") != (usual == "regression"):
+        kind = "a number" if usual == "regression" else "of classes"
+        raise BadInputError(f"the target {target.name!r} is {kind}, which the head {head!r} is not for; use {usual!r}.")
+    if head == "sigmoid" and isinstance(target, Discrete) and target.width != 2:
+        raise BadInputError(
+            f"a sigmoid head needs a target of two classes, but {target.name!r} has {target.width}; use head='softmax'."
+        )
+
+
+def for_loss(target: Column, labels: Float[Tensor, "*some"]) -> Float[Tensor, "*some"]:
+    """Return labels as losses take them: class codes, or numbers scaled so that the target's bounds are -1 and 1.
+
+    Args:
+        target: column of the labels.
+        labels: class codes, or numbers.
+    """
+    if isinstance(target, Discrete):
+        return labels
+    return (labels - (target.high + target.low) / 2) / half_of(target)
+
+
+def numbers_of(target: Continuous, outputs: Float[Tensor, "*some 1"]) -> Float[Tensor, "*some"]:
+    """Return the numbers that a network predicts, in the target's own unit.
+
+    Args:
+        target: column of the labels.
+        outputs: outputs of the network, for which the target's bounds are -1 and 1.
+    """
+    return outputs[..., 0].double() * half_of(target) + (target.high + target.low) / 2
+
+
+def half_of(target: Continuous) -> float:
+    """Return half of a target's range, 1 where it has one value alone."""
+    return (target.high - target.low) / 2 or 1.0
+
+
 def label_chances(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Float[Tensor, "*some label"]:
     """Return the chance of each label.
 
@@ -263,14 +321,21 @@ def slopes(head: SplitHead, logits: Float[Tensor, "*some output"]) -> Float[Tens
 
 
 def record_losses(
-    head: SplitHead, outputs: Float[Tensor, "record output"], labels: Int[Tensor, " record"]
+    head: SplitHead, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"] | Int[Tensor, " record"]
 ) -> Float[Tensor, " record"]:
-    """Return each record's cross-entropy in nats.
+    """Return each record's loss: cross-entropy in nats, or the squared error of a number.
+
+    Args:
+        head: head of the network.
+        outputs: outputs of the network.
+        labels: labels, see ``for_loss``.
 
     Example:
         >>> record_losses("sigmoid", torch.zeros(2, 1), torch.tensor([0, 1])).tolist()
         [0.6931471824645996, 0.6931471824645996]
     """
     if head == "softmax":
-        return nn.functional.cross_entropy(outputs, labels, reduction="none")
+        return nn.functional.cross_entropy(outputs, labels.long(), reduction="none")
+    if head == "regression":
+        return (outputs[:, 0] - labels.to(outputs)).square()
     return nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], labels.to(outputs.dtype), reduction="none")

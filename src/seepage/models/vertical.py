@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError
 from seepage.models.model import seeded
-from seepage.models.split import SplitHead, label_chances, record_losses
+from seepage.models.split import SplitHead, check_head, label_chances, outputs_of, record_losses, usual_split_head
 from seepage.registry import models
 from seepage.tabular.encoder import Encoder, to_bounds
 from seepage.tabular.partition import Partition
@@ -106,7 +106,8 @@ class VerticalModel:
             record, feature). Numbers are scaled so that their schema's bounds are -1 and 1, categories are one-hot.
         top: map from the parties' features, one after the other (training, record, features), to outputs (training,
             record, output).
-        head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class.
+        head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class; ``regression``: one
+            number.
         name: name of the model in results.
         image: channels, height and width of a party's part, where rows are parts of images; None for tables.
 
@@ -122,17 +123,7 @@ class VerticalModel:
     image: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
-        target = self.partition.schema.target
-        if not isinstance(target, Discrete):
-            raise BadInputError(
-                f"vertical learning here is of classes, but the target {target.name!r} is continuous; choose a "
-                "discrete target, or put its values into bins first."
-            )
-        if self.head == "sigmoid" and target.width != 2:
-            raise BadInputError(
-                f"a sigmoid head needs a target of two classes, but {target.name!r} has {target.width}; "
-                "use head='softmax'."
-            )
+        check_head(self.head, self.partition.schema.target)
         if len(self.bottoms) != self.partition.parties:
             raise BadInputError(
                 f"{self.partition.parties} parties hold columns, but there are {len(self.bottoms)} bottom models; give "
@@ -217,9 +208,11 @@ def encoder_of(schema: Schema) -> Encoder:
 
 
 def losses_of(
-    head: SplitHead, outputs: Float[Tensor, "training record output"], labels: Int[Tensor, "training record"]
+    head: SplitHead,
+    outputs: Float[Tensor, "training record output"],
+    labels: Float[Tensor, "training record"] | Int[Tensor, "training record"],
 ) -> Float[Tensor, "training record"]:
-    """Return each record's cross-entropy in nats.
+    """Return each record's loss, see ``record_losses``.
 
     Example:
         >>> losses_of("sigmoid", torch.zeros(1, 2, 1), torch.tensor([[0, 1]])).tolist()
@@ -249,10 +242,10 @@ def vertical_mlp(
         features: number of features that each party sends, one for all or one a party; few of them are a bottleneck.
         top: units of each hidden layer of the top model; None for no top model: each party sends as many features as
             there are logits, whatever ``features`` says, and their sum is the logits.
-        head: head of the model; default ``sigmoid`` for two classes, ``softmax`` for more.
+        head: head of the model; the target's usual one if None.
 
     Raises:
-        BadInputError: the target has no classes, or there is not one number of features a party.
+        BadInputError: there is not one number of features a party.
 
     Example:
         >>> from seepage.datasets.planted import telling
@@ -263,12 +256,11 @@ def vertical_mlp(
         torch.Size([2, 20, 2])
     """
     target = partition.schema.target
-    classes = target.width if isinstance(target, Discrete) else 2
-    chosen: SplitHead = head or ("sigmoid" if classes == 2 else "softmax")
+    chosen = head or usual_split_head(target)
     # Each party draws from a stream of its own: another party's width changes no one else's initialisation.
     streams = [torch.Generator().manual_seed(seed) for seed in seeds]
     drawn = [[int(torch.randint(2**62, (1,), generator=one)) for one in streams] for _ in range(partition.parties + 1)]
-    outputs = 1 if chosen == "sigmoid" else classes
+    outputs = outputs_of(target, chosen)
     widths = [features] * partition.parties if isinstance(features, int) else list(features)
     if top is None:
         widths = [outputs] * partition.parties

@@ -17,7 +17,7 @@ from seepage.defenses.returned import BatchDefense
 from seepage.errors import BadInputError, check_count
 from seepage.learning import CutStep, cut_step
 from seepage.models.deepfm import Fields
-from seepage.models.split import SplitModel
+from seepage.models.split import SplitModel, for_loss
 from seepage.protocols.finite import check_finite
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript
@@ -121,7 +121,7 @@ class SplitLearning:
         model = model.copy()
         # Each purpose has a random stream of its own, so that a defense changes no batch.
         order, flipping, noising = (torch.Generator().manual_seed(seed + i) for i in range(3))
-        labels = rows.labels if self.flip is None else self.flip(rows.labels, model.classes, flipping)
+        labels = self._taught(model, rows, flipping)
         theirs, own = model.scaled(rows.cells, model.public), model.scaled(rows.cells, model.private)
         optimisers = [
             torch.optim.Adagrad([p for p in part.parameters() if p.requires_grad], lr=self.learning_rate)
@@ -195,8 +195,7 @@ class SplitLearning:
         if not exchanges:
             raise BadInputError("rows are seen in at least one exchange, got none; name one.")
         flipping, noising = (torch.Generator().manual_seed(seed + i) for i in range(2))
-        classes = exchanges[0][0].model.classes
-        labels = rows.labels if self.flip is None else self.flip(rows.labels, classes, flipping)
+        labels = self._taught(exchanges[0][0].model, rows, flipping)
         views = [self._view(stage, granted, rows, labels, noising) for stage, granted in exchanges]
         own = rows.cells[:, list(views[0].model.private)]
         return CutTranscript(replace(views[0], earlier=tuple(views[1:])), own, rows.labels)
@@ -242,6 +241,12 @@ class SplitLearning:
             flip=0.0 if flip is None else float(flip.probability),
             shaped=None if self.returned is None else self.returned.name,
         )
+
+    def _taught(self, model: SplitModel, rows: Table, generator: torch.Generator) -> Float[Tensor, " record"]:
+        """Return the labels that clients train with, as the loss takes them, flipped where that is a defense."""
+        if self.flip is None:
+            return for_loss(model.schema.target, rows.labels)
+        return self.flip(rows.labels, model.classes, generator)
 
     def _check(self, model: SplitModel, rows: Table) -> None:
         model.check(rows.cells)

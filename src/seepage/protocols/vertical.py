@@ -18,7 +18,7 @@ from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
 from seepage.errors import BadInputError, check_count, positive
 from seepage.learning import VerticalStep, vertical_step
-from seepage.models.split import label_chances
+from seepage.models.split import for_loss
 from seepage.models.vertical import Stack, VerticalModel
 from seepage.protocols.finite import check_finite
 from seepage.tabular.statistics import Statistics
@@ -83,7 +83,7 @@ class TrainedVertical:
             the noise on them where it is learned.
         losses: loss of each training and epoch, mean over records, in nats.
         rows: training rows.
-        taught: labels that were trained with, where the active party flips some.
+        taught: labels that were trained with, as the loss takes them; the active party may flip some.
         sent: every party's features of these rows, as sent in the last epoch.
         back: every party's gradients of each record's own loss with respect to them, as received in the last epoch.
         earlier: the same training as it stood at the beginning of each epoch.
@@ -202,8 +202,7 @@ class VerticalLearning:
         order = [torch.Generator().manual_seed(seed) for seed in seeds]
         noising, returning = (torch.Generator().manual_seed(seeds[0] + i) for i in (1, 2))
         encoded = model.encoded(rows.cells)
-        taught = self._taught(rows.labels, model.classes, seeds)
-        labels = taught.long()
+        labels = taught = self._taught(model, rows.labels, seeds)
         parameters = [p for part in (*model.bottoms, model.top) for p in part.parameters() if p.requires_grad]
         learned = self._learned(model, encoded)
         parameters += learned
@@ -432,11 +431,10 @@ class VerticalLearning:
 
     def predict(
         self, trained: TrainedVertical, rows: Rows, generator: torch.Generator
-    ) -> Float[Tensor, "training record label"]:
-        """Return the chance of each label that the active party predicts from the parties' features."""
+    ) -> Float[Tensor, "training record output"]:
+        """Return the outputs of the active party's network for the parties' features."""
         with torch.no_grad():
-            outputs = trained.model.outputs(self.send(trained, rows, generator))
-        return label_chances(trained.model.head, outputs)
+            return trained.model.outputs(self.send(trained, rows, generator))
 
     def queries(self, trained: TrainedVertical, target: int, limit: int, seed: int, exposures: int = 1) -> Queries:
         """Return the channel on which a target answers queries with its (defended) features.
@@ -492,7 +490,7 @@ class VerticalLearning:
         used = seen.of(slice(0, batches * batch_size))
         split = [one.unflatten(1, (batches, batch_size)).flatten(0, 1) for one in used.view.features]
         top = {name: p.repeat_interleave(batches, 0) for name, p in _held(view.model.top)}
-        answers = used.labels.unflatten(1, (batches, batch_size)).flatten(0, 1)
+        answers = for_loss(trained.model.schema.target, used.labels).unflatten(1, (batches, batch_size)).flatten(0, 1)
         step = vertical_step(view.model, split, answers.to(split[0].dtype), top)
         back = self._returned(step, answers, torch.Generator().manual_seed(seed))[view.target]
         bottom = trained.model.bottoms[view.target]
@@ -543,13 +541,13 @@ class VerticalLearning:
         return tuple(one.detach() for one in self._blurred(computed, spread, generator))
 
     def _taught(
-        self, labels: Float[Tensor, "training record"], classes: int, seeds: Sequence[int]
+        self, model: VerticalModel, labels: Float[Tensor, "training record"], seeds: Sequence[int]
     ) -> Float[Tensor, "training record"]:
-        """Return the labels that are trained with, each flipped once."""
+        """Return the labels that are trained with, as the loss takes them, each flipped once."""
         if self.flip is None:
-            return labels
+            return for_loss(model.schema.target, labels)
         draws = [torch.Generator().manual_seed(seed + 3) for seed in seeds]
-        return torch.stack([self.flip(one, classes, draw) for one, draw in zip(labels, draws, strict=True)])
+        return torch.stack([self.flip(one, model.classes, draw) for one, draw in zip(labels, draws, strict=True)])
 
     def _learned(self, model: VerticalModel, encoded: Sequence[Tensor]) -> list[nn.Parameter]:
         """Return the logarithms of the noise that is learned, for each party; none where it is not."""

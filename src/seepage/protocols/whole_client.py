@@ -15,15 +15,14 @@ from torch import Tensor, nn
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
-from seepage.models.split import record_losses
+from seepage.models.split import for_loss, outputs_of, record_losses, usual_split_head
 from seepage.models.vertical import Copies, Stack, encoder_of
 from seepage.protocols.finite import check_finite
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 from seepage.wire.labels import ReturnedView
 from seepage.wire.vertical import SmashedView
 
-WholeTask = Literal["sigmoid", "softmax", "regression"]
 WholeTopology = Literal["vanilla", "u_shaped", "multi_hop"]
 # Parts of the network in the order in which records pass them, the client's first layers first.
 PARTS: dict[WholeTopology, tuple[str, ...]] = {
@@ -75,7 +74,7 @@ class WholeClientModel:
             topology: parties, and who has the labels.
             hop: units of each layer of the hop, where there is one.
         """
-        outputs, u_shaped = outputs_of(schema), topology == "u_shaped"
+        outputs, u_shaped = outputs_of(schema.target), topology == "u_shaped"
         # The client's last layer takes what the server's last hidden layer returns.
         units = (hop[-1] if hop else cut, *(tower or ((cut,) if u_shaped else ())))
 
@@ -95,23 +94,10 @@ class WholeClientModel:
             return cls(client, seeded(passing, seed + 3), at_server, schema)
         return cls(client, at_server, None, schema)
 
-    @property
-    def task(self) -> WholeTask:
-        """How outputs are read."""
-        target = self.schema.target
-        if not isinstance(target, Discrete):
-            return "regression"
-        return "sigmoid" if target.width == 2 else "softmax"
-
     def losses(self, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]) -> Tensor:
         """Return each record's loss: cross-entropy, or the squared error of a target scaled to [-1, 1]."""
-        task, target = self.task, self.schema.target
-        if task == "regression":
-            assert not isinstance(target, Discrete)
-            half = (target.high - target.low) / 2 or 1.0
-            wanted = (labels - (target.high + target.low) / 2) / half
-            return (outputs[:, 0] - wanted.to(outputs)).square()
-        return record_losses(task, outputs, labels.long())
+        target = self.schema.target
+        return record_losses(usual_split_head(target), outputs, for_loss(target, labels))
 
     def outputs(self, activations: Float[Tensor, "record cut"]) -> Float[Tensor, "record output"]:
         """Return the outputs of all layers behind the cut."""
@@ -122,12 +108,6 @@ class WholeClientModel:
     def behind_hop(self) -> nn.Module:
         """The client's first layers and those of the hop, one after the other."""
         return nn.Sequential(self.client, Copies([self.middle]))
-
-
-def outputs_of(schema: Schema) -> int:
-    """Return the number of outputs for a schema's target: one for a number or two classes, else one a class."""
-    target = schema.target
-    return 1 if not isinstance(target, Discrete) or target.width == 2 else target.width
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def _records(report: AuditResult) -> list[Record]:
 def _grid(report: AuditResult, records: Sequence[Record], title: str) -> grids.Grid:
     columns = [
         grids.count("Rounds", "rounds"),
-        grids.text("Attack or baseline", "attack"),
+        grids.text("Attack or baseline", "attack", marks=report.audit.about.marks),
         *score_columns(report, baseline=False),
         grids.share("Whole records", "exact"),
     ]

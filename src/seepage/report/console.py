@@ -143,7 +143,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
     for i, (size, defense) in enumerate(scored):
         here = pick(rows, batch_size=size, defense=defense, column=None)
         names = dict.fromkeys(row.attack for row in here if row.metric == _SCORE)
-        named = "no defense" if defense == UNDEFENDED else clean(defense, 32)
+        named = "no defense" if defense == UNDEFENDED else result.marked(defense, 32)
         above = result.defended and stacked
         if above:
             table.add_row(*([str(size)] if result.sized else []), Text(named, "italic"))
@@ -165,7 +165,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
             table.add_row(
                 *([str(size) if first else ""] if result.sized else []),
                 *([Text(named if first else "")] if beside else []),
-                Text(clean(attack), style="" if attacks else "dim"),
+                Text(result.marked(attack), style="" if attacks else "dim"),
                 Text(f"{_mean(score)}{between}{span(score.low, score.high, score.n)}".strip()),
                 Text(baseline),
                 points(score.lift) if attacks else "",
@@ -200,11 +200,11 @@ def _labels_table(result: AuditResult) -> Table | None:
         table.add_row(
             *([str(record["batch_size"])] if result.sized else []),
             *(
-                [Text("no defense" if record["defense"] == UNDEFENDED else clean(record["defense"], 32))]
+                [Text("no defense" if record["defense"] == UNDEFENDED else result.marked(record["defense"], 32))]
                 if result.defended
                 else []
             ),
-            Text(clean(record["attack"]), style="" if attacks else "dim"),
+            Text(result.marked(record["attack"]), style="" if attacks else "dim"),
             Text(f"{_plain(record['mean'])} {span(record['low'], record['high'], record['n'])}".strip()),
             Text(baseline),
             points(record["lift"]) if attacks else "",
@@ -234,7 +234,9 @@ def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
         table.add_column("kind", no_wrap=True)
     for key in settings:
         attack = next((record["attack"] for record in every[key].values()), None)
-        table.add_column(Text(f"{result.label(key)}: {_MISSING if attack is None else clean(attack)}"), justify="right")
+        table.add_column(
+            Text(f"{result.label(key)}: {_MISSING if attack is None else result.marked(attack)}"), justify="right"
+        )
     for column in dict.fromkeys(order):
         cells = []
         for key in settings:
@@ -278,7 +280,7 @@ def costs_table(result: AuditResult) -> Table | None:
             baseline = _plain(record["task_baseline"])
         table.add_row(
             *([str(record["batch_size"])] if sized else []),
-            Text(clean(record["defense"], 32)),
+            Text(result.marked(record["defense"], 32)),
             Text(learnt),
             baseline,
             *(_bound(record, key) for key in bounds),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from seepage.report.frames import Record
 from seepage.results.verdict import GRAVITY, gravest
-from seepage.text import clean, percent, points, span
+from seepage.text import bounds_of_alike, clean, percent, points, span
 
 LONGEST = 80
 NUMBER = "number"
@@ -77,15 +77,26 @@ def filled(caption: str, columns: Sequence[Column], records: Sequence[Record], n
     return Grid(caption, [columns[i] for i in kept], [[row[i] for i in kept] for row in filled_grid.rows], note)
 
 
-def text(title: str, key: str, longest: int = LONGEST, mark: str | None = None) -> Column:
-    """Return a column of texts; ``mark`` names a field that puts a word behind the text where it is true."""
+def text(
+    title: str, key: str, longest: int = LONGEST, mark: str | None = None, marks: Mapping[str, str] | None = None
+) -> Column:
+    """Return a column of texts.
+
+    Args:
+        title: head of the column.
+        key: field of the records.
+        longest: largest number of characters.
+        mark: field that puts its name behind the text where it is true; None for none.
+        marks: what stands behind some texts.
+    """
 
     def cell(record: Record) -> GridCell:
         value = record[key]
         if value is None or value == "":
             return GridCell(MISSING, None, "missing")
         shown = clean(value, longest)
-        return GridCell(shown, shown, behind=f"({mark})" if mark is not None and record[mark] else "")
+        said = mark if mark is not None and record[mark] else (marks or {}).get(value)
+        return GridCell(shown, shown, behind="" if said is None else f"({said})")
 
     return Column(title, cell, TEXT)
 
@@ -129,10 +140,29 @@ def interval(title: str, low: str = "low", high: str = "high", scale: float = 10
         if scale == 100.0:
             # A difference has no bound of its own where all victims are alike.
             count = record.get("n") if (low, high) == ("low", "high") else None
-            return GridCell(span(record[low], record[high], count), float(record[low]))
+            least = closed_of_alike(record) if (low, high) == ("closed_low", "upper") else None
+            text = span(record[low], record[high], count) if least is None else f"[at least {100 * least:.1f}]"
+            return GridCell(text, float(record[low]))
         return GridCell(f"[{record[low]:.4g}, {record[high]:.4g}]", float(record[low]))
 
     return Column(title, cell)
+
+
+def closed_of_alike(record: Record) -> float | None:
+    """Return the least closed gap that repetitions which are all alike show; None where they differ.
+
+    Args:
+        record: overview of a configuration, see ``frames.overview``.
+
+    Example:
+        >>> alike = {"closed_low": 1.0, "upper": 1.0, "mean": 1.0, "low": 1.0, "high": 1.0, "n": 10, "baseline": 0.5}
+        >>> round(closed_of_alike(alike), 3)
+        0.383
+    """
+    if record["closed_low"] is None or record["closed_low"] != record["upper"] or (record["baseline"] or 0.0) >= 1:
+        return None
+    least, _ = bounds_of_alike(record["mean"], record["n"])
+    return (least - (record["baseline"] or 0.0)) / (1 - (record["baseline"] or 0.0))
 
 
 def tier(title: str, key: str = "tier") -> Column:

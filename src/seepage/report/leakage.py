@@ -54,13 +54,13 @@ def labels_section(result: AuditResult) -> Section | None:
     ]
     caption = f"Attacks and baselines with 95% intervals: the label {clean(about.label)}"
     drawn = figures.by_defense("labels", [record for record in records if record["kind"] != "about"], caption)
-    attack = grids.text("Attack or baseline", "attack")
+    attack = grids.text("Attack or baseline", "attack", marks=result.audit.about.marks)
     columns = [*setting_columns(result), attack, *score_columns(result, baseline=False)]
     return Section("labels", title, words, figures=[(drawn, grids.filled(caption, columns, records))])
 
 
 def _scores_grid(result: AuditResult, caption: str, records: Sequence[Record]) -> Grid:
-    attack = grids.text("Attack or baseline", "attack")
+    attack = grids.text("Attack or baseline", "attack", marks=result.audit.about.marks)
     return grids.filled(caption, [*setting_columns(result), attack, *score_columns(result, baseline=False)], records)
 
 
@@ -114,7 +114,7 @@ def columns_section(result: AuditResult) -> Section | None:
         names = [figures.label(result.label(key)) for key in lifts]
         caption = "Lift over the best baseline, in points, by the strongest attack of each configuration"
         each = [record for own in result.by_column.values() for record in own]
-        attack = grids.text("Attack", "attack")
+        attack = grids.text("Attack", "attack", marks=result.audit.about.marks)
         some = [column, *within, *setting_columns(result), attack, *score_columns(result), closed]
         table = grids.filled(caption, some, each[:MOST_ROWS], cut(len(each)))
         drawn.append((figures.heat("columns-everywhere", names, lines, caption), table))
@@ -161,7 +161,7 @@ def frontier_section(result: AuditResult) -> Section | None:
     if not result.defended:
         return empty("frontier", title, _NO_DEFENSE)
     columns = [
-        grids.text("Defense", "defense"),
+        grids.text("Defense", "defense", marks=result.audit.about.marks),
         *([grids.count("Batch size", "batch_size")] if result.sized else []),
         grids.tier("Leakage"),
         grids.text("Strongest attack", "attack"),

@@ -179,12 +179,22 @@ class AuditResult:
         """What figures are means of, as the head of a column."""
         return f"{self.audit.spec.unit}s".capitalize()
 
+    def marked(self, name: str, longest: int = 48) -> str:
+        """Return the name of an attack or a defense, and what is to be said of it wherever it stands in a table.
+
+        Args:
+            name: name in results.
+            longest: largest number of characters of the name.
+        """
+        mark = self.audit.about.marks.get(name)
+        return clean(name, longest) + ("" if mark is None else f" ({mark})")
+
     def label(self, setting: Setting) -> str:
         """Return a configuration in words, without what all have in common."""
         size, defense = setting
         parts = [f"batch size {size}"] if self.sized else []
         if self.defended or not self.sized:
-            parts.append("no defense" if defense == UNDEFENDED else clean(defense, 40))
+            parts.append("no defense" if defense == UNDEFENDED else self.marked(defense, 40))
         return ", ".join(parts)
 
     def place(self, size: int | None, defense: str) -> str:

@@ -129,12 +129,28 @@ def verdict_section(result: AuditResult) -> Section:
         extra={
             "headline": headline(result),
             "action": what_to_do(result),
+            "sure": _how_sure(result),
             "unit": result.audit.spec.unit,
             "ruler": ruler,
             "bounds": BOUNDS,
             "summary": words,
         },
     )
+
+
+def _how_sure(result: AuditResult) -> str:
+    """Return what the closed gap of the headline rests on, for brackets."""
+    record = result.reference
+    if record is None:
+        return ""
+    units = f"{record['n']} {result.audit.spec.unit}{'s' if record['n'] != 1 else ''}"
+    if record["upper"] is None:
+        return f"{units}, no interval"
+    least = grids.closed_of_alike(record)
+    if least is not None:
+        shown = f"they show at least {percent(least, 0)}" if least > 0 else "more of them would say how sure that is"
+        return f"{units}, all alike: {shown}"
+    return f"95% interval {percent(record['closed_low'], 0)} to {percent(record['upper'], 0)}, {units}"
 
 
 def _threat_model(result: AuditResult) -> Section:
@@ -257,7 +273,7 @@ def _all(result: AuditResult) -> Section:
             grids.text("Metric", "metric"),
             grids.text("Column", "column"),
             *setting_columns(result),
-            grids.text("Attack or baseline", "attack"),
+            grids.text("Attack or baseline", "attack", marks=result.audit.about.marks),
             grids.number("Mean", "mean"),
             grids.interval("95% interval", scale=1.0),
             grids.number("Std", "std"),

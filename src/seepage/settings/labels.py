@@ -11,10 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage import registry
+from seepage.assessment import Figures, auc
 from seepage.assessment.labels import measure_labels
 from seepage.errors import BadInputError
+from seepage.models.split import label_chances, numbers_of, usual_split_head
 from seepage.registry import Entry
-from seepage.settings.part import entry_of
+from seepage.settings.part import Part, entry_of
 from seepage.settings.setting import PlannedPart
 from seepage.settings.units import UnitFigures
 from seepage.tabular.schema import Column, Discrete
@@ -85,6 +87,75 @@ def check_two_labels(defense: str, mechanism: object, target: Column) -> None:
             f"{defense!r} hides which of two labels a record has, but the target {target.name!r} {has}; use another "
             "defense, or a target of two classes."
         )
+
+
+def classes_of(defense: str, target: Column) -> int:
+    """Return the number of classes that a defense of labels flips between.
+
+    Args:
+        defense: name of the defense in results.
+        target: column of the labels.
+
+    Raises:
+        BadInputError: the target is a number.
+    """
+    if not isinstance(target, Discrete):
+        raise BadInputError(
+            f"{defense!r} flips classes, but the target {target.name!r} is a number; leave it out, or put the target's "
+            "values into bins first."
+        )
+    return target.width
+
+
+def refuse_class_attacks(setting: str, attacks: Sequence[Part], target: Column) -> None:
+    """Refuse attacks that tell classes apart where the target is a number.
+
+    Args:
+        setting: name of the setting.
+        attacks: attacks of the spec.
+        target: column of the labels.
+
+    Raises:
+        BadInputError: names the first.
+    """
+    if isinstance(target, Discrete):
+        return
+    for part in attacks:
+        if getattr(entry_of(registry.attacks.of(setting), part).factory, "of_classes", False):
+            raise BadInputError(
+                f"the attack {part.called!r} tells classes apart, but the target {target.name!r} is a number; leave it "
+                "out, or put the target's values into bins first."
+            )
+
+
+def task_figures(target: Column, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]) -> Figures:
+    """Return how well a network predicts labels.
+
+    ``task_accuracy``: the share of records with the right class, or with a number within the target's tolerance; of two
+    classes also ``auc``, of numbers ``task_rmse``, the root of the mean squared error in the target's unit.
+
+    Args:
+        target: column of the labels.
+        outputs: outputs of the network, with the target's usual head.
+        labels: true labels of the same records.
+
+    Example:
+        >>> import torch
+        >>> from seepage.tabular.schema import Continuous
+        >>> pay = Continuous(name="pay", low=0, high=10, tolerance=1)
+        >>> task_figures(pay, torch.tensor([[0.0], [1.0]]), torch.tensor([5.0, 8.0]))["task_accuracy", None]
+        0.5
+    """
+    if not isinstance(target, Discrete):
+        apart = (numbers_of(target, outputs.cpu()) - labels).abs()
+        near = float((apart <= target.tolerance).double().mean())
+        return {("task_accuracy", None): near, ("task_rmse", None): float(apart.square().mean().sqrt())}
+    chances = label_chances(usual_split_head(target), outputs).cpu()
+    figures: Figures = {("task_accuracy", None): float((chances.argmax(1) == labels).double().mean())}
+    if target.width == 2:
+        positive = target.sorted_codes[-1]
+        figures["auc", None] = auc(chances[:, positive], labels == positive)
+    return figures
 
 
 def label_figures(

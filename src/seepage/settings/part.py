@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar, cast
 
 import yaml
@@ -221,6 +221,29 @@ def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
         BadInputError: the name is unknown, or an object's class is one of another setting.
     """
     return registered[part.name] if part.passed is None else registered.entry_of(part.passed)
+
+
+def marks_of(setting: str, attacks: Iterable[Part], defenses: Iterable[Part]) -> dict[str, str]:
+    """Return what tables say behind the names of parts that are not what their authors published.
+
+    A part says it by the field ``mark`` of its class.
+
+    Args:
+        setting: name of the setting.
+        attacks, defenses: parts of a spec.
+
+    Example:
+        >>> marks_of("split", [Part(name="fsha"), Part(name="exact")], [])
+        {'fsha': 'active in its paper, passive here'}
+    """
+    marks = {}
+    for registered, parts in ((registry.attacks.of(setting), attacks), (registry.defenses.of(setting), defenses)):
+        for part in parts:
+            every = [getattr(entry_of(registered, one).factory, "mark", None) for one in part.mechanisms]
+            said = dict.fromkeys(mark for mark in every if mark is not None)
+            if said:
+                marks[part.called] = "; ".join(said)
+    return marks
 
 
 def source_of(registered: Registry[object], part: Part) -> str | None:

@@ -138,6 +138,7 @@ class About:
         rounds: number of rounds in which the same units are attacked.
         target: name of the column that is learnt.
         label: name of the column of labels, where they are a secret with a verdict of its own; None where they are not.
+        marks: what tables say behind the names of attacks and defenses that are not their authors' own.
         label_attacker: who attacks the label, as the subject of a sentence, where that is not ``attacker``: its verdict
             then stands apart. None where it is, so that the graver verdict is that of the configuration.
         columns: names of the columns with figures of their own.
@@ -170,6 +171,7 @@ class About:
     target: str | None = None
     label: str | None = None
     label_attacker: str | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     scales: Mapping[str, Scale] = field(default_factory=dict)

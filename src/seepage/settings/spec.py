@@ -88,6 +88,11 @@ def _seconds(value: object) -> object:
     return total
 
 
+def _tabulator(value: object) -> object:
+    """Return a tabulator for its name or for backslash and t, which shells leave as they are."""
+    return "\t" if value in ("\\t", "tab") else value
+
+
 def _kinds(value: object) -> object:
     """Return kinds of columns that are given by one word as fields of a schema."""
     if not isinstance(value, Mapping):
@@ -423,8 +428,9 @@ class Spec(Plain):
     ] = False
     separator: Annotated[
         str,
+        BeforeValidator(_tabulator),
         Field(min_length=1, max_length=1),
-        Option("Character between the cells of your CSV file.", TABLE, "CHARACTER"),
+        Option("Character between the cells of your CSV file; tab for a tabulator.", TABLE, "CHARACTER"),
     ] = ","
     day_first: Annotated[
         bool | None,

@@ -35,13 +35,16 @@ from seepage.registry import Attack, Entry
 from seepage.seeds import stream
 from seepage.settings.labels import (
     check_two_labels,
+    classes_of,
     guesses_labels,
     label_figures,
     mixed_up,
+    refuse_class_attacks,
+    task_figures,
     with_label_columns,
 )
 from seepage.settings.lever import Lever
-from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, marks_of, of_kind
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Given, PlannedPart, Scale
 from seepage.settings.split_audit import AttackedTopology, TopologyAudit
@@ -129,6 +132,7 @@ class SplitAudit(TopologyAudit[SplitDefense]):
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
         dataset = self.data
+        refuse_class_attacks("split", spec.attacks, dataset.schema.target)
         self.private = spec.private_columns or default_private(dataset)
         first = self.network(0)
         if self.factory is not None:
@@ -171,6 +175,8 @@ class SplitAudit(TopologyAudit[SplitDefense]):
             sensitive=tuple(c.name for c in dataset.schema.columns if c.sensitive),
             scales={
                 "loss": Scale(None),
+                "task_rmse": Scale(None),
+                "r2": Scale(True, 0.0, 1.0),
                 "clip": Scale(None),
                 "epsilon": Scale(None),
                 "label_epsilon": Scale(None),
@@ -181,6 +187,7 @@ class SplitAudit(TopologyAudit[SplitDefense]):
                 "certified_cells": Scale(None, 0.0, 1.0),
                 "still_possible": Scale(None, 0.0, 1.0),
             },
+            marks=marks_of("split", spec.attacks, spec.defenses),
             unaccounted=_BOUND_FOLLOWS if any(_follows(one.noise) for one in self.defenses.values()) else None,
             settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
         )
@@ -236,13 +243,15 @@ class SplitAudit(TopologyAudit[SplitDefense]):
 
     def levers(self) -> tuple[Lever, ...]:
         """Return flipped labels, noise on what comes back, noise on what is published, and fewer epochs."""
-        classes = len(self.data.schema.target.categories) if isinstance(self.data.schema.target, Discrete) else 2
+        target = self.data.schema.target
+        classes = target.width if isinstance(target, Discrete) else 2
         # A little below the probability at which labels tell nothing.
         most = 0.98 * (classes - 1) / classes
+        flips = Lever("label_flip", 0.01, most, mechanism="label_flip", strengths=(("probability",),))
         epochs = self.spec.epochs
         return (
             Lever("cut_noise", 0.01, 100.0, mechanism="cut_noise", strengths=(("noise_multiplier",),)),
-            Lever("label_flip", 0.01, most, mechanism="label_flip", strengths=(("probability",),)),
+            *([flips] if isinstance(target, Discrete) else []),
             Lever("weight_noise", 0.01, 10.0, mechanism="weight_noise", strengths=(("noise_multiplier",),)),
             *([Lever("epochs", epochs, 1, True, spec_field="epochs")] if epochs > 1 else []),
         )
@@ -337,6 +346,8 @@ def _threat_model(
         else f"clients hold the private columns and labels of {spec.rows_each} rows each, {spec.clients} take part in "
         "an exchange"
     )
+    number = not isinstance(data.schema.target, Discrete)
+    labels = "a number as label" if number else f"{space.labels} labels"
     attacked = (
         "all held-out records" if spec.attacked_records is None else f"up to {spec.attacked_records:,} held-out records"
     )
@@ -347,23 +358,14 @@ def _threat_model(
         "defense with its parameters.",
         f"Split learning on {data.name}, {trained:,} rows of clients ({len(data.all) - trained:,} more held out): "
         f"{clients}.",
-        f"Private: {space.sizes} and {space.labels} labels, {space.configurations:,} configurations of a record.",
+        f"Private: {space.sizes} and {labels}, {space.configurations:,} configurations of a record.",
         _layers(spec) + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
         f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
         f"of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
-        *_published_forms(spec.attacks),
     )
-
-
-def _published_forms(attacks: Sequence[Part]) -> tuple[str, ...]:
-    """Return how attacks differ in kind from what they are in their papers."""
-    forms = {
-        part.called: getattr(make_part(registry.attacks.of("split"), part), "published_form", None) for part in attacks
-    }
-    return tuple(f"{label} is {form}." for label, form in forms.items() if form is not None)
 
 
 def default_private(data: Dataset) -> tuple[str, ...]:
@@ -386,7 +388,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
     for part in spec.defenses:
         flip = defense_of(part).flip
         if flip is not None:
-            flip.epsilon(model.classes)
+            flip.epsilon(classes_of(part.called, model.schema.target))
         check_two_labels(part.called, defense_of(part).returned, model.schema.target)
     for part in spec.attacks:
         attack = make_part(registry.attacks.of("split"), part)
@@ -442,17 +444,10 @@ class AttackedTraining(AttackedTopology):
 
     def training(self) -> UnitFigures:
         """Return how well the network does, what the defense guarantees and how labels score without any search."""
-        schema, model = self.rows.schema, self.trained.model
-        target = schema.target
-        assert isinstance(target, Discrete)
-        chances = model.probabilities(self.test.cells).cpu()
-        figures: Figures = {
-            ("task_accuracy", None): float((chances.argmax(1) == self.test.labels).double().mean()),
-            ("loss", None): self.trained.losses[-1],
-        }
-        if target.width == 2:
-            positive = target.sorted_codes[-1]
-            figures["auc", None] = auc(chances[:, positive], self.test.labels == positive)
+        target, model = self.rows.schema.target, self.trained.model
+        figures: Figures = {("loss", None): self.trained.losses[-1]}
+        figures |= task_figures(target, model.answers(self.test.cells), self.test.labels)
+        if isinstance(target, Discrete) and target.width == 2:
             labels = self.seen.labels
             rare = float(labels.mode().values)
             wanted = (labels == 1 - rare).nonzero()
@@ -463,7 +458,7 @@ class AttackedTraining(AttackedTopology):
                 rest = torch.arange(len(labels)) != hint
                 scores = _all(self.seen.view, lambda view: direction_scores(view, hint))
                 figures["label_auc_direction", None] = auc(scores[rest], (labels == 1 - rare)[rest])
-        if self.learning.flip is not None:
+        if self.learning.flip is not None and isinstance(target, Discrete):
             figures["label_epsilon", None] = self.learning.flip.epsilon(target.width)
         if self.learning.noise is not None:
             figures["epsilon", None] = self.learning.noise.epsilon(self.spec.exchanges, DELTA)

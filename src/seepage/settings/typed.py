@@ -45,7 +45,7 @@ class HorizontalOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -167,7 +167,7 @@ class SplitOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -290,7 +290,7 @@ class VerticalOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -412,7 +412,7 @@ class PooledOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -548,7 +548,7 @@ class TreesOptions(TypedDict, total=False):
     keep_dummies: bool
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
-    """Character between the cells of your CSV file."""
+    """Character between the cells of your CSV file; tab for a tabulator."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage import datasets, registry
-from seepage.assessment import auc, measure_features
+from seepage.assessment import Figures, auc, measure_features
 from seepage.assessment.features import NO_LEAK
 from seepage.assessment.images import measure_images, picture
 from seepage.attacks.vertical import (
@@ -38,6 +38,7 @@ from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.own import OwnFactory, find_own, is_own
 from seepage.models.own_parts import own_bottom, own_top
+from seepage.models.split import outputs_of
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
@@ -45,13 +46,16 @@ from seepage.registry import Attack, Entry
 from seepage.seeds import stream
 from seepage.settings.labels import (
     check_two_labels,
+    classes_of,
     guesses_labels,
     label_figures,
     mixed_up,
+    refuse_class_attacks,
+    task_figures,
     with_label_columns,
 )
 from seepage.settings.lever import Lever
-from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, marks_of, of_kind
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -210,6 +214,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             if defense.bottleneck is not None and "bottom" in self._own:
                 self.network([0], defense)
         self.sizes = _sizes(spec, data)
+        refuse_class_attacks("vertical", spec.attacks, data.schema.target)
         attacks = {part.called: (part, make_part(registry.attacks.of("vertical"), part)) for part in spec.attacks}
         self.shadowing = {label: attack for label, (_, attack) in attacks.items() if isinstance(attack, ShadowAttack)}
         itself = [
@@ -231,7 +236,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         for name, defense in self.defenses.items():
             check_two_labels(name, defense.returned, data.schema.target)
             if defense.flip is not None:
-                defense.flip.epsilon(network.classes)
+                defense.flip.epsilon(classes_of(name, data.schema.target))
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self.rows = rows_identity(data)
         self._forecast: float | None = None
@@ -250,7 +255,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             control="Without a hidden layer and with as many features as inputs, the features hold the planted "
             "columns, so a working attack reads nearly all of them.",
             threat_model=_threat_model(spec, data, partition, self.sizes),
-            notes=(*data.notes, *_interpretations(self.defenses)),
+            notes=data.notes,
+            marks=marks_of("vertical", spec.attacks, spec.defenses),
             rounds=spec.exposures,
             rows=len(data.all),
             target=label,
@@ -260,6 +266,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
             scales={
                 "loss": Scale(None),
+                "task_rmse": Scale(None),
                 "queries": Scale(None),
                 "label_epsilon": Scale(None),
                 **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
@@ -514,12 +521,6 @@ def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ..
     )
 
 
-def _interpretations(defenses: Mapping[str, VerticalDefense]) -> tuple[str, ...]:
-    """Return which defenses are not their authors' own, beside the tables that show them."""
-    readings = {label: getattr(defense.returned, "interpretation", None) for label, defense in defenses.items()}
-    return tuple(f"the defense {label} is {reading}" for label, reading in readings.items() if reading is not None)
-
-
 @dataclass
 class VerticalExposure(Exposure):
     """All trainings of a configuration, and what the active party saw of the attacked records.
@@ -563,23 +564,17 @@ class VerticalExposure(Exposure):
     def training(self) -> list[UnitFigures]:
         """Return how well the networks do."""
         target = self.trained.model.schema.target
-        assert isinstance(target, Discrete)
-        chances = self.learning.predict(
+        outputs = self.learning.predict(
             self.trained, self.test, torch.Generator().manual_seed(self.seeds("defense")[0])
         )
         answers = []
-        for k, (said, true) in enumerate(zip(chances, self.test.labels, strict=True)):
-            figures: dict[tuple[str, str | None], float | None] = {
-                ("task_accuracy", None): float((said.argmax(1) == true).double().mean()),
-                ("loss", None): float(self.trained.losses[k, -1]),
-            }
-            if target.width == 2:
-                positive = target.sorted_codes[-1]
-                figures["auc", None] = auc(said[:, positive], true == positive)
-            if self.learning.flip is not None:
+        for k, (said, true) in enumerate(zip(outputs, self.test.labels, strict=True)):
+            figures: Figures = {("loss", None): float(self.trained.losses[k, -1])}
+            figures |= task_figures(target, said, true)
+            if self.learning.flip is not None and isinstance(target, Discrete):
                 figures["label_epsilon", None] = self.learning.flip.epsilon(target.width)
             answers.append(UnitFigures(figures, picture=self.picture(self.seen.cells[k])))
-        if target.width == 2:
+        if isinstance(target, Discrete) and target.width == 2:
             self._labels(target.sorted_codes[-1], answers)
         return answers
 
@@ -798,7 +793,7 @@ def _network(
     if bottoms:
         model = replace(model, bottoms=tuple(bottoms), name=spec.bottom_model)
     if "top" in own:
-        outputs = 1 if model.head == "sigmoid" else model.classes
+        outputs = outputs_of(model.schema.target, model.head)
         model = replace(model, top=own_top(own["top"], widths, outputs, seeds))
     return model
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from seepage import registry
-from seepage.assessment import auc, measure_features
+from seepage.assessment import Figures, measure_features
 from seepage.assessment.features import NO_LEAK
 from seepage.attacks.vertical import inversion_in_words
 from seepage.datasets import Dataset
@@ -20,17 +20,21 @@ from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.models.own import is_own
 from seepage.models.own_parts import own_whole
-from seepage.models.split import label_chances
+from seepage.models.split import outputs_of
 from seepage.protocols.whole_client import (
     PARTS,
     TrainedWhole,
     WholeClientLearning,
     WholeClientModel,
-    outputs_of,
 )
 from seepage.seeds import stream
-from seepage.settings.labels import label_figures, with_label_columns
-from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, of_kind
+from seepage.settings.labels import (
+    label_figures,
+    refuse_class_attacks,
+    task_figures,
+    with_label_columns,
+)
+from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, marks_of, of_kind
 from seepage.settings.setting import About, Configuration, PlannedPart, Scale
 from seepage.settings.split_audit import AttackedTopology, TopologyAudit
 from seepage.settings.split_spec import SplitSpec, holds_second_cut
@@ -43,7 +47,7 @@ from seepage.settings.units import (
     with_fields,
     without_others,
 )
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 from seepage.wire.labels import LabelKnowledge, ReturnedView
 from seepage.wire.secret import FeatureTranscript
@@ -81,6 +85,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
         data = self.data
+        refuse_class_attacks("split", spec.attacks, data.schema.target)
         self.defenses = {part.called: _noise_of(part) for part in spec.defenses}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         label = data.schema.target.name
@@ -128,7 +133,12 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             label=label if guessed else None,
             columns=data.schema.names,
             sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
-            scales={"loss": Scale(None), **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK}},
+            scales={
+                "loss": Scale(None),
+                "task_rmse": Scale(None),
+                **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
+            },
+            marks=marks_of("split", spec.attacks, spec.defenses),
             utility=("auc", "task_accuracy"),
             settings={"epochs": spec.epochs, **({} if is_own(spec.model) else ours)},
         )
@@ -150,7 +160,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             hop = spec.hop if spec.topology == "multi_hop" else ()
             return WholeClientModel.of(schema, seed, spec.hidden, spec.cut, spec.tower, spec.topology, hop)
         parts = PARTS[spec.topology]
-        client, (middle, *rest) = own_whole(self.factory, schema, parts, outputs_of(schema), spec.cut, seed)
+        client, (middle, *rest) = own_whole(self.factory, schema, parts, outputs_of(schema.target), spec.cut, seed)
         return WholeClientModel(client, middle, rest[0] if rest else None, schema, spec.model)
 
     def learning(self, noise: FeatureNoise | None) -> WholeClientLearning:
@@ -267,23 +277,11 @@ class AttackedWhole(AttackedTopology):
 
     def training(self) -> UnitFigures:
         """Return how well the network does."""
-        model, target = self.trained.model, self.test.schema.target
+        model = self.trained.model
         with torch.no_grad():
             outputs = model.outputs(self.learning.observe(self.trained, self.test, self.spec.seed).received[0])
-            losses = model.losses(outputs, self.test.labels)
-        figures: dict[tuple[str, str | None], float | None] = {("loss", None): self.trained.loss}
-        if not isinstance(target, Discrete):
-            near = losses.sqrt() * ((target.high - target.low) / 2) <= target.tolerance
-            figures["task_accuracy", None] = float(near.double().mean())
-            return UnitFigures(figures)
-        task = model.task
-        assert task != "regression"
-        chances = label_chances(task, outputs)
-        figures["task_accuracy", None] = float((chances.argmax(1) == self.test.labels).double().mean())
-        if target.width == 2:
-            positive = target.sorted_codes[-1]
-            figures["auc", None] = auc(chances[:, positive].double(), self.test.labels == positive)
-        return UnitFigures(figures)
+        figures: Figures = {("loss", None): self.trained.loss}
+        return UnitFigures(figures | task_figures(self.test.schema.target, outputs, self.test.labels))
 
     def label(self, part: PlannedPart) -> UnitFigures:
         """Return the figures of a guess of the labels of training, from what came back at the second cut."""

@@ -86,6 +86,19 @@ def read_written(texts: Sequence[str], day_first: bool | None = None) -> Written
     return dates if dates is not None else _amounts(texts)
 
 
+def in_both_orders(texts: Sequence[str]) -> bool:
+    """Return whether all texts are dates in numbers, some with the day before the month and some after it.
+
+    Example:
+        >>> in_both_orders(["31/12/2020", "12/31/2020"]), in_both_orders(["31/12/2020", "12/11/2020"])
+        (True, False)
+    """
+    matches = [_NUMBERED.fullmatch(text.strip()) for text in texts]
+    firsts = [max(int(match["a"]) - 12, 0) for match in matches if match is not None]
+    seconds = [max(int(match["b"]) - 12, 0) for match in matches if match is not None]
+    return None not in matches and any(firsts) and any(seconds)
+
+
 def is_date(text: str) -> bool:
     """Return whether a text looks like an ISO date, with a time or without."""
     return _ISO.fullmatch(text.strip()) is not None

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from seepage.errors import BadInputError, Remedy, unknown_name
-from seepage.tabular.formats import DAYS, Written, days, read_written
+from seepage.tabular.formats import DAYS, Written, days, in_both_orders, read_written
 from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups
 from seepage.tabular.policy import Missing, Policy
 from seepage.tabular.reading import OrderedDates, Source, open_table, typed
@@ -177,7 +177,10 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         if name not in policy.overrides and (reason := guess.identifier) is not None
     }
     for name in list(left_out):
-        if name == target or name in sensitive:
+        if name == target and guesses[name].listed > policy.most_categories:
+            # Said below, with what to do about it.
+            del left_out[name]
+        elif name == target or name in sensitive:
             role = "the target" if name == target else "sensitive"
             wrong.append(
                 f"column {name!r} is {role}, but {left_out.pop(name)}, so it would be left out; choose another column, "
@@ -190,9 +193,15 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         if name in left_out or guess.useless:
             continue
         if name == target and guess.kind == "discrete" and guess.listed > policy.most_categories:
+            # More classes than every second row would be identifiers all the same.
+            more = () if guess.identifier else (" (", Remedy("most_categories", guess.listed), " allows all)")
             wrong.append(
-                f"the target {name!r} has {guess.listed} different values; a model learns to tell at most "
-                f"{policy.most_categories} apart here (most_categories): choose another target or group its values"
+                BadInputError(
+                    f"the target {name!r} has {guess.listed} different values; a model learns to tell at most "
+                    f"{policy.most_categories} apart here",
+                    *more,
+                    ": choose another target or group its values",
+                )
             )
             continue
         try:
@@ -215,7 +224,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         else InferredColumn(name, "left out", left_out[name])
         if name in left_out
         else InferredColumn(
-            name, columns[name].kind, made_of.get(name, "") + guesses[name].why(columns[name]), guesses[name].near
+            name, columns[name].kind, _reason(made_of, guesses[name], columns[name]), guesses[name].near
         )
         for name in table.names
     ]
@@ -223,6 +232,12 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     if groups:
         notes = (f"one-hot columns merged (keep_dummies leaves them): {_listed(list(map(str, groups)))}", *notes)
     return Inferred(schema, tuple(found), (*table.notes, *notes), guesses[target].rows, groups)
+
+
+def _reason(made_of: Mapping[str, str], guess: _ColumnReading, column: Column) -> str:
+    """Return how a column was interpreted; of one that was merged, nobody declared the categories."""
+    why = guess.why(column)
+    return made_of[guess.name] + why.replace("declared ", "") if guess.name in made_of else why
 
 
 def infer_schema(
@@ -635,6 +650,8 @@ class _ColumnReading:
             self.near = "texts with fewer than two rows each are identifiers"
         if not declared and self._names_rows(len(series)):
             self.identifier = f"{self.distinct:,} different values in {len(series):,} rows: an identifier or free text"
+            if in_both_orders([str(value) for value in self.counts]):
+                self.identifier = "dates, some with the day before the month and some after it: write them in one order"
 
     def _names_rows(self, rows: int) -> bool:
         """Return whether there are so many different values that they seem to name the rows."""

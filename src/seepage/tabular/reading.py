@@ -236,7 +236,10 @@ class CsvSource(Source):
             rows = csv.reader(
                 codecs.getreader("utf-8-sig")(file), delimiter=self._separator, skipinitialspace=True, strict=False
             )
-            wrong = [(rows.line_num, len(row)) for row in rows if row and len(row) != len(self.names)]
+            lengths = [(rows.line_num, len(row)) for row in rows if row]
+        if len(lengths) < 2:
+            raise _no_rows(self._path)
+        wrong = [(line, cells) for line, cells in lengths if cells != len(self.names)]
         if wrong:
             line, cells = wrong[0]
             raise BadInputError(

@@ -71,6 +71,8 @@ class LabelDirect:
     label. With one logit for two classes, its sign is. The gradients of several exchanges are added up.
     """
 
+    of_classes: ClassVar[bool] = True
+
     def __call__(self, view: LogitsView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
         """Return the guess; ``seeds`` are not used.
 

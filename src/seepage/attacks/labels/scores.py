@@ -38,6 +38,7 @@ class LabelNorm:
     """
 
     reads_bare: ClassVar[bool] = False
+    of_classes: ClassVar[bool] = True
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
         """Return the guess; ``seeds`` are not used.
@@ -72,6 +73,8 @@ class LabelDirection:
     attack. Deviation: several known records of each label give its mean direction, instead of one record of the sought
     label. Labels that no known record has are never guessed. Of several exchanges the mean of the cosines counts.
     """
+
+    of_classes: ClassVar[bool] = True
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
         """Return the guess; ``seeds`` are not used.

@@ -15,6 +15,7 @@ from seepage.attacks.split.parts.descent import descend
 from seepage.attacks.split.parts.meet import meet
 from seepage.attacks.split.parts.messages import message_of
 from seepage.attacks.split.parts.nearest import NearestConfigurations, nearest, rounding
+from seepage.attacks.split.parts.number_target import number_target_guess
 from seepage.attacks.split.parts.proof import FAR, proven_alone, proven_by_fit
 from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.replay import replays
@@ -24,6 +25,7 @@ from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
 from seepage.registry import attacks
+from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 Search = Literal["exhaustive", "descent", "meet"]
@@ -109,6 +111,14 @@ class Exact:
         check_gradient(view)
         gradient = gradient * self.scale
         space = Space.of(view.model, knowledge, self.bins)
+        if isinstance(knowledge.schema.target, Continuous):
+            if self.search != "exhaustive" or self.votes > 1 or self.scale != 1 or not self.undo_mean:
+                raise BadInputError(
+                    f"search={self.search!r}, votes={self.votes}, scale={self.scale}, undo_mean={self.undo_mean} are "
+                    f"for classes, but the target {knowledge.schema.target.name!r} is a number; leave them out."
+                )
+            check_enumerable(space, self.most)
+            return number_target_guess([view], knowledge, space, weigh=False)
         respond = responder(view.model, self.closed_form)
         if space.binned and replayable(view, knowledge) and self.votes == 1 and self.scale == 1 and self.undo_mean:
             if self.search == "exhaustive":
@@ -188,9 +198,14 @@ def not_exact(model: SplitModel, space: Space) -> str | None:
         model: network with the client part.
         space: space of its private cells.
     """
+    numbers = ", ".join(space.names[k] for k in space.binned)
+    if space.binned and not isinstance(model.schema.target, Discrete):
+        return (
+            f"With a number as target the private numbers {numbers} are not solved for: the likeliest of their bins is "
+            "taken."
+        )
     if not space.binned or isinstance(model.client, DeepFMClient):
         return None
-    numbers = ", ".join(space.names[k] for k in space.binned)
     return (
         f"The client part ({type(model.client).__name__}) cannot be solved for the private numbers {numbers}: only "
         "DeepFM's layers give the set of all values that replay a message, so that values in bins are tried and the "

@@ -61,10 +61,8 @@ class FSHA:
         True
     """
 
-    published_form: ClassVar[str] = (
-        "an active attack in its paper, by a malicious server that steers the client; here the server only listens, so "
-        "that its figures are those of a passive form"
-    )
+    mark: ClassVar[str] = "active in its paper, passive here"
+    of_classes: ClassVar[bool] = True
 
     hidden: tuple[int, ...] = (256, 128)
     epochs: int = 40

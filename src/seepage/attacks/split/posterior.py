@@ -14,16 +14,17 @@ from seepage.attacks.split.exact import check_gradient, replayable, replayed_gue
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.mismatch import Mismatch
 from seepage.attacks.split.parts.nearest import candidate_gradients
+from seepage.attacks.split.parts.number_target import number_target_guess
 from seepage.attacks.split.parts.numbers import NumberPrior, likeliest, prior_samples
-from seepage.attacks.split.parts.prior import CellPrior
+from seepage.attacks.split.parts.prior import CellPrior, decided
 from seepage.attacks.split.parts.replay import numbers_of
 from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.shaped import AlongDifference, AlongGradient
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.models.split import SplitModel, label_chances
+from seepage.models.split import label_chances
 from seepage.registry import attacks
-from seepage.tabular.schema import Continuous, Discrete
+from seepage.tabular.schema import Continuous
 from seepage.wire.split import CutGuess, CutKnowledge, CutView, KnownCut
 
 Decision = Literal["columns", "joint"]
@@ -47,7 +48,8 @@ class Posterior:
     The received gradient of a record is ``clip(g) + normal noise``, or that of ``max_norm`` or ``marvell``, whose shape
     is fitted on the messages, see ``parts.shaped``; its likelihood under a combination, times the
     prior, gives the combination's chance. The prior of the label given all columns is the network's own prediction:
-    the server knows both parts, and they were trained to predict the labels that clients train with. A flipped label
+    the server knows both parts, and they were trained to predict the labels that clients train with. Where the target
+    is a number, each combination has its label, see ``parts.number_target``. A flipped label
     is undone by Bayes' rule too. With several views of the same records (one a round), likelihoods multiply.
 
     Not in the paper: a defense must withstand this attacker before it is called effective.
@@ -112,6 +114,14 @@ class Posterior:
             check_gradient(one)
         first, defense = views[0], knowledge.defense
         space = Space.of(first.model, knowledge, self.bins)
+        if isinstance(knowledge.schema.target, Continuous):
+            if self.weights == "about":
+                raise BadInputError(
+                    "how far client weights are off (weights='about') is fitted for classes, but the target "
+                    f"{knowledge.schema.target.name!r} is a number; use weights='current'."
+                )
+            check_enumerable(space, self.most)
+            return number_target_guess(views, knowledge, space, weigh=True, observed=self.observed)
         generator = torch.Generator().manual_seed(seeds[0])
         if not self.observed and space.configurations > self.most:
             return self._sampled(first, knowledge, space, generator)
@@ -188,7 +198,7 @@ class Posterior:
             predicted = label_chances(view.model.head, outputs).cpu().double().clamp(min=_LEAST)
             labels.append((predicted[..., None] * _unflipped(predicted, knowledge.defense.flip)).sum(1).mean(0))
         true = torch.stack(labels)
-        best = torch.stack([_decided(view.model, space, k, one) for k, one in enumerate(chances)], dim=1)
+        best = torch.stack([decided(view.model, space, k, one) for k, one in enumerate(chances)], dim=1)
         cells = _with_numbers(view, knowledge, view.model.unscaled(space.of_codes(best), view.model.private), generator)
         return CutGuess(cells, true.argmax(1).double(), chances=chances, label_chances=true)
 
@@ -198,24 +208,13 @@ class Posterior:
         if self.decision == "joint":
             codes = space.codes(gathered.place)
         else:
-            codes = torch.stack([_decided(view.model, space, k, column) for k, column in enumerate(chances)], dim=1)
+            codes = torch.stack([decided(view.model, space, k, column) for k, column in enumerate(chances)], dim=1)
         return CutGuess(
             cells=view.model.unscaled(space.of_codes(codes), view.model.private),
             labels=true.argmax(1).double(),
             chances=chances,
             label_chances=true,
         )
-
-
-def _decided(model: SplitModel, space: Space, k: int, chances: Float[Tensor, "record value"]) -> Int[Tensor, " record"]:
-    """Return the value of a column that is most often right: numbers are within the column's tolerance."""
-    column = model.schema.columns[model.private[k]]
-    if isinstance(column, Discrete):
-        return chances.argmax(1)
-    values, within = space.values[k].double(), column.tolerance / (column.high - column.low or 1.0)
-    near = ((values[:, None] - values).abs() <= within).to(chances.dtype)
-    # Among equally good ones the likeliest itself.
-    return (chances @ near + 1e-9 * chances).argmax(1)
 
 
 def _with_numbers(

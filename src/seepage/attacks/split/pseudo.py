@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -45,6 +46,8 @@ class PseudoClientAttack:
     Raises:
         BadInputError: an argument is out of range.
     """
+
+    of_classes: ClassVar[bool] = True
 
     client_epochs: int = 30
     hidden: tuple[int, ...] = (256, 128)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -53,6 +53,8 @@ class UnSplit:
         >>> guess.cells.shape
         torch.Size([20, 1])
     """
+
+    of_classes: ClassVar[bool] = True
 
     weights: Weights = "cloned"
     rounds: int = 20

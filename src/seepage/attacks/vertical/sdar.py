@@ -12,6 +12,7 @@ from torch.nn import functional
 from seepage.attacks.vertical.uifv import DataPassiveAttack, ShadowInversion
 from seepage.errors import BadInputError
 from seepage.models.inverse import InverseLoss
+from seepage.models.split import for_loss
 from seepage.models.vertical import Stack, encoder_of, losses_of
 from seepage.registry import attacks
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
@@ -66,7 +67,7 @@ class AdversarialShadowAttack(DataPassiveAttack):
         optimiser = torch.optim.Adam(shadows.parameters(), lr=_RATE)
         against = torch.optim.Adam(adversary.parameters(), lr=_ADVERSARY_RATE)
         order = [torch.Generator().manual_seed(seed) for seed in seeds]
-        every, labels = torch.arange(len(seeds))[:, None], rows.labels.long()
+        every, labels = torch.arange(len(seeds))[:, None], for_loss(view.model.partition.schema.target, rows.labels)
         for _ in range(self.shadow_epochs):
             shuffled = torch.stack([torch.randperm(rows.rows, generator=one) for one in order])
             for batch in shuffled.split(self.batch_size, dim=1):

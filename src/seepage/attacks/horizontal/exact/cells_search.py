@@ -125,14 +125,14 @@ class CellsSearch:
         codes: Int[Tensor, "start discrete"],
         numbers: Float[Tensor, "start continuous"],
         rounds: int,
-        told: Callable[[float], None] | None = None,
+        report: Callable[[float], None] | None = None,
     ) -> SearchEnds:
         """Return the ends of the searches from given cells.
 
         Args:
             codes, numbers: starting points; numbers standardised.
             rounds: largest number of changes of a start.
-            told: called with the share of the searches that has ended since the last call.
+            report: called with the share of the searches that has ended since the last call.
         """
         if not len(codes):
             # A network of a user's own need not take a batch without rows.
@@ -145,8 +145,8 @@ class CellsSearch:
         parts = []
         for c, n in zip(codes.split(chunk), numbers.split(chunk), strict=True):
             parts.append(self._run(c.clone(), n.clone(), rounds))
-            if told is not None:
-                told(len(c) / len(codes))
+            if report is not None:
+                report(len(c) / len(codes))
         return SearchEnds(
             torch.cat([part.codes for part in parts]),
             torch.cat([part.numbers for part in parts]),

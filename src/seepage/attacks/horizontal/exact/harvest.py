@@ -203,7 +203,7 @@ class Harvester:
             allowed = torch.ones_like(self._encoder.is_continuous)
         if len(spans) > 1 or not isinstance(network, Network):
             search = CellsSearch(self._encoder, network, spans, allowed)
-            found = search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.told)
+            found = search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report)
             return self._starts.distinct(torch.cat([single, self._arrived(gradient, found)]))
         ends, rows = search_one_layer(
             *(self._encoder, network, gradient.left[0], spans[0], allowed),

@@ -82,7 +82,7 @@ class InexactHarvester:
                 starts = self._starts.draw(allowed, generator)
                 if barren and len(ends.misfit) < gradient.records:
                     starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(ends.misfit))
-                ends = self._distinct(ends, search.run(*starts, CHANGES, self._starts.told), gradient.records)
+                ends = self._distinct(ends, search.run(*starts, CHANGES, self._starts.report), gradient.records)
                 cells = self._starts.cells(ends)
                 rows = self._client.encode(cells).double()
                 gradient.take(rows, counted(gradient.evidence(deeper, spans[deeper], rows), 0))

@@ -148,7 +148,7 @@ class NormalisedHarvester:
             allowed = seen.occurring if barren % 2 else seen.missing(self._client.encode(cells).double())
             search = CellsSearch(self._encoder, seen.network, seen.spans, allowed)
             arrived = self._starts.ends(
-                search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.told), _ARRIVED
+                search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report), _ARRIVED
             )
             # Whole numbers next to where a false end lies have arrived nowhere.
             again = search.run(*self._starts.of(arrived), rounds=0)

@@ -33,12 +33,12 @@ class Pace:
 
     def __init__(self, progress: Callable[[float], None] | None, victims: int, rounds: int) -> None:
         self._progress, self._victims, self._rounds = progress, victims, rounds
-        self._begun = self._done = self._told = self._ahead = 0.0
+        self._begun = self._done = self._reported = self._ahead = 0.0
 
     def begin(self) -> None:
         """Begin with the next victim; what was told of the last one without an end is ahead of what follows."""
-        self._ahead += self._told
-        self._begun, self._done, self._told = time.monotonic(), 0.0, 0.0
+        self._ahead += self._reported
+        self._begun, self._done, self._reported = time.monotonic(), 0.0, 0.0
 
     def searched(self, share: float) -> None:
         """Tell that a share of a round's searches has ended."""
@@ -49,19 +49,19 @@ class Pace:
     def found(self) -> None:
         """Tell that the search for all records of a victim has ended."""
         self._tell(1.0)
-        self._told = 0.0
+        self._reported = 0.0
 
     def rest(self, share: float) -> None:
         """Tell the share of what is done for victims whose search did not find all, without what was told of them."""
-        self._ahead += self._told
-        self._told = 0.0
+        self._ahead += self._reported
+        self._reported = 0.0
         known = min(self._ahead, share)
         self._ahead -= known
         self._report(share - known)
 
     def _tell(self, done: float) -> None:
-        share = done / self._victims - self._told
-        self._told = done / self._victims
+        share = done / self._victims - self._reported
+        self._reported = done / self._victims
         self._report(share)
 
     def _report(self, share: float) -> None:

@@ -24,7 +24,7 @@ class Starts:
         encoder: encoder in float64.
         statistics: public marginals.
         count: number of searches that begin together.
-        told: called with the share of them that has ended since the last call.
+        report: called with the share of them that has ended since the last call.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class Starts:
         encoder: Encoder,
         statistics: Statistics,
         count: int,
-        told: Callable[[float], None] | None = None,
+        report: Callable[[float], None] | None = None,
     ) -> None:
         schema, device = encoder.schema, encoder.mean.device
-        self.encoder, self.count, self.told = encoder, count, told
+        self.encoder, self.count, self.report = encoder, count, report
         self.discrete, self.continuous = list(schema.discrete), list(schema.continuous)
         self.place = torch.tensor([schema.blocks[i].start for i in self.continuous], dtype=torch.long, device=device)
         self._statistics = statistics

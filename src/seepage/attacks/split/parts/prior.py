@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -139,3 +139,21 @@ def classified(
     optimiser.step(closure)
     with torch.no_grad():
         return (asked @ weight + bias).double().log_softmax(1)
+
+
+def decided(model: SplitModel, space: Space, k: int, chances: Float[Tensor, "record value"]) -> Int[Tensor, " record"]:
+    """Return the value of a column that is most often right: numbers are within the column's tolerance.
+
+    Args:
+        model: model with the private columns.
+        space: space of their values.
+        k: position of the column among the private ones.
+        chances: chance of each value.
+    """
+    column = model.schema.columns[model.private[k]]
+    if isinstance(column, Discrete):
+        return chances.argmax(1)
+    values, within = space.values[k].double(), column.tolerance / (column.high - column.low or 1.0)
+    near = ((values[:, None] - values).abs() <= within).to(chances.dtype)
+    # Among equally good ones the likeliest itself.
+    return (chances @ near + 1e-9 * chances).argmax(1)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.models.images import ImageBottom, Shape
+from seepage.models.split import for_loss
 from seepage.models.vertical import Stack, losses_of
 from seepage.wire.vertical import FeatureAuxiliary, FeatureView
 
@@ -41,7 +42,7 @@ def shadow(
     widths = (encoded.shape[-1], *hidden, view.received.shape[-1])
     networks = Stack(widths, seeds) if image is None else ImageBottom(image, seeds)
     optimiser = torch.optim.Adam(networks.parameters(), lr=_RATE, fused=True)
-    labels = rows.labels.long()
+    labels = for_loss(view.model.partition.schema.target, rows.labels)
     order = [torch.Generator().manual_seed(seed) for seed in seeds]
     every = torch.arange(len(seeds))[:, None]
     for _ in range(epochs):
