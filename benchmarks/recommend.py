@@ -28,7 +28,14 @@ FIELDS = ("dataset", "setting", "below", "outcome", "options", "change", "status
 FIELDS += ("n", "task_metric", "task", "task_low", "task_high", "task_n", "cost", "epsilon", "rounds")
 FIELDS += ("message_epsilon", "measured_low", "seconds", "processor_seconds", "commit")
 OPTIONS: Mapping[tuple[str, str], Mapping[str, object]] = {
-    ("pooled", "german"): {"sensitive": "telephone", "rows": 100, "auxiliary": 300, "queries": 200, "shadows": 40},
+    ("pooled", "german"): {
+        "sensitive": "telephone",
+        "rows": 100,
+        "auxiliary": 300,
+        "queries": 200,
+        "shadows": 40,
+        "targets": 400,
+    },
     ("split", "german"): {"test_share": 0.3},
     ("vertical", "german"): {"test_share": 0.5},
     ("trees", "german"): {"rows": 150},
