@@ -308,7 +308,8 @@ def test_the_figures_are_what_the_files_say_and_small() -> None:
         text = path.read_text(encoding="utf-8")
         assert path.stat().st_size < 30_000
         assert "http://www.w3.org/2000/svg" in text
-        assert f"results/{name}.svg" in (ROOT / results_summary.PAGE).read_text(encoding="utf-8")
+        for page in (results_summary.PAGE, "README.md", "docs/index.md"):
+            assert f"results/{name}.svg)" in (ROOT / page).read_text(encoding="utf-8"), page
 
 
 def test_a_figure_shows_the_points_of_its_file() -> None:

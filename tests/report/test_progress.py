@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
+import pytest
+from rich.console import Console
+
 from seepage.auditing import prepare_all
+from seepage.report import progress
 from seepage.report.progress import outlook
 from seepage.run.plan import make_plan
 from seepage.run.store import Store
@@ -34,3 +39,15 @@ def test_what_is_left_is_named_where_one_of_several_attacks_takes_long() -> None
     plan = make_plan(audits, Store(None))
     slow = {job.name: 9e3 if plan.series[job.series[0]].part.label == "dlg" else 1.0 for job in plan.jobs}
     assert "of it is dlg: leave that out (--attack inverting_gradients)" in outlook(replace(plan, seconds_of=slow))
+
+
+def test_a_log_says_what_is_being_done_after_the_last_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.0)
+    with progress.Bar(Console(file=written, width=200)) as bar:
+        bar.begin(1.0, jobs=1)
+        bar.started("dlg")
+        bar.ended()
+        bar.started("training at batch size 8, dp_sgd")
+    assert "1 of 1 jobs done after" in written.getvalue()
+    assert "now training at batch size 8, dp_sgd." in written.getvalue()

@@ -23,6 +23,8 @@ Status = Literal[
     "as given", "leaks", "unclear", "too costly", "failed", "undecided", "not reached", "broken", "recommended"
 ]
 Outcome = Literal["found", "none", "undecided"]
+# What is limited where cells are secret and no column was named.
+_CELLS = "all cells"
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,10 @@ class Recommendation:
         """What is limited, in words."""
         if self.wish.column is not None:
             return f"column {clean(self.wish.column, 60)}"
-        return "whole records" if self.wish.whole_records else "all cells, whole records, label and sensitive columns"
+        if self.wish.whole_records:
+            return "whole records"
+        every = _every(self.given.report)
+        return f"{every}, whole records, label and sensitive columns" if every == _CELLS else every
 
     @property
     def _within(self) -> str:
@@ -209,7 +214,7 @@ class Recommendation:
             "status": candidate.status,
             "reason": candidate.reason,
             "attack": None if worst is None else worst.figure.attack,
-            "figure": None if worst is None else _named(worst),
+            "figure": None if worst is None else _named(worst, candidate.report),
             "lift": None if worst is None else worst.mean,
             "lift_low": None if row is None else row.lift_low,
             "lift_high": None if row is None else row.lift_high,
@@ -306,11 +311,17 @@ def in_words(recommendation: Recommendation) -> list[str]:
     return lines
 
 
-def _named(standing: Standing) -> str:
+def _named(standing: Standing, report: Report | None) -> str:
     of = standing.figure
     if of.metric == "exact_match":
         return "whole records"
-    return "all cells" if of.column is None else clean(of.column, 60)
+    return _every(report) if of.column is None else clean(of.column, 60)
+
+
+def _every(report: Report | None) -> str:
+    """Return what a figure of no single column is about, such as the shares of pooled learning."""
+    secret = _CELLS if report is None else report.audit.about.secret
+    return _CELLS if secret.startswith("all ") else secret
 
 
 def configuration_of(report: Report) -> Configuration:

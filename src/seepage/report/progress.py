@@ -98,7 +98,9 @@ class Bar(Listener):
         now = time.monotonic()
         if not self._progress.console.is_terminal and now - self._shown >= _LOG_SECONDS:
             self._shown = now
-            self._line(f"{self._done} of {self._jobs} jobs done after {lasting(now - self._began)}.")
+            # What a defense costs the task is trained for after the last job.
+            done = f"{self._done} of {self._jobs} jobs done after {lasting(now - self._began)}"
+            self._line(f"{done}, now {clean(what, 120)}.")
 
     def _line(self, text: str) -> None:
         self._progress.console.print(Text(f"seepage: {text}"), soft_wrap=True)
