@@ -171,7 +171,7 @@ def test_failed_jobs_of_the_reference_are_named_and_refuse_nothing() -> None:
     assert [run.label for run in report.failed] == [PEEK]
 
 
-def with_labels(labels: float, limit: float = 0.25, column: str | None = None) -> Decision:
+def with_labels(labels: float, limit: float = 0.25, column: str | None = None, whole_records: float = 0.0) -> Decision:
     """Return the decision where cells are safe, and this share of a label is read of which most are alike."""
     audit = CoinAudit(spec(limit, column=column), figures=SAFE, spread=0.0005, label="a", target="a")
     limits = Limits(audit)
@@ -186,7 +186,8 @@ def with_labels(labels: float, limit: float = 0.25, column: str | None = None) -
     row_ = row(batch_size=None, attack=PEEK, mean=0.5, baseline=0.5, lift=0.0, lift_low=-0.01, lift_high=0.01)
     whole = replace(row_, column="a", mean=labels, baseline=0.8, lift=labels - 0.8)
     whole = replace(whole, lift_low=labels - 0.82, lift_high=labels - 0.78, n=60)
-    return decide(limits, [row_, whole], [])
+    records = row(batch_size=None, attack=PEEK, metric="exact_match", mean=whole_records, baseline=0.0)
+    return decide(limits, [row_, whole, records], [])
 
 
 def test_a_label_that_is_read_passes_no_limit_above_what_could_be_gained() -> None:
@@ -200,6 +201,15 @@ def test_a_label_that_is_read_passes_no_limit_above_what_could_be_gained() -> No
     assert "83% of what is possible" in nearly.line
     kept = with_labels(0.8)
     assert kept.outcome == "passed", kept.line
+
+
+def test_a_line_about_other_cells_names_a_label_that_is_read_too() -> None:
+    found = with_labels(58 / 60, whole_records=0.6)
+    assert found.outcome == "failed"
+    assert "the leakage is total" in found.line
+    assert f"Beside it, {PEEK} on the label a (" in found.line
+    assert "83% of what is possible" in found.line
+    assert "label" not in with_labels(0.8, whole_records=0.6).line
 
 
 def test_a_gate_on_another_column_leaves_the_label_out() -> None:

@@ -181,6 +181,14 @@ def test_towers_of_ones_own_are_inverted_where_they_lose_nothing(file: Path) -> 
     assert "can be inverted layer by layer" in audit.about.limits[0]
 
 
+def test_controls_have_networks_that_lose_nothing_whatever_the_own_ones_do(file: Path) -> None:
+    audit = VerticalAudit(vertical_spec(bottom_model=f"{file}:Narrow", attacks=["ridge_sa"]), table(rows=400))
+    control = audit.control()
+    assert control is not None
+    assert audit.about.model == f"{file}:Narrow"
+    assert control.about.model == "vertical_mlp"
+
+
 def test_a_layer_that_loses_something_is_named_in_the_headline_and_a_network_learns_instead(file: Path) -> None:
     attack = {"name": "layer_inversion", "rows": 512, "epochs": 1, "steps": 200}
     spec = vertical_spec(bottom_model=f"{file}:Narrow", features=6, attacks=[attack])

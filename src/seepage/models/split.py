@@ -6,16 +6,17 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError, unknown_name
+from seepage.models.head import Head
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 
-SplitHead = Literal["sigmoid", "softmax", "regression"]
+SplitHead = Head
 
 # Number of rows on which a client part is tested for reading a column.
 _PROBES = 16

@@ -42,6 +42,10 @@ class Decision:
     figures: tuple[Standing, ...] = ()
 
 
+# Share of what is possible from which on a line about other cells names the label too.
+_MOST_OF_IT = 0.5
+
+
 def decide(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarms: Sequence[Alarm] = ()) -> Decision:
     """Decide whether an audit is shown to stay below its limit.
 
@@ -56,7 +60,8 @@ def decide(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarm
         alarms: findings of its checks.
     """
     decision = _decided(limits, rows, runs, alarms)
-    return Decision(decision.outcome, f"gate {decision.outcome}: {decision.line}", tuple(limits.standings.values()))
+    line = decision.line if decision.outcome == "passed" else f"{decision.line}{_label_too(limits, decision.line)}"
+    return Decision(decision.outcome, f"gate {decision.outcome}: {line}", tuple(limits.standings.values()))
 
 
 def combined(decisions: Sequence[Decision]) -> Decision:
@@ -88,6 +93,19 @@ def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], ala
     if lacking := _lacking(limits, here):
         return Decision(_open(standings, limit), lacking)
     return _by_standings(limits, runs, alarms)
+
+
+def _label_too(limits: Limits, line: str) -> str:
+    """Return, as a further sentence, what is gained of the label where a line is about other cells.
+
+    A lift is small where most labels are alike, so that the share of what is possible counts.
+    """
+    label = limits.audit.about.label
+    own = [one for one in limits.standings.values() if label is not None and one.figure.column == label]
+    own = [one for one in own if one.closed is not None and one.closed >= _MOST_OF_IT]
+    if not own or f"the label {clean(label)}" in line:
+        return ""
+    return f" Beside it, {_gains(max(own, key=lambda one: one.closed or 0.0), limits.audit)}."
 
 
 def _by_standings(limits: Limits, runs: Sequence[Run], alarms: Sequence[Alarm]) -> Decision:

@@ -385,6 +385,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         changed = {
             "passive": (planted.schema.names[-_CONTROL_COINS:],),
             **{"parties": 2, "share": None, "columns_seed": None, "victim": 1},
+            # What shows that an attack works is a network that loses nothing, whatever an own one does.
+            **{"bottom_model": "vertical_mlp", "top_model": "vertical_mlp"},
             # A coin is one-hot: two inputs.
             **{"bottom": (), "features": 2 * _CONTROL_COINS, "top": (16,), "epochs": 2},
             **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": 64, "attacked_records": 200},
