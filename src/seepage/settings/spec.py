@@ -428,8 +428,8 @@ class Spec(Plain):
     ] = False
     separator: Annotated[
         str,
-        BeforeValidator(_tabulator),
         Field(min_length=1, max_length=1),
+        BeforeValidator(_tabulator),
         Option("Character between the cells of your CSV file; tab for a tabulator.", TABLE, "CHARACTER"),
     ] = ","
     day_first: Annotated[
