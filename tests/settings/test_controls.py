@@ -29,7 +29,7 @@ from seepage.results.checks.facts import exceeds_by_more_than_chance, leaks
 from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
-from seepage.settings import pooled
+from seepage.settings import pooled, pooled_seed
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.pooled import PooledAudit
@@ -267,7 +267,7 @@ def test_shuffled_shadow_models_above_the_baseline_are_a_fault(faulty: bool, mon
     spec = made.spec.model_copy(update={"sensitive": ("planted",), "value": "heads", "shares": (0.1, 0.9), "epochs": 6})
     told = PooledAudit(spec.model_copy(update={"control": False}), planted)
     if faulty:
-        monkeypatch.setattr(pooled, "Meta", lambda shuffled: Meta())
+        monkeypatch.setattr(pooled_seed, "Meta", lambda shuffled: Meta())
     [report] = run_all([told])
     assert report.findings is not None
     [score] = [row for row in report.rows if row.attack == pooled.SHUFFLED]
