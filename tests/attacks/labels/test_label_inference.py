@@ -101,8 +101,10 @@ def test_several_classes_and_numbers_are_read_too() -> None:
     came = (torch.randn(1, 300, 1, generator=draw) * 0.1 - numbers[..., None]).float() @ torch.ones(1, 4)
     guess = LabelHeads()(ReturnedView(came, came, came), knowing(numbers, cost), [0])
     assert guess.chances is None
-    [found] = measure_labels(cost, numbers, guess)
+    found, explained = measure_labels(cost, numbers, guess)
+    assert (found.metric, explained.metric) == ("accuracy", "r2")
     assert float(found.values) > 0.9
+    assert float(explained.values) > 0.9
     for attack in (LabelNorm(), LabelDirection(), LabelDirect()):
         with pytest.raises(BadInputError, match="'cost' is a number; use label_heads"):
             attack(LogitsView(came, came, came), knowing(numbers, cost))
