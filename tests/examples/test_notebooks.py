@@ -59,5 +59,7 @@ def test_they_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     shown = {kind for output in outputs for kind in output.get("data", {})}
     assert {"text/html", "application/vnd.plotly.v1+json"} <= shown
     # What a reader would see as trouble.
-    assert [output.text for output in outputs if output.get("name") == "stderr"] == []
+    said = [output.text for output in outputs if output.get("name") == "stderr"]
+    # Where ipywidgets is not installed, a package that seepage uses says so.
+    assert [text for text in said if "IProgress not found" not in text] == []
     assert any("<th>lift</th>" in output.get("data", {}).get("text/html", "") for output in outputs)

@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.table import Table, frame_of
+from seepage.tabular.texts import MISSING
 
 # What a CSV file gives back as it was: no control characters, and no space at either end.
 _SIGNS = "abcXYZ0123456789äß.,;-_'\"?<=> "
 WRITABLE = st.text(_SIGNS, min_size=1, max_size=6).filter(lambda text: text == text.strip())
-# What is taken for a text even without a schema.
-WORDS = st.builds(lambda first, rest: first + rest.strip(), st.sampled_from("abXYß?"), st.text(_SIGNS, max_size=5))
+# What is taken for a text even without a schema, and not for a missing cell.
+WORDS = st.builds(
+    lambda first, rest: first + rest.strip(), st.sampled_from("abXYß?"), st.text(_SIGNS, max_size=5)
+).filter(lambda text: text not in MISSING)
 
 
 def categories(texts: st.SearchStrategy[str] | None = None, most: int = 6) -> st.SearchStrategy:
