@@ -38,7 +38,7 @@ def test_the_cheapest_that_is_low_is_named_with_what_it_leaves_and_costs() -> No
     words = said([*rows, task("none", 0.9), task("gloves", 0.8), task("thick", 0.7)])
     assert words.startswith("Use gloves: it leaves at most")
     assert "instead of 97.5%" in words
-    assert "It costs -10.0 points of task accuracy: 80.0% instead of 90.0%, over 5 trainings." in words
+    assert "It changes task accuracy by -10.0 points: 80.0% instead of 90.0%, over 5 trainings." in words
     assert "seepage recommend --setting coins" in words
 
 

@@ -84,7 +84,7 @@ def test_kills_of_single_processes_and_quick_interrupts_lose_nothing_and_leave_n
         return first.process.poll() is not None
 
     assert until(interrupted, pause=0.05)
-    assert first.process.returncode == 130
+    assert first.process.returncode == 130, first.told()
     assert "interrupted. The victims measured so far are kept" in first.told()
     assert "Traceback" not in first.told()
     assert until(lambda: not group_of(first.process.pid))

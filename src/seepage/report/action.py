@@ -118,4 +118,4 @@ def _cost(task: Record | None, before: Record | None) -> str:
     apart = task["task_low"] is not None and before["task_low"] is not None
     apart = apart and (task["task_high"] < before["task_low"] or before["task_high"] < task["task_low"])
     clearly = "" if apart else ", which these trainings do not tell from none"
-    return f"It costs {by} of {name}: {now} instead of {then}, over {task['task_n']} trainings{clearly}."
+    return f"It changes {name} by {by}: {now} instead of {then}, over {task['task_n']} trainings{clearly}."
