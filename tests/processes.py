@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 # Workers at once, however little there is to do.
@@ -76,6 +77,8 @@ class Sweep:
                 stdout=subprocess.DEVNULL,
                 stderr=file,
                 start_new_session=True,
+                # A suite in the background of a shell ignores interrupts, and so would what it starts.
+                preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
             )
         return Program(process, errors)
 
