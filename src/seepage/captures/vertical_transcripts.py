@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from seepage.captures.transcript_runs import (
     history_of,
     score_rows,
 )
-from seepage.captures.transcripts import RoundMessages, TranscriptDescription
+from seepage.captures.transcripts import TranscriptDescription
 from seepage.errors import BadInputError
 from seepage.models.own import find_own, is_own
 from seepage.models.own_parts import own_bottom
@@ -68,8 +67,9 @@ class ActivationRun(TranscriptRun):
         self.held = training.schema.model_copy(
             update={"columns": tuple(training.schema.columns[i] for i in training.private)}
         )
-        self.newest = _newest(training.rounds, tables.places)
-        if any(len(seen) > 1 for seen in history_of(training.rounds, tables.places).values()):
+        history = history_of(training.rounds, tables.places)
+        self.newest = {place: seen[-1] for place, seen in sorted(history.items())}
+        if any(len(seen) > 1 for seen in history.values()):
             self.notes.append("of each record the newest message is attacked")
         leaked = set() if tables.leaked is None else set(tables.leaked[0].tolist())
         self.places = torch.tensor([place for place in self.newest if place not in leaked])
@@ -123,6 +123,20 @@ class ActivationRun(TranscriptRun):
     @abstractmethod
     def _returned(self, places: Tensor) -> ReturnedView:
         """Return what came back to the party that has no labels."""
+
+    def _exchanged(self, places: Tensor, kind: type[ReturnedView], sent: str, returned: str) -> ReturnedView:
+        """Return a message of some records with what came back of it, as a view without columns of its own.
+
+        The attacked party's own columns are the secret of other attacks, and are in no transcript.
+
+        Args:
+            places: positions of the records.
+            kind: type of the view.
+            sent, returned: names of the two messages.
+        """
+        message, came = self.messages(sent, places), self.messages(returned, places)
+        own_gradient = came * self.messages("behind", places)[:, None].to(came)
+        return kind(message[None], own_gradient[None], message.new_zeros(1, len(message), 1))
 
     def tried(self, part: Part) -> TriedAttack:
         """Return what an attack reads."""
@@ -280,11 +294,8 @@ class VerticalRun(ActivationRun):
         return bottom
 
     def _returned(self, places: Tensor) -> ReturnedView:
-        sent, came = self.messages("activations", places), self.messages("gradient", places)
-        own_gradient = came * self.messages("behind", places)[:, None].to(came)
         kind = ReturnedView if self.tables.training.about.top else LogitsView
-        # The passive party's own columns are the secret of the other attack, and are in no transcript.
-        return kind(sent[None], own_gradient[None], sent.new_zeros(1, len(sent), 1))
+        return self._exchanged(places, kind, "activations", "gradient")
 
 
 def hidden_of(about: TranscriptDescription, name: str) -> tuple[int, ...]:
@@ -312,7 +323,3 @@ def _known_features(about: TranscriptDescription) -> KnownFeatures:
     if isinstance(scale, bool | str) or scale < 0:
         raise BadInputError(f"the transcript states feature_noise with scale {scale!r}; give a number from 0 up.")
     return KnownFeatures(defense, float(scale))
-
-
-def _newest(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> dict[int, tuple[int, int]]:
-    return {place: seen[-1] for place, seen in sorted(history_of(rounds, places).items())}
