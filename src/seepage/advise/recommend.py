@@ -60,6 +60,9 @@ _FEWEST, _SHARE = 4, 6
 _MOST_UNITS = 2_000
 # Budget of a confirmation, in the least numbers of repetitions that pass.
 _BUDGET = 3
+# Records or models that a confirmation attacks in a repetition, in the least numbers that pass: enough to tell half of
+# a limit from the limit.
+_MEMBERS = 40
 DOCUMENT = "recommend.yaml"
 
 
@@ -524,6 +527,8 @@ class _Advisor:
         counts: dict[str, object] = {}
         if self.by_units and spec.repeats not in self.spec.model_fields_set:
             counts[spec.repeats] = _BUDGET * self.least
+        if not self.by_units and spec.member is not None and getattr(spec, spec.members) is None:
+            counts[spec.members] = _MEMBERS * self.least
         audit = self.prepare(self._asked(spec, counts))
         [report] = measured([audit], self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
         task = candidate.task if _task(audit, report.rows) is None else _task(audit, report.rows)
