@@ -182,3 +182,9 @@ def test_other_edges_are_another_audit(tmp_path: Path) -> None:
 def test_texts_of_a_frame_are_audited() -> None:
     report = audit(people(), setting="pooled", text_column="said", **SMALL)  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert {row.model for row in report.rows} == {"lstm"}
+
+
+def test_a_table_with_texts_beside_it_can_be_a_key() -> None:
+    frame = pd.DataFrame({"id": [f"row {i}" for i in range(40)], "age": range(40), "good": ["yes", "no"] * 20})
+    data, _ = own_table(frame, target="good", policy=Policy(beside=("id",)))
+    assert {data: 1}[data] == 1

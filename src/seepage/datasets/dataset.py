@@ -51,7 +51,7 @@ class Dataset:
     source: str
     licence: str
     image: tuple[int, int, int] | None = None
-    beside: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    beside: Mapping[str, Sequence[str | None]] = field(default_factory=dict, hash=False)
 
     @property
     def schema(self) -> Schema:
