@@ -463,7 +463,8 @@ class _Advisor:
 
     def _with_trainings(self, given: Candidate) -> Candidate:
         """Return the deployment as given with the task over as many trainings as a confirmation has."""
-        audit = self.prepare(self._asked(self.spec, {"control": False}))
+        audit = self.prepare(self._asked(self.spec, {"control": False, "gate": None}))
+        audit.parts = tuple(part for part in audit.parts if part.kind == "about")
         self.say("training without a change, to compare with")
         [report] = measured([audit], self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
         return replace(given, task=_task(audit, report.rows) or given.task)
