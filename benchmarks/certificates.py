@@ -27,6 +27,7 @@ the upper end of the exact 95% interval of the share of victims with a false cer
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -356,7 +357,8 @@ def attack_one(victim: int, tables: list[str], kind: str, tallies: dict[str, Tal
     tally.cells += int(certified.sum())
     tally.whole += bool(certified.all())
     [regime] = guess.regime or ("",)
-    tally.traceless += int(regime.split(" leave")[0].split()[-1]) if " no trace" in regime else 0
+    silent = re.search(r"(\d+) leaves? no trace", regime)
+    tally.traceless += 0 if silent is None else int(silent[1])
     if is_false(data.schema, guess, cells, labels, records, holds):
         tally.false += 1
         print(f"false: victim {victim}, {kind}, {records} records, {model.name}, {regime}", flush=True)

@@ -100,11 +100,27 @@ def test_a_budget_that_is_spent_leaves_it_undecided(tmp_path: Path) -> None:
     assert search(tmp_path).outcome == "found"
 
 
-def test_too_few_repetitions_leave_it_undecided_and_more_are_advised() -> None:
+@pytest.mark.parametrize("below", [False, True])
+def test_what_leaves_it_undecided_is_named(below: bool) -> None:
+    found = search()
+    first = found.candidates[0]
+    assert first.report is not None
+    assert first.report.decision is not None
+    figures = tuple(replace(standing, below=below) for standing in first.standings)
+    report = replace(first.report, decision=replace(first.report.decision, figures=figures))
+    doubted = replace(first, status="undecided", reason="An attack does worse, so nothing is shown.", report=report)
+    line = replace(found, outcome="undecided", candidates=[doubted, *found.candidates[1:]]).line
+    assert doubted.worst is not None
+    few = f"{doubted.worst.n} tosss do not decide it. Give more (--repetitions), or a larger limit."
+    doubt = f"all figures of {doubted.words} stay below it, but an attack does worse, so nothing is shown."
+    assert line.endswith(doubt if below else few), line
+
+
+def test_an_attack_that_loses_leaves_it_undecided_where_no_control_shows_that_it_works() -> None:
     found = search(repetitions=24)
-    assert found.outcome == "undecided"
-    assert not found.timed_out
-    assert "tosss do not decide it. Give more (--repetitions), or a larger limit." in found.line
+    assert (found.outcome, found.timed_out) == ("undecided", False)
+    assert "but an attack does worse than a baseline (SEEP001)" in found.line
+    assert search(repetitions=24, control=True).outcome == "found"
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def _frontier(found: Recommendation, records: list[Record]) -> figures.Figure:
         for record in records
     ]
     title = f"Lift against {lowered(task)}"
-    figure = figures.frontier("frontier-figure", drawn, title, f"{task} of the trained model", False, error)
+    figure = figures.frontier("frontier-figure", drawn, title, f"{task} of the trained model", None, error)
     layout = dict(figure.layout)
     layout["yaxis"] = {**layout["yaxis"], "title": {"text": "Lift over the best baseline (points)"}}
     limit = 100 * found.wish.below

@@ -60,9 +60,9 @@ _FEWEST, _SHARE = 4, 6
 _MOST_UNITS = 2_000
 # Budget of a confirmation, in the least numbers of repetitions that pass.
 _BUDGET = 3
-# Records or models that a confirmation attacks in a repetition, in the least numbers that pass: enough to tell half of
-# a limit from the limit.
-_MEMBERS = 40
+# Records or models that a confirmation attacks in a repetition, in the least numbers that pass: enough to tell a third
+# of a limit from the limit.
+_MEMBERS = 20
 DOCUMENT = "recommend.yaml"
 
 

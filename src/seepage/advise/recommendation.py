@@ -149,6 +149,10 @@ class Recommendation:
         undecided = f"undecided: nothing was shown yet about a lift on {what} below {limit}"
         if self.timed_out:
             return f"{undecided}; run the same command again."
+        looked = [one for one in self.candidates if one.confirmed and one.status == "undecided" and one.standings]
+        for one in looked:
+            if all(standing.below for standing in one.standings):
+                return f"{undecided}: all figures of {clean(one.words, 60)} stay below it, but {lowered(one.reason)}"
         tried = max((one.worst.n for one in (self.given, *self.candidates) if one.confirmed and one.worst), default=0)
         member, field_name = self.spec.unit, self.spec.repeats
         if self.spec.member is not None:

@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from datetime import datetime
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +24,7 @@ from seepage.cli.interrupts import one_interrupt
 from seepage.cli.text import print_message
 from seepage.config.mistakes import DocumentError
 from seepage.errors import BadInputError, OldSpellingWarning, nearest
-from seepage.files import STORE
+from seepage.files import STORE, make_folder, why
 from seepage.run.memory import keep_freed_memory
 from seepage.settings.catalogue import Setting, settings
 from seepage.text import clean
@@ -251,6 +252,23 @@ def _options(
     ] = False,
 ) -> None:
     pass
+
+
+def new_folder(name: str, private: bool) -> Path:
+    """Make a run folder of this moment below ``runs``; two commands never get the same one."""
+    moment = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder, number = Path("runs") / moment, 1
+    make_folder(folder.parent)
+    while True:
+        try:
+            folder.mkdir(mode=0o700 if private else 0o777)
+        except FileExistsError:
+            number += 1
+            folder = folder.with_name(f"{moment}-{number}")
+        except OSError as error:
+            raise BadInputError(f"the run folder {str(folder)!r} cannot be made ({why(error)} with --out.") from error
+        else:
+            return folder
 
 
 def interruptible(work: Callable[[], Any], folder: Path) -> Any:

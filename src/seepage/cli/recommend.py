@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command_from_info
 
-from seepage.cli.app import app, flowing, interruptible
+from seepage.cli.app import app, flowing, interruptible, new_folder
 from seepage.cli.audit import AllowCode, AsJson, Document, Quiet
 from seepage.cli.exits import Exit
 from seepage.cli.options import fields_in_options
@@ -138,7 +137,7 @@ def recommend(
     if spec.recommend is None:
         raise BadInputError("a recommendation needs a limit of the lift; give --below 0.2, for example.")
     name = spec.dataset if spec.data is None else spec.data.stem
-    place = out or Path("runs") / f"recommend-{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    place = out or new_folder(f"recommend-{name}", spec.data is not None)
     wording = as_option if document is None or "data" in given else as_key
     # Only what can be searched is worth the time that this takes to load.
     search, page = (import_module(f"seepage.advise.{module}") for module in ("recommend", "page"))
@@ -147,6 +146,8 @@ def recommend(
     try:
         found = interruptible(lambda: search.recommended(spec, place, say=say, document=kept), place)
     except BadInputError as error:
+        if out is None and not any(place.iterdir()):
+            place.rmdir()
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(spec)))) from error
     page.write_recommendation(place, found)
     if as_json:

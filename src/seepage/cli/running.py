@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import typer
 from rich.text import Text
 
 from seepage.auditing import prepare_all, run_all
-from seepage.cli.app import interruptible
+from seepage.cli.app import interruptible, new_folder
 from seepage.cli.cluster import THIS_MACHINE, ClusterOptions
 from seepage.cli.exits import Exit
 from seepage.cli.text import print_message
@@ -127,7 +126,7 @@ def run(
             audits = [_fitting(audit, out) for audit in audits]
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
-    place = out or Path("runs") / f"{audits[0].about.dataset}-{datetime.now():%Y%m%d-%H%M%S}"
+    place = out or new_folder(audits[0].about.dataset, audits[0].own)
     messages = make_console(stderr=True)
     if not quiet and audits[0].inferred is not None:
         show_inferred(messages, audits[0].inferred)

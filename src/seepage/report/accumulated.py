@@ -44,7 +44,7 @@ def accumulated(reports: Sequence[AuditResult]) -> Section | None:
             own.sort(key=lambda record: record["rounds"])
             about = group[0].audit.about
             title = f"{clean(about.dataset)}, model {clean(about.model)}"
-            title += "" if size is None else f", batch size {size}"
+            title += "" if size is None else f", {about.size} {size}"
             title += "" if defense == UNDEFENDED else f", {clean(defense, 40)}"
             shown.append((figures.by_rounds(f"{NAME}-{len(shown)}", own, title), _grid(group[0], own, title)))
     words = [

@@ -99,6 +99,8 @@ def sentences(
     secret: str = "all cells",
     marked: bool = False,
     metric: str = "task_accuracy",
+    size_name: str = "batch size",
+    option: str = "--batch-size",
 ) -> list[str]:
     """Return advice as sentences.
 
@@ -109,6 +111,8 @@ def sentences(
         secret: what is attacked.
         marked: whether sensitive columns have to keep below a threshold too.
         metric: metric that says how well the task is learnt.
+        size_name: what batch sizes are called.
+        option: option that sets them.
     """
     over = f"{secret} and of every sensitive column" if marked else secret
     by_way: dict[str, list[str]] = {}
@@ -116,11 +120,11 @@ def sentences(
         ways = []
         if record["undefended"]:
             ways.append(
-                f"batches of {record['batch_size']} or more, without a defense" if sizes else "no defense needed"
+                f"{size_name} {record['batch_size']} or more, without a defense" if sizes else "no defense needed"
             )
         if record["defended"] is not None:
             size, defense = record["defended"]
-            at = f" at batch size {size}" if sizes else ""
+            at = f" at {size_name} {size}" if sizes else ""
             ways.append(f"{clean(defense, 80)}{at}{_cost(record['task'], metric)}")
         way = "; or ".join(ways) if ways else "nothing in this sweep does"
         by_way.setdefault(way, []).append(f"{100 * record['threshold']:.0f}% ({record['tier']})")
@@ -129,7 +133,8 @@ def sentences(
     if all(lacking):
         lines = ["Nothing that was audited brings the leakage below any threshold."]
     if any(lacking):
-        steps = [f"larger batches (--batch-size {4 * max(sizes)} --batch-size {16 * max(sizes)})"] if sizes else []
+        larger = f"{option} {4 * max(sizes, default=0)} {option} {16 * max(sizes, default=0)}"
+        steps = [f"a larger {size_name} ({larger})"] if sizes else []
         kind = "other or stronger defenses" if any(defense != UNDEFENDED for defense in defenses) else "defenses"
         steps.append(f"{kind} (--defense NAME; seepage defenses lists them)")
         lines.append(f"Next, audit {' and '.join(steps)} beside these.")

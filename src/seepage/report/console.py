@@ -131,7 +131,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
     table = make_table(f"{what}, beside baselines, in percent [95% interval]; lift in points")
     between = "\n" if stacked else " "
     if result.sized:
-        table.add_column("batch", justify="right", no_wrap=True)
+        table.add_column(result.audit.about.size.replace(" ", "\n"), justify="right", no_wrap=True)
     beside = result.defended and not stacked
     if beside:
         table.add_column("defense", overflow="fold")
@@ -186,7 +186,7 @@ def _labels_table(result: AuditResult) -> Table | None:
     by = "" if about.label_attacker is None else f" by {lowered(about.label_attacker)}"
     table = make_table(f"Read of the label {clean(about.label)}{by}, in percent [95% interval]; lift in points")
     if result.sized:
-        table.add_column("batch", justify="right", no_wrap=True)
+        table.add_column(result.audit.about.size.replace(" ", "\n"), justify="right", no_wrap=True)
     if result.defended:
         table.add_column("defense", overflow="fold")
     table.add_column("attack", overflow="fold")
@@ -258,7 +258,7 @@ def costs_table(result: AuditResult) -> Table | None:
     table = make_table("The task under each defense" + ("" if error else ", in percent"))
     sized = len({record["batch_size"] for record in records}) > 1
     if sized:
-        table.add_column("batch", justify="right", no_wrap=True)
+        table.add_column(result.audit.about.size.replace(" ", "\n"), justify="right", no_wrap=True)
     table.add_column("defense", overflow="fold")
     for name in (lowered(task_name(records[0]["task_metric"])), "baseline"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -63,15 +63,16 @@ def label(value: object, longest: int = _LONGEST) -> str:
     return f"\u2068{escaped}\u2069" if mixed else escaped
 
 
-def by_batch_size(name: str, records: Sequence[Record], title: str) -> Figure:
+def by_batch_size(name: str, records: Sequence[Record], title: str, size: str = "batch size") -> Figure:
     """Return accuracy against batch size, attacks with their intervals and baselines.
 
     Args:
         name: name of the figure.
         records: scores under one defense, see ``frames.scores``.
         title: title of the figure.
+        size: what the number of records behind a message is called.
     """
-    return _against(name, records, title, "batch_size", "batch size", "Batch size (records behind one message)")
+    return _against(name, records, title, "batch_size", size, f"{size.capitalize()} (records behind one message)")
 
 
 def by_rounds(name: str, records: Sequence[Record], title: str) -> Figure:
@@ -412,7 +413,7 @@ def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
 
 
 def frontier(
-    name: str, records: Sequence[Record], title: str, horizontal: str, sized: bool, error: bool = False
+    name: str, records: Sequence[Record], title: str, horizontal: str, size: str | None, error: bool = False
 ) -> Figure:
     """Return leakage against how well the task is learnt, marks of one defense joined and numbered by batch size.
 
@@ -421,7 +422,7 @@ def frontier(
         records: settings, see ``frames.frontier``.
         title: title of the figure.
         horizontal: title of the axis with the task.
-        sized: whether batch sizes differ, so that marks are numbered by them.
+        size: what batch sizes are called, where they differ, so that marks are numbered by them; else None.
         error: whether the task is measured by an error, which is no rate.
     """
     scale = 1.0 if error else 100.0
@@ -433,7 +434,7 @@ def frontier(
         data.append(
             {
                 "type": "scatter",
-                "mode": "lines+markers+text" if sized else "markers",
+                "mode": "lines+markers+text" if size is not None else "markers",
                 "name": label(defense, 48),
                 "x": [scale * record["task"] for record in own],
                 "y": [100 * record["closed"] for record in own],
@@ -441,10 +442,10 @@ def frontier(
                 "error_y": _errors(own, "closed", "closed_low", "upper"),
                 "line": {"color": _color(i), "dash": _DASHES[i % SERIES], "width": 1.5},
                 "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 11},
-                "text": [str(record["batch_size"]) if sized else "" for record in own],
+                "text": ["" if size is None else str(record["batch_size"]) for record in own],
                 "textposition": "top right",
                 "hovertext": [
-                    f"{_point(label(defense, 60), record, sized)}: closed gap {percent(record['closed'])}, task {task}"
+                    f"{_point(label(defense, 60), record, size)}: closed gap {percent(record['closed'])}, task {task}"
                     for record, task in zip(own, tasks, strict=True)
                 ],
                 "hovertemplate": "%{hovertext}<extra></extra>",
@@ -455,14 +456,14 @@ def frontier(
     layout["yaxis"] |= {"range": [min(-3.0, 100 * min((record["closed"] for record in known), default=0.0) - 3), 106]}
     layout["shapes"] = _thresholds()
     seen = "; ".join(
-        f"{_point(clean(record['defense'], 40), record, sized)}: closed gap {percent(record['closed'])}"
+        f"{_point(clean(record['defense'], 40), record, size)}: closed gap {percent(record['closed'])}"
         for record in known[:8]
     )
     return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
 
 
-def _point(defense: str, record: Record, sized: bool) -> str:
-    return f"{defense}, batch size {record['batch_size']}" if sized else defense
+def _point(defense: str, record: Record, size: str | None) -> str:
+    return defense if size is None else f"{defense}, {size} {record['batch_size']}"
 
 
 def differences(name: str, records: Sequence[Record], names: tuple[str, str], title: str) -> Figure:

@@ -23,7 +23,7 @@ _NO_DEFENSE = (
 
 def leakage_section(result: AuditResult) -> Section:
     """Return what every attack and baseline reads, by batch size where those differ, else by defense."""
-    title = "Leakage by batch size" if result.sized else "Leakage by attack and defense"
+    title = f"Leakage by {result.audit.about.size}" if result.sized else "Leakage by attack and defense"
     records = frames.scores(result.rows, result.alarms)
     if not any(record["is_attack"] for record in records):
         return empty("leakage", title, "No attack has a result.")
@@ -84,7 +84,9 @@ def _by_size(result: AuditResult, records: Sequence[Record], caption: str) -> li
         title = caption
         if result.defended:
             title += f"; {'no defense' if defense == UNDEFENDED else clean(defense, 40)}"
-        figure = figures.by_batch_size("batch-size" if i == 1 else f"batch-size-{i}", both, title)
+        figure = figures.by_batch_size(
+            "batch-size" if i == 1 else f"batch-size-{i}", both, title, result.audit.about.size
+        )
         ordered = sorted(both, key=lambda record: (record["batch_size"], not record["is_attack"]))
         drawn.append((figure, _scores_grid(result, title, ordered)))
     return drawn
@@ -162,7 +164,7 @@ def frontier_section(result: AuditResult) -> Section | None:
         return empty("frontier", title, _NO_DEFENSE)
     columns = [
         grids.text("Defense", "defense", marks=result.audit.about.marks),
-        *([grids.count("Batch size", "batch_size")] if result.sized else []),
+        *([grids.count(result.audit.about.size.capitalize(), "batch_size")] if result.sized else []),
         grids.tier("Leakage"),
         grids.text("Strongest attack", "attack"),
         grids.share("Read", "mean"),
@@ -215,9 +217,10 @@ def frontier_section(result: AuditResult) -> Section | None:
         words.append(f"Differences of the task over fewer than {LEAST_TRAININGS} trainings are not judged.")
     if all(record["closed"] is None for record in records):
         return Section("frontier", title, words, grids=[table])
-    marks = "Marks are numbered by batch size; dotted" if result.sized else "Dotted"
+    size = result.audit.about.size if result.sized else None
+    marks = f"Marks are numbered by {size}; dotted" if size is not None else "Dotted"
     words.insert(1, f"{marks} lines are the bounds of the verdict's tiers.")
-    figure = figures.frontier("frontier", records, caption, f"{task} of the trained model", result.sized, error)
+    figure = figures.frontier("frontier", records, caption, f"{task} of the trained model", size, error)
     return Section("frontier", title, words, figures=[(figure, table)])
 
 
@@ -257,7 +260,9 @@ def advice_section(result: AuditResult) -> Section:
         "Among the configurations of this audit only, by the upper ends of the 95% intervals, and against the attacks "
         "that were run."
     ]
-    return Section("advice", title, words, sentences(advised, sizes, defenses, secret, marked, metric))
+    about = result.audit.about
+    lines = sentences(advised, sizes, defenses, secret, marked, metric, about.size, about.size_option)
+    return Section("advice", title, words, lines)
 
 
 def _worst_sensitive(own: Sequence[Record]) -> float | None:

@@ -192,7 +192,7 @@ class AuditResult:
     def label(self, setting: Setting) -> str:
         """Return a configuration in words, without what all have in common."""
         size, defense = setting
-        parts = [f"batch size {size}"] if self.sized else []
+        parts = [f"{self.audit.about.size} {size}"] if self.sized else []
         if self.defended or not self.sized:
             parts.append("no defense" if defense == UNDEFENDED else self.marked(defense, 40))
         return ", ".join(parts)
@@ -201,7 +201,7 @@ class AuditResult:
         """Return the begin of a sentence: the configuration and who attacks."""
         # Where trials of whole models are counted, no message is that of a batch.
         whole = self.audit.about.trials is not None and not self.sized
-        parts = [] if size is None or whole else [f"at batch size {size}"]
+        parts = [] if size is None or whole else [f"at {self.audit.about.size} {size}"]
         if defense != UNDEFENDED:
             parts.append(f"under {clean(defense, 60)}")
         elif self.defended:

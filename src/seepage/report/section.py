@@ -47,7 +47,7 @@ def empty(name: str, title: str, why: str) -> Section:
 
 def setting_columns(result: AuditResult) -> list[grids.Column]:
     """Return the columns that tell the configurations of an audit apart."""
-    sizes = [grids.count("Batch size", "batch_size")] if result.sized else []
+    sizes = [grids.count(result.audit.about.size.capitalize(), "batch_size")] if result.sized else []
     return (
         [*sizes, grids.text("Defense", "defense", marks=result.audit.about.marks)]
         if result.defended or not sizes

@@ -159,7 +159,7 @@ def _threat_model(result: AuditResult) -> Section:
     sizes = {entry["batch_size"] for entry in result.overviews}
     facts = [
         *(clean(fact, 600) for fact in result.audit.threat_model()),
-        *([f"The batch size is {next(iter(sizes))} in all configurations."] if len(sizes - {None}) == 1 else []),
+        *([f"The {about.size} is {next(iter(sizes))} in all configurations."] if len(sizes - {None}) == 1 else []),
         *(f"{note[:1].upper()}{note[1:].removesuffix('.')}." for note in (clean(note, 200) for note in about.notes)),
         f"Columns marked as sensitive (★): {listed(marked[:20])}{', ...' if len(marked) > 20 else ''}."
         if marked

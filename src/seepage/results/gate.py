@@ -77,7 +77,7 @@ def combined(decisions: Sequence[Decision]) -> Decision:
 def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarms: Sequence[Alarm]) -> Decision:
     audit, limit = limits.audit, limits.limit.above
     here = [row for row in rows if any((row.batch_size, row.defense) == _key(standing) for standing in limits.deployed)]
-    if whole := _read(here, alarms) or _read_label(limits, here, alarms):
+    if whole := _read(here, alarms, audit.about.size) or _read_label(limits, here, alarms):
         return Decision("failed", whole)
     standings = list(limits.standings.values())
     if above := [standing for standing in standings if standing.above]:
@@ -85,7 +85,7 @@ def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], ala
         return Decision("failed", f"{_gains(worst, audit)}, shown above the limit of {100 * limit:.1f}.")
     failed = [run for run in runs if run.is_attack and run.failures and run.configuration in limits.deployed]
     if failed:
-        where = place(Where(*_key(failed[0].configuration), failed[0].label))
+        where = place(Where(*_key(failed[0].configuration), failed[0].label), audit.about.size)
         return Decision("refused", f"jobs of {clean(where, 120)} failed; run the same command again.")
     if unreliable := [alarm for row in here if row.is_attack and (alarm := blocking(alarms, row))]:
         reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
@@ -129,7 +129,7 @@ def _by_standings(limits: Limits, runs: Sequence[Run], alarms: Sequence[Alarm]) 
         }
         said = [f"{title} ({code})" for code, title in doubts.items()]
         if aside := [run for run in runs if run.failures and run.configuration not in limits.deployed]:
-            where = clean(place(Where(*_key(aside[0].configuration), aside[0].label)), 120)
+            where = clean(place(Where(*_key(aside[0].configuration), aside[0].label), audit.about.size), 120)
             said.append(f"jobs of {where} failed, which is not deployed")
         but = f" But: {listed(said)}." if said else ""
         count = len(standings)
@@ -171,12 +171,12 @@ def _concerns(alarm: Alarm, limits: Limits) -> bool:
     )
 
 
-def _read(rows: Sequence[ResultRow], alarms: Sequence[Alarm]) -> str | None:
+def _read(rows: Sequence[ResultRow], alarms: Sequence[Alarm], size: str) -> str | None:
     """Return what is certified or wholly read; None where nothing is."""
     for score in pick(rows, kind="attack", metric="accuracy", column=None):
         own = pick(rows, attack=score.attack, batch_size=score.batch_size, defense=score.defense, column=None)
         beside = {row.metric: row for row in own}
-        at = clean(place(Where(score.batch_size, score.defense, score.attack)), 120)
+        at = clean(place(Where(score.batch_size, score.defense, score.attack), size), 120)
         certified = beside.get("certified")
         if certified is not None and certified.mean:
             return f"{at}: {percent(certified.mean)} of the records are certified."
@@ -192,7 +192,7 @@ def _read_label(limits: Limits, rows: Sequence[ResultRow], alarms: Sequence[Alar
         return None
     for score in pick(rows, kind="attack", metric="accuracy", column=label):
         if verdict(score, alarms=alarms).tier == "total":
-            at = clean(place(Where(score.batch_size, score.defense, score.attack)), 120)
+            at = clean(place(Where(score.batch_size, score.defense, score.attack), limits.audit.about.size), 120)
             return f"{at}: the leakage of the label {clean(label)} is total ({percent(score.mean)} are read)."
     return None
 
@@ -207,7 +207,7 @@ def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
             metric = "exact_match" if limits.limit.whole_records else "accuracy"
             what = "all cells" if column is None else f"column {clean(column)}"
             what = "whole records" if limits.limit.whole_records else what
-            at = clean(place(Where(*_key(configuration), attack)), 120)
+            at = clean(place(Where(*_key(configuration), attack), limits.audit.about.size), 120)
             samples = [
                 figure
                 for figure in limits.standings
@@ -242,7 +242,7 @@ def figure_in_words(figure: LimitedFigure, audit: Audit) -> str:
     if figure.column is not None:
         what = f"{'the label' if figure.column == audit.about.label else 'column'} {clean(figure.column)}"
     sample = "" if figure.sample is None else f", {audit.spec.unit} {figure.sample + 1}"
-    where = clean(place(Where(*_key(figure.configuration))), 80) or "no defense"
+    where = clean(place(Where(*_key(figure.configuration)), audit.about.size), 80) or "no defense"
     which = f"{clean(audit.about.dataset)}, {clean(audit.about.model)}, {where}{sample}"
     return f"{clean(figure.attack)} on {what} ({which})"
 

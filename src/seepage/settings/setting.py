@@ -130,6 +130,8 @@ class About:
         secret: what is attacked, as an object ("all cells").
         message: what the attacker has and a baseline has not ("the gradient").
         trials: what an accuracy counts, where that is no share of cells that are read.
+        size: what the number of records behind a message is called.
+        size_option: option that sets this number.
         control: sentence that says why a working attack reads nearly all of the positive control.
         threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
         notes: remarks on the rows.
@@ -162,6 +164,8 @@ class About:
     secret: str = "all private cells"
     message: str = "what crosses the wire"
     trials: Trials | None = None
+    size: str = "batch size"
+    size_option: str = "--batch-size"
     control: str = "The positive control gives the secret away, so a working attack reads nearly all of it."
     threat_model: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

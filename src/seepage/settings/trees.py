@@ -150,6 +150,8 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             attacker="Who receives them" if spec.protocol == "cyclic" else "The server",
             secret="all cells",
             message=message,
+            size="client size",
+            size_option="--rows",
             control="Each record is alone in a bin of a planted column, so a working attack reads all of them.",
             threat_model=_threat_model(spec, data),
             notes=data.notes,

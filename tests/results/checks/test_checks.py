@@ -130,6 +130,17 @@ def test_worse_than_guessing_under_a_defense_is_a_warning_if_the_control_shows_t
     assert [alarm.severity for alarm in found("SEEP001", facts(both, [works]))] == ["error", "warning"]
 
 
+def test_what_the_control_leaves_out_may_lose_beside_an_attack_that_works() -> None:
+    lost = row(attack="dlg", defense="noise", lift=-0.1, lift_low=-0.15, lift_high=-0.01)
+    beside, works = row(defense="noise", lift=0.0, lift_low=-0.1, lift_high=0.1), row(mean=0.9, low=0.8)
+    [alarm] = found("SEEP001", facts([lost, beside], [works]))
+    assert (alarm.severity, alarm.where) == ("warning", (Where(8, "noise", "dlg"),))
+    elsewhere = replace(beside, defense="more noise")
+    broken = replace(works, low=0.7)
+    for others, control in ([elsewhere], [works]), ([beside], [broken]), ([beside], None):
+        assert [alarm.severity for alarm in found("SEEP001", facts([lost, *others], control))] == ["error"]
+
+
 def a_run(
     label: str = "tableak", kind: PartKind = "attack", batch_size: int = 8, defense: str = "none", **changes: Any
 ) -> Run:

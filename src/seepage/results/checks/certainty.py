@@ -27,7 +27,7 @@ def undecided(facts: Facts) -> Iterator[Finding]:
             parts.append(f"{len(columns)} of {len(marked)} sensitive column(s)")
         if parts:
             at = Where(size, defense)
-            cases.append(f"{place(at) or 'no defense'}: {' and '.join(parts)}")
+            cases.append(f"{place(at, facts.size) or 'no defense'}: {' and '.join(parts)}")
             where.append(at)
     if cases:
         yield Finding(

@@ -28,7 +28,9 @@ def not_converged(facts: Facts) -> Iterator[Finding]:
     """
     unfit = [(where, left) for where, left in _left(facts).items() if left >= _most(where)]
     if unfit:
-        cases = [f"{place(where)} ends at {share(left)} of the loss it starts from" for where, left in unfit]
+        cases = [
+            f"{place(where, facts.size)} ends at {share(left)} of the loss it starts from" for where, left in unfit
+        ]
         yield Finding(
             f"{few(cases)} (median over victims). It matches the update hardly better than random rows do, so what it "
             "reads is no measure of what the update gives away. Raise --iterations, try another step size, or check "
@@ -48,7 +50,7 @@ def stopped_early(facts: Facts) -> Iterator[Finding]:
         if len(late) and left.get(where, 0.0) < _most(where) and float(np.median(late)) > _LATE:
             falling.append((where, float(np.median(late))))
     if falling:
-        cases = [f"{place(where)}: {share(late)}" for where, late in falling]
+        cases = [f"{place(where, facts.size)}: {share(late)}" for where, late in falling]
         yield Finding(
             f"The last tenth of the steps contributes this share of all that the loss fell: {few(cases)}. A longer "
             "search would read more. Raise --iterations until figures no longer change.",

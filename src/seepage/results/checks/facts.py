@@ -65,6 +65,11 @@ class Facts:
             return "no attack that was run proves anything"
         return None
 
+    @property
+    def size(self) -> str:
+        """What the number of records behind a message is called."""
+        return self.audit.about.size
+
     @cached_property
     def scores(self) -> list[ResultRow]:
         """The accuracies of attacks over all cells that could be scored."""

@@ -21,7 +21,7 @@ def failed(facts: Facts) -> Iterator[Finding]:
             Where(run.configuration.batch_size, run.configuration.defense, run.label if run.is_attack else None)
             for run in runs
         ]
-        cases = [f"{_missing(run, facts.audit.spec.unit)} ({run.failures[0].message})" for run in runs]
+        cases = [f"{_missing(run, facts.audit.spec.unit, facts.size)} ({run.failures[0].message})" for run in runs]
         yield Finding(
             f"Not measured because of an error: {few(cases)}. Figures are of the others, which may be easier or "
             "harder than those. The traceback is in the run folder's audit.sqlite, table failures; the same command "
@@ -35,7 +35,7 @@ def left_out(facts: Facts) -> Iterator[Finding]:
     """The time budget did not suffice."""
     runs = [run for run in facts.runs if run.status == "left_out"]
     if runs:
-        cases = [_missing(run, facts.audit.spec.unit) for run in runs]
+        cases = [_missing(run, facts.audit.spec.unit, facts.size) for run in runs]
         yield Finding(
             f"Left out for lack of time: {few(cases)}. Figures rest on fewer repetitions than were asked for, or are "
             "missing. The same command with more time, or without a time budget, measures the rest.",
@@ -43,7 +43,7 @@ def left_out(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _missing(run: Run, unit: str) -> str:
+def _missing(run: Run, unit: str, size: str) -> str:
     missing = run.asked - len(run.units)
-    at = place(Where(run.configuration.batch_size, run.configuration.defense))
+    at = place(Where(run.configuration.batch_size, run.configuration.defense), size)
     return f"{run.label}{f' at {at}' if at else ''}, {missing} of {run.asked} {unit}s"

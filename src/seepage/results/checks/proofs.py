@@ -21,7 +21,7 @@ def falsely_certified(facts: Facts) -> Iterator[Finding]:
         if row.metric == "certified_wrong" and row.mean is not None and row.mean > 0
     }
     if wrong:
-        cases = [f"{place(where)}: {share(rate)}" for where, rate in wrong.items()]
+        cases = [f"{place(where, facts.size)}: {share(rate)}" for where, rate in wrong.items()]
         yield Finding(
             f"Of the cells that the attack certifies, this share is wrong: {few(cases)}. A proof that fails is a "
             "mistake in seepage; please report it with the audit's document. Accuracies are scored against the truth "
@@ -42,7 +42,7 @@ def regimes(facts: Facts) -> Iterator[Finding]:
         count = len(run.evidence.regime)
         ways = Counter(run.evidence.regime).most_common()
         cases.append(
-            f"{place(here)}: "
+            f"{place(here, facts.size)}: "
             + "; ".join(f"{way} ({times} of {count} {facts.audit.spec.unit}s)" for way, times in ways[:3])
         )
         where.append(here)
@@ -67,7 +67,7 @@ def fell_back(facts: Facts) -> Iterator[Finding]:
         if untried:
             here = Where(run.configuration.batch_size, run.configuration.defense, run.label)
             reasons[here] = (
-                f"{place(here)}: {untried[0].removeprefix(NOT_TRIED)} ({len(untried)} of {len(run.units)} "
+                f"{place(here, facts.size)}: {untried[0].removeprefix(NOT_TRIED)} ({len(untried)} of {len(run.units)} "
                 f"{facts.audit.spec.unit}s)"
             )
     if reasons:

@@ -18,23 +18,28 @@ def below_baseline(facts: Facts) -> Iterator[Finding]:
 
     An attack that does worse than a baseline without the message does not use the message well, so its figures say
     nothing about what that gives away. A working defense has the same effect, so there it is a warning, as long as the
-    positive control shows that the attack works.
+    positive control shows that the attack works. Of an attack that the control leaves out it shows nothing; then
+    another attack on the same messages has to be shown to work.
     """
+    working = {(row.batch_size, row.defense) for row in facts.scores if facts.works(row.attack)}
     by_severity: dict[Severity, list[ResultRow]] = {}
     for row in facts.scores:
         if row.lift_high is not None and row.lift_high < 0:
-            excused = row.defense != "none" and facts.works(row.attack)
+            untried = facts.control is not None and facts.control_row(row.attack) is None
+            shown = facts.works(row.attack) or (untried and (row.batch_size, row.defense) in working)
+            excused = row.defense != "none" and shown
             by_severity.setdefault("warning" if excused else "error", []).append(row)
     for severity, rows in by_severity.items():
         where = tuple(Where(row.batch_size, row.defense, row.attack) for row in rows)
         cases = [
-            f"{place(concerned)}: {points(row.lift)} points of accuracy against {row.baseline_name} (95% interval "
-            f"{points(row.lift_low)} to {points(row.lift_high)})"
+            f"{place(concerned, facts.size)}: {points(row.lift)} points of accuracy against {row.baseline_name} "
+            f"(95% interval {points(row.lift_low)} to {points(row.lift_high)})"
             for concerned, row in zip(where, rows, strict=True)
         ]
         after = (
-            "The same attack works on the positive control, so the defense may be the reason. An attacker could use "
-            "the baseline instead, so read it as no less than that."
+            "This attack, or where the positive control leaves it out another one on the same messages, works on the "
+            "control, so the defense may be the reason. An attacker could use the baseline instead, so read it as no "
+            "less than that."
             if severity == "warning"
             else "An attack that loses to a baseline without the message does not show what the message gives away. "
             "Use a stronger attack, more iterations or restarts, or a smaller batch."

@@ -31,16 +31,16 @@ def few_of(names: Sequence[str]) -> list[str]:
     return [*names[:_SHOWN], *([f"{more} more"] if more > 0 else [])]
 
 
-def place(where: Where) -> str:
-    """Return a setting in words.
+def place(where: Where, size: str = "batch size") -> str:
+    """Return a setting in words; ``size`` is what the number of records behind a message is called.
 
     Example:
         >>> place(Where(8, "none", "tableak")), place(Where(8, "noise")), place(Where(None, "noise"))
         ('tableak at batch size 8', 'batch size 8 under noise', 'under noise')
     """
     under = "" if where.defense in (None, "none") else f" under {where.defense}"
-    size = "" if where.batch_size is None else f"batch size {where.batch_size}"
-    return (" at ".join(part for part in (where.attack or "", size) if part) + under).strip()
+    sized = "" if where.batch_size is None else f"{size} {where.batch_size}"
+    return (" at ".join(part for part in (where.attack or "", sized) if part) + under).strip()
 
 
 def share(rate: float) -> str:
