@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from seepage.attacks.vertical import DataPassiveAttack, IsolatedQueryAttack, QueryAttack, StealthAttack
+from seepage.attacks.vertical.uifv import InformedQueryAttack
 from seepage.baselines.vertical import Constant, OwnColumns
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError
@@ -117,6 +118,33 @@ def test_own_columns_help_where_features_say_little() -> None:
         attack = QueryAttack(own_columns=beside, loss="fields", epochs=5, steps=60)
         found.append(accuracy(attack(seen.view, known, SEEDS).cells, seen))
     assert found[1] > found[0]
+
+
+@pytest.mark.parametrize("blur", [0.0, 5.0])
+def test_the_informed_attack_takes_of_two_networks_the_one_that_answers_a_column_better(blur: float) -> None:
+    blurred = replace(HERE.protocol, features=FeatureNoise(blur)) if blur else HERE.protocol
+    seen = blurred.observe(HERE.trained, HERE.auxiliary.of(slice(0, 200)), 1, seed=0)
+
+    def read(attack: QueryAttack) -> torch.Tensor:
+        known = replace(
+            HERE.known,
+            queries=blurred.queries(HERE.trained, 1, 200, seed=1),
+            auxiliary=blurred.auxiliary(HERE.trained, HERE.auxiliary.of(slice(200, 400)), 1, seed=1),
+        )
+        return attack(seen.view, known, SEEDS).cells
+
+    few: dict[str, Any] = {"epochs": 5, "steps": 60, "held_out": 0.3}
+    both = read(InformedQueryAttack(**few))
+    alone = read(QueryAttack(**few))
+    beside = read(QueryAttack(own_columns=True, loss="fields", **few))
+    for column in range(both.shape[-1]):
+        for training in range(len(SEEDS)):
+            here = both[training, :, column]
+            assert torch.equal(here, alone[training, :, column]) or torch.equal(here, beside[training, :, column])
+    # 60 held-out pairs tell two shares apart that differ by more than six points.
+    assert accuracy(both, seen) >= max(accuracy(alone, seen), accuracy(beside, seen)) - 0.06
+    whole = read(InformedQueryAttack(**{**few, "held_out": 0}))
+    assert torch.equal(whole, read(QueryAttack(own_columns=True, loss="fields", **{**few, "held_out": 0})))
 
 
 def test_a_budget_bounds_what_is_asked() -> None:

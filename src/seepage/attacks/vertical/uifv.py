@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seepage.attacks.vertical.parts.generated import generated, plain_uniform, smooth_noise
@@ -18,6 +18,8 @@ from seepage.models.images import Shape
 from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
 from seepage.registry import attacks
+from seepage.tabular.align import right_cells
+from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 # Units of InverNet's hidden layers, by its number of layers (UIFV, table 14).
@@ -105,37 +107,120 @@ class QueryAttack(_InverNet):
         Raises:
             BadInputError: rows or queries were not granted.
         """
+        pairs = self._pairs(view, knowledge)
+        return self._answer(pairs, knowledge, seeds, self.own_columns).guess
+
+    def _pairs(self, view: FeatureView, knowledge: FeatureKnowledge) -> _Pairs:
+        """Return rows that the target was asked, its answers, and what stands beside them."""
         rows = knowledge.granted_auxiliary("the query attack")
         channel = knowledge.granted_queries("the query attack")
         encoder = encoder_of(knowledge.schema)
         asked = encoder.encode(rows.cells[:, : min(self.rows or channel.left, channel.left)])
-        answered, received = channel.ask(asked), view.received
+        number = asked.shape[1]
         # Networks for images take features alone.
-        if self.own_columns and knowledge.image is None:
-            mine = own_inputs(view, rows.own[:, : asked.shape[1]], None)
-            answered = torch.cat([answered, mine], dim=-1)
-            received = torch.cat([received, own_inputs(view, view.own, None)], dim=-1)
-        kept = asked.shape[1] - int(self.held_out * asked.shape[1])
-        found = self.inverter(knowledge.image).fit(answered[:, :kept], asked[:, :kept], encoder, seeds)
-        guess = guess_of(found, received, queries=asked.shape[1])
-        if kept == asked.shape[1]:
-            return guess
-        sure = Calibration.of(encoder, found.outputs(answered[:, kept:]), asked[:, kept:])
+        beside = (
+            None
+            if knowledge.image is not None
+            else (own_inputs(view, rows.own[:, :number], None), own_inputs(view, view.own, None))
+        )
+        kept = number - int(self.held_out * number)
+        return _Pairs(encoder, rows.cells[:, :number], asked, channel.ask(asked), view.received, beside, kept)
+
+    def _answer(self, pairs: _Pairs, knowledge: FeatureKnowledge, seeds: Sequence[int], own: bool) -> _Answer:
+        """Train InverNet on pairs, and return its guess and how well it does on those that are held out."""
+        answered, received, kept, encoder = pairs.answered, pairs.received, pairs.kept, pairs.encoder
+        if own and pairs.beside is not None:
+            answered, received = (
+                torch.cat([features, mine], dim=-1)
+                for features, mine in zip((answered, received), pairs.beside, strict=True)
+            )
+        found = self.inverter(knowledge.image).fit(answered[:, :kept], pairs.asked[:, :kept], encoder, seeds)
+        guess = guess_of(found, received, queries=pairs.asked.shape[1])
+        if not pairs.held:
+            return _Answer(guess)
+        outputs = found.outputs(answered[:, kept:])
+        sure = Calibration.of(encoder, outputs, pairs.asked[:, kept:])
         chances = sure.chances(encoder, found.outputs(received))
-        return replace(guess, chances=chances, radii=sure.widths(encoder))
+        right = right_cells(encoder.schema, found.cells(answered[:, kept:]), pairs.cells[:, kept:])
+        return _Answer(replace(guess, chances=chances, radii=sure.widths(encoder)), right.double().mean(1))
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Rows that were asked, and the answers.
+
+    Attributes:
+        encoder: encoder of the rows.
+        cells, asked: the rows, and the same encoded.
+        answered: the target's features of them.
+        received: features of the attacked records.
+        beside: the attacker's own columns of the rows and of the attacked records, as inputs; None for images.
+        kept: number of pairs to train on; the rest is held out.
+    """
+
+    encoder: Encoder
+    cells: Float[Tensor, "training row column"]
+    asked: Float[Tensor, "training row encoded"]
+    answered: Float[Tensor, "training row feature"]
+    received: Float[Tensor, "training record feature"]
+    beside: tuple[Tensor, Tensor] | None
+    kept: int
+
+    @property
+    def held(self) -> int:
+        """Number of pairs that are held out."""
+        return self.asked.shape[1] - self.kept
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A guess, and the share of held-out pairs that it has right; None where none are held out."""
+
+    guess: FeatureGuess
+    right: Float[Tensor, "training column"] | None = None
 
 
 @attacks.register("informed_qa", "vertical", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class InformedQueryAttack(QueryAttack):
-    """The query attack with the attacker's own columns beside the features, and a loss for each kind of column.
+    """The query attack by an active party that uses what it holds; our own form of ``uifv_qa``.
 
-    Our own form of ``uifv_qa``, which takes neither by default: an active party uses what it holds. Where a defense
-    leaves little in the features, it still reads what its own columns tell.
+    Two networks are trained: the published one, on features alone, and one that takes the attacker's own columns
+    beside them and has a loss for each kind of column. Each column is answered by the network that has more of the
+    held-out pairs right. Where a defense leaves little in the features, own columns still tell something. Without
+    held-out pairs the second network answers alone. Networks for images take features alone, so that there is one.
     """
 
     loss: InverseLoss = "fields"
     own_columns: bool = True
+
+    def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
+        """Return the guess; the arguments are those of ``QueryAttack``."""
+        pairs = self._pairs(view, knowledge)
+        own = self._answer(pairs, knowledge, seeds, self.own_columns)
+        if own.right is None or pairs.beside is None or not self.own_columns:
+            return own.guess
+        alone = replace(self, loss="mse")._answer(pairs, knowledge, seeds, own=False)
+        assert alone.right is not None
+        return _mixed(own.guess, alone.guess, alone.right > own.right)
+
+
+def _mixed(first: FeatureGuess, second: FeatureGuess, take: Bool[Tensor, "training column"]) -> FeatureGuess:
+    """Return a guess whose columns are those of the second where ``take`` says so, and of the first elsewhere."""
+    chances = None
+    if first.chances is not None and second.chances is not None:
+        chances = tuple(
+            None if a is None or b is None else torch.where(take[:, i, None, None], b, a)
+            for i, (a, b) in enumerate(zip(first.chances, second.chances, strict=True))
+        )
+    radii = None
+    if first.radii is not None and second.radii is not None:
+        radii = torch.where(take, second.radii, first.radii)
+    cells = torch.where(take[:, None], second.cells, first.cells)
+    assert first.failed is not None
+    assert second.failed is not None
+    failed = (first.failed & ~take.all(-1)) | (second.failed & take.any(-1))
+    return replace(first, cells=cells, chances=chances, radii=radii, failed=failed)
 
 
 @dataclass(frozen=True)
