@@ -122,7 +122,9 @@ def run(
     answers.check(specs)
     try:
         audits = prepare_all(specs, out)
-        if optional and all(map(_runs, audits)):
+        if optional:
+            for audit in audits:
+                _check_runs(audit)
             audits = [_fitting(audit, out) for audit in audits]
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
@@ -161,15 +163,11 @@ def _status(decision: Decision | None, reports: Sequence[Report]) -> Exit:
     return Exit.UNDECIDED if decision is not None and decision.outcome == "undecided" else Exit.DONE
 
 
-def _runs(audit: Audit) -> bool:
-    """Return whether a unit can be exposed without a defense; where none can, the audit itself says why."""
-    try:
-        for configuration in audit.configurations:
-            if configuration.defense == NONE:
-                audit.expose(configuration, range(1))
-    except BadInputError:
-        return False
-    return True
+def _check_runs(audit: Audit) -> None:
+    """Refuse an audit of which no unit can be exposed without a defense, before anything of another one is measured."""
+    for configuration in audit.configurations:
+        if configuration.defense == NONE:
+            audit.expose(configuration, range(1))
 
 
 def _fitting(audit: Audit, out: Path | None) -> Audit:
