@@ -30,7 +30,7 @@ CHANGES = 40
 # Rounds without a find after which nothing more is expected.
 _PATIENCE = 3
 # Unknown numbers up to which those of all records are found by elimination, and their standard errors by an inverse.
-_SOLVED_AT_ONCE = 2000
+_SOLVED_AT_ONCE = 4000
 _INVERTED_AT_ONCE = 6000
 # Most steps of conjugate gradients for more of them, and the share of the squared length at which they end.
 _CONJUGATE = 200
@@ -313,7 +313,7 @@ class Harvester:
         errors, _ = gradient.contributions(self._client.encode(cells).double(), counts)
         network, spans = gradient.network, gradient.spans()
         # How the layers' inputs move with each number: of those that take the row, and the taps'.
-        entries = [entry[:, self._place].T.expand(len(cells), -1, -1) for entry in network.entries()]
+        entries = [entry[:, self._place].T[None] for entry in network.entries()]
         changes = list(enumerate(entries))
         rows = self._client.encode(cells).double()
         state = torch.nn.functional.linear(rows, network.state_weight, network.state_bias)
@@ -419,13 +419,39 @@ class _Term(NamedTuple):
 
     Attributes:
         errors: errors of the records, outside of what other records' errors span.
-        changes: derivatives of the records' inputs by each number, outside of what other records' inputs span.
+        changes: derivatives of the records' inputs by each number, outside of what other records' inputs span; once
+            for all records where they have the same, as in a first layer.
         rest: what is left of the layer's gradient there.
     """
 
     errors: Float[Tensor, "record other"]
-    changes: Float[Tensor, "record number rest"]
+    changes: Float[Tensor, "record number rest"] | Float[Tensor, "1 number rest"]
     rest: Float[Tensor, "other rest"]
+
+    @property
+    def together(self) -> Float[Tensor, "record record"]:
+        """Products of the records' errors."""
+        return self.errors @ self.errors.T
+
+    def pulled(self, left: Float[Tensor, "record rest"]) -> Float[Tensor, "record number"]:
+        """Return the product of what each record has left and how its numbers change it."""
+        return left @ self.changes[0].T if len(self.changes) == 1 else torch.einsum("nv,ncv->nc", left, self.changes)
+
+    def applied(
+        self, together: Float[Tensor, "record record"], moved: Float[Tensor, "record number"]
+    ) -> Float[Tensor, "record number"]:
+        """Return the product of the normal equations' matrix and moves of the numbers."""
+        if len(self.changes) == 1:
+            return (together @ moved) @ (self.changes[0] @ self.changes[0].T)
+        return self.pulled(together @ torch.einsum("nc,ncv->nv", moved, self.changes))
+
+    def gram(self) -> Float[Tensor, "unknown unknown"]:
+        """Return the normal equations' matrix, record by record."""
+        if len(self.changes) == 1:
+            return torch.kron(self.together, self.changes[0] @ self.changes[0].T)
+        columns = self.changes.shape[1]
+        flat = self.changes.reshape(len(self.changes) * columns, -1)
+        return self.together.repeat_interleave(columns, 0).repeat_interleave(columns, 1) * (flat @ flat.T)
 
 
 class _NumberEquations:
@@ -433,7 +459,7 @@ class _NumberEquations:
 
     def __init__(self, terms: Sequence[_Term]) -> None:
         self._terms = terms
-        self._records, self._columns = terms[0].changes.shape[:2]
+        self._records, self._columns = len(terms[0].errors), terms[0].changes.shape[1]
 
     @property
     def size(self) -> int:
@@ -442,25 +468,23 @@ class _NumberEquations:
 
     def gram(self) -> Float[Tensor, "unknown unknown"]:
         """Return the matrix of the equations."""
-        gram = self._terms[0].errors.new_zeros(self.size, self.size)
-        for errors, changes, _ in self._terms:
-            flat = changes.reshape(self.size, -1)
-            together = (errors @ errors.T).repeat_interleave(self._columns, 0).repeat_interleave(self._columns, 1)
-            gram += together * (flat @ flat.T)
+        gram = self._terms[0].gram()
+        for term in self._terms[1:]:
+            gram += term.gram()
         return gram
 
     def solved(self, ridge: float) -> Float[Tensor, "record number"]:
         """Return the moves that explain most of what is left; by conjugate gradients where the matrix is large."""
-        pull = sum(torch.einsum("nu,uv,ncv->nc", errors, rest, changes) for errors, changes, rest in self._terms)
+        pull = sum(term.pulled(term.errors @ term.rest) for term in self._terms)
         assert isinstance(pull, Tensor)
         if self.size <= _SOLVED_AT_ONCE:
             gram = self.gram()
             gram.diagonal().add_(ridge)
             return torch.linalg.solve(gram, pull.flatten()).view_as(pull)
-        together = [errors @ errors.T for errors, _, _ in self._terms]
+        together = [term.together for term in self._terms]
         diagonal = ridge + sum(
-            part.diagonal()[:, None] * changes.square().sum(2)
-            for part, (_, changes, _) in zip(together, self._terms, strict=True)
+            part.diagonal()[:, None] * term.changes.square().sum(2)
+            for part, term in zip(together, self._terms, strict=True)
         )
         moved, rest = torch.zeros_like(pull), pull
         way = ready = rest / diagonal
@@ -470,8 +494,8 @@ class _NumberEquations:
             if not size > _CONJUGATE_END * first:
                 break
             pushed = ridge * way
-            for part, (_, changes, _) in zip(together, self._terms, strict=True):
-                pushed = pushed + torch.einsum("nv,ncv->nc", part @ torch.einsum("nc,ncv->nv", way, changes), changes)
+            for part, term in zip(together, self._terms, strict=True):
+                pushed = pushed + term.applied(part, way)
             step = size / (way * pushed).sum()
             moved, rest = moved + step * way, rest - step * pushed
             ready = rest / diagonal
