@@ -107,9 +107,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
     Example:
         >>> print(unknown_name("dataset", "adlut", ["adult", "german"]))
         unknown dataset 'adlut'; did you mean 'adult'? Known: adult, german.
+        >>> print(unknown_name("column", "age,job", ["age", "job", "sex"]))
+        unknown column 'age,job'; these are 2 names: give each one by itself. Known: age, job, sex.
     """
     names = sorted(known)
-    near = nearest(name, names)
+    parts = [part.strip() for part in name.split(",")]
+    joined = len(parts) > 1 and set(parts) <= set(names)
+    near = f"these are {len(parts)} names: give each one by itself." if joined else nearest(name, names)
     # Nobody reads so many where the one that was meant is named.
     every = "" if near and len(names) > _MANY else f" Known: {', '.join(names) or 'none'}."
     return BadInputError(f"unknown {kind} {name!r}{f'; {near}' if near else '.'}{every}")
