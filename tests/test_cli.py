@@ -22,6 +22,8 @@ from seepage.tabular.schema import Schema
 from tests.stores import jobs_done, measurements
 
 TINY = ["--restarts", "2", "--iterations", "3"]
+# For tests that are not about attacks: one cheap attack, no control and no defense.
+CHEAP = ["--attack", "dlg", "--no-control", "--defense", "none", *TINY]
 CONTRACT = [
     *("audit", "--dataset", "adult", "--protocol", "fedsgd", "--batch-size", "8", "--attack", "tableak"),
     *("--victims", "4", "--seed", "0"),
@@ -213,7 +215,7 @@ def test_mistakes_are_one_paragraph_status_2_and_nothing_written(
 def test_the_advice_about_separators_can_be_followed(seepage: Any, tmp_path: Path) -> None:
     own = own_table(tmp_path / "own.csv")
     own.with_name("semicolons.csv").write_text(own.read_text().replace(",", ";"))
-    settings = ["--target", "ill", "--batch-size", 2, "--victims", 2, "--defense", "none", *TINY]
+    settings = ["--target", "ill", "--batch-size", 2, "--victims", 2, *CHEAP]
     assert seepage("audit", "--data", "own.csv", *settings, "--out", "commas").status == 0
     assert (
         seepage("audit", "--data", "semicolons.csv", "--separator", ";", *settings, "--out", "semicolons").status == 0
@@ -398,7 +400,7 @@ def test_the_attack_of_the_contributors_guide_runs_with_every_preset(
 
 
 def test_a_run_folder_of_another_audit_is_refused(seepage: Any, tmp_path: Path) -> None:
-    base = ["audit", "--dataset", "german", "--victims", 2, *TINY, "--defense", "none", "--out", "run"]
+    base = ["audit", "--dataset", "german", "--victims", 2, *CHEAP, "--out", "run"]
     assert seepage(*base, "--batch-size", 1).status == 0
     kept = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     for other in (["--seed", 1], ["--model", "nn1"], ["--labels", "true"], ["--batch-size", 2]):
@@ -495,7 +497,7 @@ def test_text_of_a_table_is_shown_and_not_obeyed(seepage: Any, tmp_path: Path) -
     jobs = ["[red]cook[/red]", "\x1b[31mnurse", "[/nonsense]"] * 10
     path = tmp_path / "[bold]own.csv"
     own_table(path, job=jobs, **{"[link=x]pay\x1b]0;title\x07": [i * 7 % 11 + 0.5 for i in range(30)]})
-    arguments = ["--target", "ill", "--batch-size", 3, "--victims", 2, "--restarts", 2, "--iterations", 3]
+    arguments = ["--target", "ill", "--batch-size", 3, "--victims", 2, "--defense", "none", *TINY]
     ran = seepage("audit", "--data", path, *arguments, "--sensitive", "job", "--keep-records", "--out", "run")
     assert ran.status == 0
     assert "\x1b" not in ran.out
@@ -532,7 +534,7 @@ def test_a_schema_is_drafted_corrected_and_used(seepage: Any, tmp_path: Path) ->
     assert (schema.columns[0].name, schema.columns[0].unit) == ("age", "years")
     printed = seepage("schema", "own.csv", "--target", "ill", *overrides)
     assert Schema.from_yaml(printed.out) == schema
-    used = ["--data", "own.csv", "--schema", "own.yaml", "--batch-size", 2, "--victims", 2, *TINY, "--out", "run"]
+    used = ["--data", "own.csv", "--schema", "own.yaml", "--batch-size", 2, "--victims", 2, *CHEAP, "--out", "run"]
     assert seepage("audit", *used).status == 0
     for bad in ("age", "age=dicrete", "age=[1", "agee=discrete", "age={lo: 3}"):
         ran = seepage("schema", "own.csv", "--target", "ill", "--override", bad)

@@ -16,7 +16,7 @@ from tests.stores import jobs_done, measurements
 
 KILLS = int(os.environ.get("SEEPAGE_KILLS", "3"))
 # German, two batch sizes, three attacks: jobs of some tenths of a second each, enough of them for every kill.
-SWEEP = Sweep(victims=72 * max(1, KILLS // 3), iterations=120)
+SWEEP = Sweep(victims=48 * max(1, KILLS // 3), iterations=120)
 
 
 @pytest.fixture(scope="module")
