@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 
 from seepage.advise.page import as_json, render_recommendation, show_recommendation, write_recommendation
-from seepage.advise.recommend import CONFIRMATIONS, recommended
-from seepage.advise.recommendation import Recommendation, options_of
+from seepage.advise.recommend import CONFIRMATIONS, _Advisor, recommended
+from seepage.advise.recommendation import Candidate, Recommendation, options_of
 from seepage.assessment.decision import ALPHA, least_units
 from seepage.auditing import prepare_all, run_all
 from seepage.errors import BadInputError
@@ -55,6 +56,25 @@ def test_the_weakest_gloves_that_look_safe_are_confirmed_on_fresh_tosses() -> No
     assert found.options.startswith("--defense 'gloves:{noise: ")
     assert found.given.status == "as given"
     assert {candidate.status for candidate in found.candidates} >= {"recommended", "leaks"}
+
+
+def test_after_a_strength_that_leaks_one_before_the_next_safe_one_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[_Advisor.__module__], "_HALVINGS", 1)
+    gloves = Lever("gloves", 0.03, 30.0, mechanism="gloves", strengths=(("noise",),))
+    monkeypatch.setattr(CoinAudit, "levers", lambda self: (gloves,))
+    # Few tosses that happen to be missed, so that a strength that leaks looks safe.
+    safe = _Advisor._safe
+
+    def lucky(self: _Advisor, candidate: Candidate) -> bool | None:
+        return True if candidate.strength == 0.95 else safe(self, candidate)
+
+    monkeypatch.setattr(_Advisor, "_safe", lucky)
+    found = search(control=True)
+    statuses = {candidate.strength: candidate.status for candidate in found.candidates}
+    assert found.chosen is not None
+    # The range was halved once, so that the next one that looked safe is its end.
+    assert 0.95 < found.chosen.strength < 30.0
+    assert statuses[0.95] == "failed"
 
 
 def test_a_search_that_is_run_again_measures_nothing_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -512,11 +512,28 @@ class _Advisor:
             if tried.status == "recommended":
                 left = "It looks safe, but costs more than the recommended one, or was not needed."
                 return [*done, *(replace(other, status="not reached", reason=left) for other in queue)]
-            stronger = steps.get(candidate.words if candidate.lever is None else candidate.lever.name, [])
-            later = [strength for strength in stronger if stronger.index(strength) > _index(stronger, candidate)]
-            if candidate.lever is not None and later and not self._late():
-                queue.append(self._with_task(self.looked[candidate.lever.name, later[0]]))
+            if candidate.lever is not None and not self._late():
+                stronger = [strength for strength in steps[candidate.lever.name] if strength != candidate.strength]
+                steps[candidate.lever.name] = stronger
+                if stronger:
+                    # The last confirmation is for what looked safe with room to spare.
+                    last = confirmed + 1 >= CONFIRMATIONS
+                    following = stronger[0] if last else self._stronger(tried, stronger)
+                    queue.append(self._with_task(self.looked[candidate.lever.name, following]))
         return done
+
+    def _stronger(self, candidate: Candidate, safe: list[float | int]) -> float | int:
+        """Return the next strength to confirm, after one whose leakage was not shown to be below the limit.
+
+        It lies between that one and the next that looks safe, if it looks safe too; then it is added to those.
+        """
+        lever, worst = candidate.lever, candidate.worst
+        assert lever is not None
+        above = worst is not None and worst.upper >= self.wish.below
+        middle = lever.between(candidate.strength, safe[0]) if above and lever.searched else None
+        if middle is not None and self._safe(self._screened([(lever, middle)])[0]):
+            safe.insert(0, middle)
+        return safe[0]
 
     @staticmethod
     def _price(given: Candidate, candidate: Candidate) -> tuple[float, int]:
@@ -550,10 +567,6 @@ class _Advisor:
 
     def _too_dear(self, cost: float) -> str:
         return f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
-
-
-def _index(strengths: Sequence[float | int], candidate: Candidate) -> int:
-    return strengths.index(candidate.strength) if candidate.strength in strengths else len(strengths)
 
 
 def _columns(audit: Audit) -> list[str]:
