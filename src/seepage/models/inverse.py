@@ -90,7 +90,7 @@ class Inverter:
         batch_size: number of rows of a step.
         learning_rate: learning rate of the first step.
         image: channels, height and width of rows that are images, for which the network is UIFV's convolutional one
-            with as many layers as ``hidden`` has, at least one, on features of ``ImageBottom``; None for tables.
+            with a layer more than ``hidden`` has, on features of ``ImageBottom``; None for tables.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -157,7 +157,7 @@ class Inverter:
     def _networks(self, width: int, encoder: Encoder, seeds: Sequence[int]) -> nn.Module:
         if self.image is None:
             return Stack((width, *self.hidden, encoder.width), seeds)
-        return ImageInverse(self.image, max(1, len(self.hidden)), seeds)
+        return ImageInverse(self.image, len(self.hidden) + 1, seeds)
 
     def _fit(
         self, inputs: Tensor, encoded: Tensor, encoder: Encoder, seeds: Sequence[int], weights: Tensor | None

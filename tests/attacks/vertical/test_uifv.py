@@ -230,6 +230,14 @@ def test_own_columns_tell_something_but_less_than_features() -> None:
     assert GUESSING < found < 0.9
 
 
+@pytest.mark.parametrize(("layers", "on_table", "on_image"), [(None, 3, 2), (1, 1, 1), (2, 2, 2), (3, 3, 3)])
+def test_an_inverter_has_as_many_layers_as_are_asked_for(layers: int | None, on_table: int, on_image: int) -> None:
+    attack = QueryAttack(layers=layers)
+    assert len(attack.inverter(None).hidden) + 1 == on_table
+    made = attack.inverter((3, 8, 8))._networks(0, encoder_of(HERE.known.schema), [0])
+    assert len(list(made.parameters())) == 2 * on_image
+
+
 @pytest.mark.parametrize(
     "made",
     [

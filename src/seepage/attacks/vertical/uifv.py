@@ -32,7 +32,7 @@ class _InverNet:
 
     Attributes:
         loss: loss of the network, see ``Inverter``.
-        layers: number of InverNet's layers, 1 to 3.
+        layers: number of InverNet's layers, 1 to 3; 3 on tables and 2 on images if None, as in the paper.
         standardise, epochs, steps, batch_size, learning_rate: settings of ``Inverter``.
 
     Raises:
@@ -40,7 +40,7 @@ class _InverNet:
     """
 
     loss: InverseLoss = "mse"
-    layers: int = 3
+    layers: int | None = None
     standardise: bool = True
     epochs: int = 60
     steps: int = 1000
@@ -48,15 +48,16 @@ class _InverNet:
     learning_rate: float | int = 2e-3
 
     def __post_init__(self) -> None:
-        if self.layers not in DEPTHS:
+        if self.layers not in (None, *DEPTHS):
             raise BadInputError(f"InverNet has 1, 2 or 3 layers, got layers={self.layers!r}.")
         # Refuses settings that the inverter refuses.
         self.inverter(None)
 
     def inverter(self, image: Shape | None) -> Inverter:
         """Return the recipe of InverNet, for tables or for images."""
+        usual = 3 if image is None else 2
         return Inverter(
-            DEPTHS[self.layers],
+            DEPTHS[usual if self.layers is None else self.layers],
             self.loss,
             self.standardise,
             self.epochs,
