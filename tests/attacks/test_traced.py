@@ -31,7 +31,7 @@ from seepage.models.model import Model, seeded
 from seepage.protocols.fedsgd import FedSGD
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.schema import Discrete
+from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, UpdateView
 
 GERMAN = german()
@@ -39,6 +39,7 @@ WIDTH = GERMAN.schema.width
 CLIENT = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
 CARDINALITIES = [column.width for column in GERMAN.schema.columns if isinstance(column, Discrete)]
 NUMBERS = len(GERMAN.schema.continuous)
+PLACES = [GERMAN.schema.blocks[i].start for i in GERMAN.schema.continuous]
 BATCH = 8
 
 
@@ -172,6 +173,51 @@ class Products(nn.Module):
         return functional.linear(hidden, self.last) + self.shift
 
 
+class Equations(nn.Module):
+    """Products written as equations, of which one sums over two axes, with biases that are rows of a matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(WIDTH, 12, 5) / WIDTH**0.5)
+        self.hidden = nn.Parameter(torch.randn(40, 12, 5) / 8)
+        self.shift, self.bias = nn.Parameter(torch.zeros(1, 60)), nn.Parameter(torch.zeros(1, 40))
+        self.last = nn.Linear(40, 2)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        hidden = torch.einsum("...i,ij->...j", rows / 2 - 1, self.first.flatten(1)) + self.shift
+        hidden = functional.gelu(hidden).unflatten(1, (12, 5))
+        return self.last(functional.gelu(torch.einsum("okl,bkl->bo", self.hidden, hidden) + self.bias))
+
+
+class Towers(nn.Module):
+    """Numbers and categories each go through layers of their own up to the outputs."""
+
+    def __init__(self, outputs: int = 2) -> None:
+        super().__init__()
+        sizes = {"numbers": NUMBERS, "categories": WIDTH - NUMBERS}
+        self.columns = [i for i in range(WIDTH) if i not in PLACES], PLACES
+        self.parts = nn.ModuleDict(
+            {name: nn.Sequential(nn.Linear(size, 50), nn.ReLU(), nn.Linear(50, 40)) for name, size in sizes.items()}
+        )
+        self.last = nn.Linear(80, outputs)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        parts = [self.parts["categories"](rows[:, self.columns[0]]), self.parts["numbers"](rows[:, self.columns[1]])]
+        return self.last(functional.relu(torch.cat(parts, 1)))
+
+
+class Gated(Layers):
+    """A recurrent cell in place of the hidden layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = nn.GRUCell(60, 60)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        entering = torch.tanh(self.first(rows))
+        return self.last(self.hidden(entering, torch.full_like(entering, 0.1)))
+
+
 class WeightNorm(Layers):
     def __init__(self) -> None:
         super().__init__()
@@ -238,6 +284,9 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "shallow": Shallow,
     "embeddings": Embeddings,
     "products": Products,
+    "equations": Equations,
+    "towers": Towers,
+    "gated": Gated,
     "weight norm": WeightNorm,
     "convolutions": Convolutions,
     "experts": Experts,
@@ -280,6 +329,22 @@ def test_records_are_read_out_of_networks_of_any_form(name: str) -> None:
     assert (certificate.recipe, certificate.others_fixed) == ("the mean gradient of the batch", False)
     assert (certificate.least, certificate.unit, certificate.multiple_of) == (ROUNDINGS, "roundings", BATCH)
     assert sorted(guess.labels[0].tolist() if guess.labels is not None else []) == sorted(labels.tolist())
+
+
+def test_towers_of_several_records_are_told_apart_by_their_targets() -> None:
+    cells = GERMAN.train.cells[:6]
+    targets = torch.linspace(-1, 1, 6, dtype=torch.float64)
+    model = Model(seeded(lambda: Towers(1), 1), "regression", "mine")
+    sent = gradient(model, CLIENT.encode(cells)[None], targets[None].float())
+    network = traced(model, GERMAN.schema, GERMAN.statistics)
+    assert network is not None
+    assert [tower.layers for tower in network.towers] == [(0, 2), (1, 3)]
+    assert [tap.at for tap in network.taps] == [2, 3]
+    target = Continuous(name="loss", low=-2, high=2, tolerance=0.1)
+    known = Knowledge(Schema(columns=GERMAN.schema.columns, target=target), GERMAN.statistics, len(cells))
+    same, certified = right(unmix(restarts=1, iterations=10)(GradientView(model, sent), known, [0]), cells)
+    assert same.all()
+    assert certified.all()
 
 
 def test_the_last_block_of_a_transformer_gives_its_records_away() -> None:

@@ -65,7 +65,8 @@ def linear_calls(
     """Run a module and return the linear maps that it applies.
 
     These are the calls of ``functional.linear`` (so of ``nn.Linear``), of products of a tensor with a matrix
-    (``@``, ``matmul``, ``mm``, ``addmm``, an ``einsum`` of this form) and of ``conv1d`` without padding.
+    (``@``, ``matmul``, ``mm``, ``addmm``, an ``einsum`` that sums over the last axes of its row) and of ``conv1d``
+    without padding.
 
     Args:
         module: module to run, in the mode that it is in.
@@ -151,18 +152,47 @@ def _added(
 
 
 def _einsum(equation: object, *operands: Any) -> _Found | None:
-    """Return the map of an equation such as ``bi,io->bo``: the last axis of the first operand is summed over."""
+    """Return the map of an equation such as ``bi,io->bo``, ``...i,ij->...j`` or ``bik,oik->bo``.
+
+    The last axes of one operand, the row, are summed over together with as many of the other one, the weight.
+    """
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
-    if not isinstance(equation, str) or len(given) != 2:
+    if not isinstance(equation, str) or len(given) != 2 or "->" not in equation:
         return None
-    inputs, arrow, output = equation.replace(" ", "").partition("->")
-    row, _, matrix = inputs.partition(",")
-    if not arrow or "." in equation or len(row) not in (2, 3) or len(matrix) != 2 or row[-1] not in matrix:
+    inputs, _, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    for row, weight in ((0, 1), (1, 0)):
+        found = _contracted(terms[row], terms[weight], output, given[row].dim())
+        if found is not None:
+            leading, order = found
+            matrix = given[weight].permute(order)
+            return given[row].flatten(leading), matrix.flatten(1), None, True
+    return None
+
+
+def _contracted(row: str, weight: str, output: str, axes: int) -> tuple[int, list[int]] | None:
+    """Return how many axes of a row are not summed over, and those of the weight: of its units, then of its inputs.
+
+    Args:
+        row, weight, output: letters of the axes.
+        axes: number of the row's axes.
+    """
+    if row.startswith("...") and output.startswith("..."):
+        free = "BT"[: axes - len(row) + 3]
+        row, output = free + row[3:], free + output[3:]
+    leading, unit = output[:-1], output[-1:]
+    summed = row[len(leading) :]
+    if (
+        "." in row + weight + output
+        or len(row) != axes
+        or not row.startswith(leading)
+        or len(leading) not in (1, 2)
+        or not summed
+        or len({*row, unit}) != len(row) + 1
+        or sorted(weight) != sorted(unit + summed)
+    ):
         return None
-    unit = matrix.replace(row[-1], "")
-    if output != row[:-1] + unit or len({*row, unit}) != len(row) + 1:
-        return None
-    return given[0], given[1] if matrix[1] == row[-1] else given[1].mT, None, True
+    return len(leading), [weight.index(letter) for letter in unit + summed]
 
 
 def _convolution(

@@ -13,8 +13,8 @@ from torch import Tensor
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds, occurring
 from seepage.attacks.horizontal.exact.certificates import prove_cells
 from seepage.attacks.horizontal.exact.first_layer import quotients
-from seepage.attacks.horizontal.exact.gradients import LOOSE, STRICT, Gradient
-from seepage.attacks.horizontal.exact.networks import Network
+from seepage.attacks.horizontal.exact.gradients import LOOSE, STRICT, Gradient, Passed
+from seepage.attacks.horizontal.exact.networks import Network, Tower
 from seepage.attacks.horizontal.exact.one_layer import search_one_layer
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
@@ -35,6 +35,10 @@ _INVERTED_AT_ONCE = 6000
 # Most steps of conjugate gradients for more of them, and the share of the squared length at which they end.
 _CONJUGATE = 200
 _CONJUGATE_END = 1e-7
+# Combinations of what was found in towers of a network above which none are tried.
+_RECOMBINED = 4096
+# Relative difference up to which two towers say the same of a record's copies and its target.
+_AGREED = 1e-3
 # How far numbers are usually off before they are refined, standardised.
 _MOVE = 1e-3
 # Of a unit's received row, in roundings, what has to be left so that it is decoded.
@@ -214,7 +218,22 @@ class Harvester:
         return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *arrived]))
 
     def _arrived(self, gradient: Gradient, found: SearchEnds) -> Tensor:
-        return self._starts.ends(found, gradient.tolerances.misfit)
+        arrived = self._starts.ends(found, gradient.tolerances.misfit)
+        return torch.cat([arrived, self._recombined(arrived, gradient.network.towers)])
+
+    def _recombined(self, cells: Tensor, towers: Sequence[Tower]) -> Tensor:
+        """Return each combination of what was found in towers: those of one record, and of different ones."""
+        if len(towers) < 2 or not len(cells):
+            return cells[:0]
+        blocks = [list(range(block.start, block.stop)) for block in self._encoder.schema.blocks]
+        found = cells[:1]
+        for tower in towers:
+            own = torch.stack([tower.columns[block].any() for block in blocks])
+            pieces = self._starts.distinct(torch.where(own, cells, cells[:1]))
+            if len(found) * len(pieces) > _RECOMBINED:
+                return cells[:0]
+            found = torch.where(own, pieces[:, None], found[None]).flatten(0, 1)
+        return found
 
     def _silent(self, gradient: Gradient) -> Float[Tensor, "one column"]:
         """Return the most typical of some rows that activate no unit of the first layer; none where all do."""
@@ -237,17 +256,18 @@ class Harvester:
         return self._encoder.decode(rows[near])
 
     def _proved(self, gradient: Gradient, spans: Sequence[Span], cells: Tensor, left: int) -> tuple[Tensor, Tensor]:
-        passed = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
-        counts: Tensor | None = None
         rows = self._client.encode(cells).double()
-        for at, span in enumerate(spans):
-            if not tells(span) or not len(cells):
-                continue
-            proof = gradient.prove(at, span, rows, left)
-            counts = proof.counts if counts is None else torch.where(passed[:, None], counts, proof.counts)
-            passed |= proof.passed
-        if counts is None:
+        proofs: list[Passed] = []
+        for tower in gradient.network.towers:
+            proof = self._of_layers(gradient, [(at, spans[at]) for at in tower.layers if at < len(spans)], rows, left)
+            proofs += [] if proof is None else [proof]
+        if not proofs:
             return cells[:0], cells.new_empty(0, gradient.classes)
+        passed, counts = proofs[0]
+        for other in proofs[1:]:
+            # What is there, but of different records, is told by what each tower says of copies and labels.
+            alike = (counts - other.counts).abs() <= _AGREED * counts.abs().clamp_min(1.0)
+            passed = passed & other.passed & alike.all(1)
         # Rows that activate no unit pass as one: they stand for the same records.
         silent = passed & gradient.network.run(rows).silent()
         passed &= ~silent | (silent.cumsum(0) == 1)
@@ -259,6 +279,21 @@ class Harvester:
         # More than there are cannot all be there.
         fits = gradient.copies(counts[passed]).cumsum(0) <= left
         return cells[passed][fits], counts[passed][fits]
+
+    def _of_layers(
+        self, gradient: Gradient, spans: Sequence[tuple[int, Span]], rows: Tensor, left: int
+    ) -> Passed | None:
+        """Return which candidates pass in one of these layers; None where none of them tells."""
+        found: Passed | None = None
+        for at, span in spans:
+            if not tells(span) or not len(rows):
+                continue
+            proof = gradient.prove(at, span, rows, left)
+            if found is not None:
+                counts = torch.where(found.passed[:, None], found.counts, proof.counts)
+                proof = Passed(found.passed | proof.passed, counts)
+            found = proof
+        return found
 
     def _needed(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         """Return which records are needed though some are missing: single ones that pass again beside the rest."""

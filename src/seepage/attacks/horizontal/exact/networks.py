@@ -54,6 +54,18 @@ class Tap(NamedTuple):
     scale: float = 1.0
 
 
+class Tower(NamedTuple):
+    """Columns that layers take together, and no layer with others.
+
+    Attributes:
+        columns: which encoded columns these are.
+        layers: indices of the layers.
+    """
+
+    columns: Bool[Tensor, " encoded"]
+    layers: tuple[int, ...]
+
+
 @runtime_checkable
 class Layered(Protocol):
     """A network whose affine layers take one input a record.
@@ -81,6 +93,11 @@ class Layered(Protocol):
     @property
     def taps(self) -> Sequence[Tap]:
         """Layers whose inputs a search compares, besides the affine ones, where their spans are known."""
+        ...
+
+    @property
+    def towers(self) -> Sequence[Tower]:
+        """Groups of columns that no layer takes together; all columns in one of them where there are no such groups."""
         ...
 
     @property
@@ -202,6 +219,12 @@ class Network:
     def taps(self) -> Sequence[Tap]:
         """The second layer, where its span is known."""
         return (Tap(1, len(self.weights[0])),)
+
+    @property
+    def towers(self) -> Sequence[Tower]:
+        """All columns, as the first layer takes them together."""
+        first = self.weights[0]
+        return (Tower(torch.ones_like(first[0], dtype=torch.bool), tuple(range(self.hidden))),)
 
     @property
     def state_weight(self) -> Float[Tensor, "state encoded"]:

@@ -90,7 +90,9 @@ class WatchedLayer:
             found = _of_weight(weight, [held[name] for name in self.weights], [message[n] for n in self.weights])
         else:
             found = message[self.weights[0]]
-        return found if self.bias is None else torch.cat([found, message[self.bias][:, None].to(found.dtype)], 1)
+        if self.bias is None:
+            return found
+        return torch.cat([found, message[self.bias].flatten()[:, None].to(found.dtype)], 1)
 
 
 @dataclass(frozen=True)
@@ -328,11 +330,12 @@ def _bias(
 ) -> str | None:
     """Return the parameter whose gradient is the sum of a call's errors: the call's own bias, or one added behind."""
     alike = sorted(
-        (name for name, p in held.items() if p.shape == added.shape), key=lambda name: held[name] is not call.bias
+        (name for name, p in held.items() if p.shape[-1:] == added.shape and p.numel() == len(added)),
+        key=lambda name: held[name] is not call.bias,
     )
     for name in alike:
         sent = gradients[name]
-        if sent is not None and _close(sent, added):
+        if sent is not None and _close(sent.flatten(), added):
             return name
     return None
 

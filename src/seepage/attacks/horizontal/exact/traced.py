@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.gradients import SAME, Gradient
-from seepage.attacks.horizontal.exact.networks import Tap
-from seepage.attacks.horizontal.exact.probes import Probes, UnreadableError, WatchedLayer, probed
+from seepage.attacks.horizontal.exact.networks import Tap, Tower
+from seepage.attacks.horizontal.exact.probes import LayerProbe, Probes, UnreadableError, WatchedLayer, probed
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.learning import gradient
@@ -104,6 +104,7 @@ class TracedNetwork:
         work: multiplications of a row's pass.
         probes: rows from which these maps are told.
         last: layer whose errors are those of the outputs; None where there is none.
+        towers: groups of columns that no layer takes together.
     """
 
     module: nn.Module
@@ -118,6 +119,7 @@ class TracedNetwork:
     work: int
     probes: Probes
     last: WatchedLayer | None
+    towers: tuple[Tower, ...]
 
     @classmethod
     def of(
@@ -182,6 +184,8 @@ class TracedNetwork:
         taps = [Tap(at, layer.inputs, layer.scale) for at, layer in deeper if layer.rank >= _AS_GOOD * best]
         # The layers nearest to the outputs have the most between them and the row.
         taps = taps[:number] if affine else taps[-number:]
+        moving = _moving(module, rows[:_FEW_ROWS], chosen)
+        taps, towers = _covering(chosen, taps, moving), _towers(moving)
         if not affine and not taps:
             raise UnreadableError(alone)
         maps = tuple(layer.linear for layer in chosen if layer.linear is not None)
@@ -189,7 +193,7 @@ class TracedNetwork:
         state = _state(module, layers[0], maps, probes, by_outputs)
         last = next((layer.layer for layer in reversed(seen) if layer.at_end), None)
         held, work = seen[0].numbers, seen[0].work
-        return cls(module, layers, seen[0].outputs, maps, *state, by_outputs, tuple(taps), held, work, probes, last)
+        return cls(module, layers, seen[0].outputs, maps, *state, by_outputs, taps, held, work, probes, last, towers)
 
     def at(self, parameters: Mapping[str, Tensor]) -> TracedNetwork:
         """Return the same network with other parameters of the same names."""
@@ -373,6 +377,64 @@ def _state(
     weight, (linear, constant) = call.weight.detach(), maps[0]
     shift = weight @ constant
     return weight @ linear, shift if call.bias is None else shift + call.bias.detach()
+
+
+def _moving(module: nn.Module, rows: Tensor, chosen: Sequence[LayerProbe]) -> Bool[Tensor, "layer encoded"]:
+    """Return which encoded columns move the inputs of which layers."""
+    entering = rows.clone().requires_grad_()
+    calls = linear_calls(module, entering, [one.layer.place for one in chosen], graph=True).calls
+    made = {call.place: call.entering for call in calls}
+    found = torch.zeros(len(chosen), rows.shape[1], dtype=torch.bool, device=rows.device)
+    for at, one in enumerate(chosen):
+        taken = one.layer.chosen(made[one.layer.place])
+        if taken.requires_grad:
+            # Weights that differ, as inputs may add up to the same number, such as those behind a softmax.
+            weights = torch.linspace(0.5, 1.5, taken[0].numel()).to(taken)
+            way = torch.autograd.grad(taken @ weights, entering, torch.ones_like(taken[:, 0]), True, allow_unused=True)
+            found[at] = False if way[0] is None else (way[0] != 0).any(0)
+    return found
+
+
+def _covering(
+    chosen: Sequence[LayerProbe], taps: Sequence[Tap], moving: Bool[Tensor, "layer encoded"]
+) -> tuple[Tap, ...]:
+    """Return taps with further ones for columns that move none of them, such as those of another tower.
+
+    Args:
+        chosen: layers that say something of single records.
+        taps: layers that are searched in any case.
+        moving: columns that move the inputs of each layer.
+    """
+    found = list(taps)
+    others = [at for at, one in enumerate(chosen) if one.linear is None and at not in {tap.at for tap in taps}]
+    seen = moving[[tap.at for tap in taps]].any(0)
+    while others:
+        best = max(others, key=lambda at: (int((moving[at] & ~seen).sum()), chosen[at].rank))
+        if not bool((moving[best] & ~seen).any()):
+            break
+        others.remove(best)
+        seen |= moving[best]
+        found.append(Tap(best, chosen[best].inputs, chosen[best].scale))
+    return tuple(sorted(found, key=lambda tap: tap.at))
+
+
+def _towers(moving: Bool[Tensor, "layer encoded"]) -> tuple[Tower, ...]:
+    """Return groups of encoded columns and layers, such that no layer takes columns of two groups.
+
+    All of them are one group where a layer has no slope, such as behind an argmax: what moves it is not known.
+    """
+    if not bool(moving.any(1).all()):
+        return (Tower(torch.ones_like(moving[0]), tuple(range(len(moving)))),)
+    groups: list[tuple[Tensor, list[int]]] = []
+    for at, columns in enumerate(moving):
+        joined, layers, others = columns, [at], []
+        for held, members in groups:
+            if bool((held & columns).any()):
+                joined, layers = joined | held, members + layers
+            else:
+                others.append((held, members))
+        groups = [*others, (joined, layers)]
+    return tuple(Tower(columns, tuple(sorted(layers))) for columns, layers in groups)
 
 
 def _dimensions(head: Head, outputs: int) -> int:
