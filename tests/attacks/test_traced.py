@@ -347,6 +347,15 @@ def test_towers_of_several_records_are_told_apart_by_their_targets() -> None:
     assert certified.all()
 
 
+def test_behind_a_frozen_first_layer_rows_are_read_without_a_proof() -> None:
+    network = seeded(lambda: Functional(), 1)
+    network.first.requires_grad_(False)
+    cells, labels = GERMAN.train.cells[:4], GERMAN.train.labels[:4]
+    same, certified = right(attacked(Model(network, "softmax", "mine"), cells, labels), cells)
+    assert same.all()
+    assert not certified.any()
+
+
 def test_the_last_block_of_a_transformer_gives_its_records_away() -> None:
     cells, labels = GERMAN.train.cells[:3], GERMAN.train.labels[:3]
     same, certified = right(attacked(built(Transformer), cells, labels, starts=24), cells)

@@ -13,13 +13,18 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from seepage.captures.captured import load_capture
+from seepage.captures.capturing import capture
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
+from seepage.learning import gradient
 from seepage.models.model import Model
 from seepage.models.own import check_own, load_own
 from seepage.models.weights import load_weights
 from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.network import make_model
 from seepage.settings.subject import prepare
+from seepage.wire.horizontal import GradientView
 
 SCHEMA = distinct(rows=4, continuous=1, discrete=2).schema
 
@@ -44,6 +49,10 @@ def plain():
 
 def hidden(inputs, outputs, width=5):
     return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, outputs))
+
+def usual_names(num_features, n_classes, num_continuous, cat_dims, d_out=3):
+    assert (num_continuous, cat_dims, d_out) == (1, [4, 4], 3)
+    return nn.Linear(num_features, n_classes)
 
 def sized(*, size=4, **rest):
     return nn.Linear(9, size)
@@ -99,6 +108,7 @@ def test_a_factory_is_handed_what_it_takes(folder: Path, place: str) -> None:
     # With a default of its own, a width is that of a layer.
     assert load_own(f"{place}:hidden", SCHEMA).network[0].out_features == 5  # pyright: ignore
     assert load_own(f"{place}:sized", SCHEMA, options={"size": 7, "more": 1}).network.out_features == 7  # pyright: ignore
+    assert load_own(f"{place}:usual_names", SCHEMA).network.weight.shape == (2, 9)  # pyright: ignore
     assert sys.path == before
 
 
@@ -201,6 +211,41 @@ def tensors(**changes: Tensor | None) -> dict[str, Tensor]:
     full = {"one.weight": torch.ones(2, 2), "one.bias": torch.ones(2), "other.bias": torch.ones(2)}
     changed: dict[str, Tensor | None] = {**full, "steps": torch.tensor([1, 2, 3]), **changes}
     return {name: tensor for name, tensor in changed.items() if tensor is not None}
+
+
+class OneLogit(nn.Module):
+    def __init__(self, column: bool) -> None:
+        super().__init__()
+        self.layer, self.column = nn.Linear(9, 1), column
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.layer(rows) if self.column else self.layer(rows).squeeze(-1)
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_one_logit_for_two_classes_is_taken_as_such(column: bool) -> None:
+    data = distinct(rows=4, continuous=1, discrete=2)
+    model, _ = make_model(OneLogit(column), data.schema, data.statistics)
+    assert (model.head, list(model.parameters)) == ("sigmoid", ["layer.weight", "layer.bias"])
+    rows = torch.randn(2, 3, 9, generator=torch.Generator().manual_seed(0))
+    assert gradient(model, rows, torch.ones(2, 3))["layer.bias"].shape == (2, 1)
+    with pytest.raises(BadInputError, match="softmax head on target"):
+        make_model(OneLogit(column), data.schema, data.statistics, head="softmax")
+
+
+def test_what_is_frozen_is_in_no_message(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Linear(9, 3), nn.ReLU(), nn.Linear(3, 2))
+    module[0].requires_grad_(False)
+    model = Model(module, "softmax", "mine")
+    assert list(model.parameters) == list(gradient(model, torch.ones(4, 9), torch.zeros(4))) == ["2.weight", "2.bias"]
+    assert list(model.frozen) == ["0.weight", "0.bias"]
+    nn.functional.cross_entropy(module(torch.ones(4, 9)), torch.zeros(4).long()).backward()
+    capture(module.named_parameters(), tmp_path / "update.safetensors", batch_size=4)
+    held = load_capture(tmp_path / "update.safetensors", model).view
+    assert isinstance(held, GradientView)
+    assert list(held.gradient) == ["2.weight", "2.bias"]
+    with pytest.raises(BadInputError, match="all parameters of model 'mine' are frozen"):
+        Model(module.requires_grad_(False), "softmax", "mine")
 
 
 def test_weights_are_copied_tied_ones_once(tmp_path: Path) -> None:

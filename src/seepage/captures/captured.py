@@ -225,11 +225,13 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
     parameters = model.parameters
     shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
     buffers = {name: tuple(buffer.shape) for name, buffer in model.module.named_buffers()}
+    # What is frozen may stand in the file, as where two states were captured; it says nothing.
+    frozen = {name: tuple(held.shape) for name, held in model.frozen.items()}
     prefix = _prefix(Path(path), shapes)
     read = {
         name.removeprefix(prefix): tensor
         for name, tensor in read_tensors(
-            path, {prefix + name: shape for name, shape in (buffers | shapes).items()}, what, _ADVICE
+            path, {prefix + name: shape for name, shape in (buffers | frozen | shapes).items()}, what, _ADVICE
         ).items()
     }
     tensors = {name: tensor for name, tensor in read.items() if name in shapes}

@@ -180,6 +180,8 @@ def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, fact
     gradient: dict[str, Tensor] = {}
     prefix = common_prefix(name for name, _ in parameters)
     for name, parameter in parameters:
+        if not parameter.requires_grad:
+            continue
         if parameter.grad is None:
             raise BadInputError(
                 f"the parameter {name!r} has no gradient: capture an update after loss.backward() and before the "
@@ -210,7 +212,7 @@ def _capture_step(
             "expected."
         )
     trained = {id(parameter) for group in inner.param_groups for parameter in group["params"]}
-    foreign = [name for name, parameter in parameters if id(parameter) not in trained]
+    foreign = [name for name, parameter in parameters if parameter.requires_grad and id(parameter) not in trained]
     if foreign:
         raise BadInputError(
             f"the optimiser does not step {', '.join(map(repr, foreign[:3]))}; give the optimiser that trains these "

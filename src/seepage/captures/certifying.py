@@ -199,6 +199,8 @@ def _recipe(view: View, stated: Certificate) -> dict[str, Any]:
     head: Head = view.model.head
     if stated.others_fixed:
         raise BadInputError("behind batch normalisation the proof is conditional on all other cells; none is written.")
+    if view.model.frozen:
+        raise BadInputError("parts of the network are frozen; the verifier replays networks that are trained whole.")
     if stated.precision != "float32":
         raise BadInputError(f"the message is in {stated.precision}; the verifier replays those in float32.")
     if not isinstance(view, UpdateView):

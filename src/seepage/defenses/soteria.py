@@ -85,8 +85,9 @@ class Soteria:
         total: dict[str, Tensor] = {}
         for rows, targets in zip(encoded.split(together, 1), labels.split(together, 1), strict=True):
             each = gradient(model, rows[:, :, None], targets[:, :, None], parameters)
-            kept = ~self._pruned(model, layer, rows, parameters)
-            each[weight] = each[weight] * kept[:, :, None]
+            if weight in each:
+                kept = ~self._pruned(model, layer, rows, parameters)
+                each[weight] = each[weight] * kept[:, :, None]
             for key, g in each.items():
                 total[key] = total.get(key, torch.zeros_like(g[:, 0])) + g.sum(1)
         return {key: g / encoded.shape[1] for key, g in total.items()}

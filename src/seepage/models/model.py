@@ -41,7 +41,7 @@ class Model:
         switched_off: places whose dropout was switched off.
 
     Raises:
-        BadInputError: the head is unknown, the module has no parameters, or it has batch normalisation in another form
+        BadInputError: the head is unknown, the module has no parameters that are trained, or it has batch normalisation in another form
             or mode than clients train with.
 
     Example:
@@ -64,6 +64,11 @@ class Model:
             raise BadInputError(
                 f"model {self.name!r} has no parameters, so no gradient crosses the wire; give it a layer."
             )
+        if not self.parameters:
+            raise BadInputError(
+                f"all parameters of model {self.name!r} are frozen (requires_grad=False), so no gradient crosses the "
+                "wire; leave those trained that clients train."
+            )
         if self.dropout not in get_args(Dropout):
             raise unknown_name("dropout", str(self.dropout), get_args(Dropout))
         if self.dropout == "off":
@@ -75,8 +80,16 @@ class Model:
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """Parameters by name in module order, detached."""
-        return {name: parameter.detach() for name, parameter in self.module.named_parameters()}
+        """Parameters that clients train, by name in module order, detached: none with ``requires_grad=False``."""
+        return {
+            name: parameter.detach() for name, parameter in self.module.named_parameters() if parameter.requires_grad
+        }
+
+    @property
+    def frozen(self) -> dict[str, Tensor]:
+        """Parameters that stay as they are (``requires_grad=False``), by name: no message holds anything of them."""
+        held = self.module.named_parameters()
+        return {name: parameter.detach() for name, parameter in held if not parameter.requires_grad}
 
     @property
     def drops(self) -> Drops | None:

@@ -23,6 +23,19 @@ from seepage.models.model import Head, Model, output_width, seeded, usual_head
 from seepage.tabular.schema import Discrete, Schema
 from seepage.user_code import import_place, is_file, said_by, searched_first
 
+# Other names under which a factory may ask for these, where it has no default for them.
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "inputs": (
+        *("num_features", "n_features", "in_features", "input_dim", "input_size", "in_dim", "d_in", "num_inputs"),
+        *("n_inputs", "in_channels"),
+    ),
+    "outputs": (
+        *("num_classes", "n_classes", "out_features", "output_dim", "output_size", "out_dim", "d_out", "num_outputs"),
+        *("n_outputs", "out_channels"),
+    ),
+    "cardinalities": ("cat_cardinalities", "category_sizes", "cat_dims", "num_categories"),
+    "numbers": ("num_continuous", "n_continuous", "num_numerical", "n_numerical", "n_cont_features", "num_numbers"),
+}
 _FORM = "package.module:factory or path/to/file.py:factory"
 
 
@@ -62,7 +75,8 @@ def load_own(
     or file that is named, not imported there. It receives, by name, each of these that it has a parameter for:
     ``schema``; ``inputs`` (encoded columns), or ``width`` where that has no default; ``outputs`` (classes, or 1);
     ``cardinalities`` (the number of categories of each discrete column) and ``numbers`` (number of continuous
-    columns), for networks with embeddings; ``seed``; ``head``. A factory without parameters is called without any.
+    columns), for networks with embeddings; ``seed``; ``head``. Parameters without a default may have other usual names,
+    such as ``num_features`` and ``num_classes``, see ``SYNONYMS``. A factory without parameters is called without any.
     Random numbers that PyTorch draws while it runs follow from ``seed``.
 
     A module is searched for in the current directory first, then on Python's path; a file's imports are searched for
@@ -256,6 +270,10 @@ def _arguments(
     if "width" in parameters and parameters["width"].default is not inspect.Parameter.empty:
         # With a default it is the width of a layer.
         offered.pop("width", None)
+    required = {name for name, p in parameters.items() if name in named and p.default is p.empty}
+    for known, others in SYNONYMS.items():
+        if known in offered:
+            offered |= {name: offered[known] for name in others if name in required}
     for option in options:
         if option not in named and not takes_any:
             raise unknown_name(f"option of model {reference!r}:", option, named)

@@ -12,13 +12,14 @@ from torch import nn
 
 from seepage import models
 from seepage.errors import BadInputError
+from seepage.models.column import as_column
 from seepage.models.copies import copied
 from seepage.models.embedding import adapted
 from seepage.models.head import Dropout
 from seepage.models.model import Head, Model, usual_head
 from seepage.models.own import is_own, load_own
 from seepage.models.weights import load_weights
-from seepage.tabular.schema import Schema
+from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 
 
@@ -41,7 +42,8 @@ def make_model(
             or a module. What takes codes instead of encoded rows is adapted, see ``models.embedding``.
         schema, statistics: schema and public statistics of the table.
         seed: seed of the initialisation, where a name is given.
-        head: head of the model, where it is not the target's usual one; that of a model that was passed stays.
+        head: head of the model, where it is not the target's usual one; that of a model that was passed stays. A module
+            of one output for a target of two classes gets ``sigmoid`` where none is given.
         options: further arguments of the factory that the name stands for.
         weights: safetensors file that they are taken from, see ``load_weights``.
         dropout: handling of a network that drops values in training, see ``Model``.
@@ -65,6 +67,8 @@ def make_model(
         network, digest = own.network, own.digest
     else:
         network = copied(model) if isinstance(model, nn.Module) else copy.deepcopy(model)
+    # Where nobody chose a head, a network of one output for two classes has that of a single logit.
+    open_head = head is None and isinstance(network, nn.Module)
     if isinstance(network, nn.Module):
         name = model if isinstance(model, str) else type(network).__name__
         network = Model(network, head or usual_head(schema), name, dropout=dropout)
@@ -77,5 +81,26 @@ def make_model(
         )
     network = replace(network, module=adapted(network.module, schema, statistics))
     network = network.masked(schema.width) if network.dropout == "on" else network
+    network = _of_one_output(network, schema, open_head)
     network.check(schema)
     return replace(network, module=network.module.to(device)), digest
+
+
+def _of_one_output(network: Model, schema: Schema, open_head: bool) -> Model:
+    """Return a model whose outputs (record,) are a column, with the head of a single logit where it has one.
+
+    Args:
+        network: model of encoded rows.
+        schema: schema of the table.
+        open_head: whether the head may be chosen by the outputs.
+    """
+    first = next(network.module.parameters())
+    try:
+        outputs = network.outputs(torch.zeros(2, schema.width, device=first.device, dtype=first.dtype))
+    except Exception:  # A user's module may raise anything; ``Model.check`` says what.
+        return network
+    if outputs.shape == (2,):
+        network = replace(network, module=as_column(network.module))
+    two = isinstance(schema.target, Discrete) and schema.target.width == 2
+    single = open_head and two and outputs.shape in ((2,), (2, 1))
+    return replace(network, head="sigmoid") if single else network

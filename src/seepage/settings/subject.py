@@ -89,7 +89,8 @@ class Subject:
         """
         digest = hashlib.sha256(f"{self.model.head} {self.model.module!r} {self.model_source}".encode())
         for model in (self.model, *self.later):
-            for name, tensor in (*model.parameters.items(), *model.module.named_buffers(), *model.each.items()):
+            held = *model.parameters.items(), *model.frozen.items(), *model.module.named_buffers()
+            for name, tensor in (*held, *model.each.items()):
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
                 digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         outputs = self._outputs_on_fixed_rows()

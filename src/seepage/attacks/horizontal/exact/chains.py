@@ -41,7 +41,7 @@ def parts_of(module: nn.Module) -> list[nn.Module] | None:
         >>> parts_of(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))) is None
         True
     """
-    if drops_of(module) is not None:
+    if drops_of(module) is not None or not all(parameter.requires_grad for parameter in module.parameters()):
         return None
     parts = _sequence([module])
     if not parts or type(parts[-1]) is not nn.Linear or not _fits(parts, at_start=True):

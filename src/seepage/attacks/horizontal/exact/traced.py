@@ -159,7 +159,7 @@ class TracedNetwork:
         normalised = normalisations(model.module)
         if normalised and not moments:
             raise UnreadableError("batch normalisation behind which a record's error depends on the others")
-        trained = copied(model.module).double().requires_grad_()
+        trained = copied(model.module).double()
         _load(trained, parameters)
         module = trained.eval()
         if normalised:
@@ -464,7 +464,8 @@ def _close(found: Tensor, wanted: Tensor) -> bool:
 def _load(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, own in module.named_parameters():
-            own.copy_(parameters[name])
+            if name in parameters:
+                own.copy_(parameters[name])
 
 
 class TracedGradient(Gradient):

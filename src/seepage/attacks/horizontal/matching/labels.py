@@ -13,6 +13,7 @@ from torch.func import jacrev
 from seepage.attacks.horizontal.exact.defended import counts_by_effects, counts_by_sign, lost_to_clipping, weigh_counts
 from seepage.attacks.horizontal.matching.published_labels import by_embedding, by_impact, by_minimum, by_sign
 from seepage.errors import BadInputError, check_choice
+from seepage.learning import gradient
 from seepage.models.calling import call, watched
 from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
@@ -22,6 +23,8 @@ Method = Literal["bias", "bias_gaussian", "geng", "idlg", "yin", "llg", "ilrg"]
 
 _BIAS_DUMMIES = 8192
 _GENG_DUMMIES = 1000
+# Number of dummy rows whose mean gradient stands for a class.
+_CLASS_DUMMIES = 512
 # Number of dummy rows whose own gradient is computed, with each class as their label.
 _CLIPPED_DUMMIES = 512
 # Number of dummy rows with which the output layer is looked for, and what counts as rounding there.
@@ -41,7 +44,8 @@ def restore_labels(
     probability of c less the share of records labelled c. Only that mean over the unknown batch has to be estimated:
 
     - ``bias``: over dummy rows drawn from the public marginals. Where no layer has an output bias, a parameter is read
-      that shifts the outputs of all records alike, such as the biases of an ensemble whose mean is the output;
+      that shifts the outputs of all records alike, such as the biases of an ensemble whose mean is the output. Where
+      there is none, as behind a gate, the whole gradient is fitted by the mean ones of dummy rows of each class;
     - ``bias_gaussian``: over standard normal dummy rows;
     - ``geng``: from the output *weights'* gradient and normal dummies (Geng et al. 2021 as TabLeak's
       code runs it, D13): needs the mean activation besides, and is far less exact.
@@ -116,14 +120,7 @@ def restore_labels(
                 f"{known.name!r}; grant the labels (labels='true')."
             )
         found = _by_shifts(view, dummies, places)
-        if found is None and layer is None:
-            raise _no_end(model)
-        if found is None:
-            raise BadInputError(
-                f"the output layer {name!r} of model {model.name!r} has no bias, which label restoration reads; "
-                "grant the labels (labels='true') or use the method 'geng'."
-            )
-        moved = found
+        moved = mean - _by_classes(view, dummies[:_CLASS_DUMMIES], places) if found is None else found
     else:
         moved = view.gradient[_joined(name, "bias")].double()
     counts = knowledge.batch_size * (mean - moved)
@@ -258,7 +255,8 @@ def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> 
         return lambda _, inputs, outputs: calls.append(_End(layer, name, inputs[0].clone(), outputs))
 
     # A subclass may use its parameters in any way.
-    layers = [(part, name) for name, part in model.module.named_modules() if type(part) is nn.Linear]
+    linear = [(part, name) for name, part in model.module.named_modules() if type(part) is nn.Linear]
+    layers = [(part, name) for part, name in linear if all(p.requires_grad for p in part.parameters())]
     handles = [layer.register_forward_hook(listen(layer, name)) for layer, name in layers]
     try:
         with torch.no_grad():
@@ -300,6 +298,28 @@ def _by_shifts(view: GradientView, rows: Tensor, places: list[dict[str, Tensor]]
         if len(known) == len(ways):
             return (received[:, None] @ torch.stack(known))[:, 0]
     return None
+
+
+def _by_classes(
+    view: GradientView, rows: Float[Tensor, "row encoded"], places: list[dict[str, Tensor]]
+) -> Float[Tensor, "victim class"]:
+    """Return the share of each class of a softmax, or of the second one of a sigmoid.
+
+    A batch's gradient is, on average over its rows, the mean over its labels of that of rows with this label.
+    """
+    model = view.model
+    received = torch.cat([part.double().flatten(1) for part in view.gradient.values()], 1)
+    found = []
+    for victim in range(view.victims):
+        place = places[min(victim, len(places) - 1)]
+        if victim < len(places):
+            classes = max(2, call(model.module, place, rows[:1]).shape[-1])
+            each = [gradient(model, rows, torch.full_like(rows[:, 0], c), place) for c in range(classes)]
+            ways = torch.stack([torch.cat([part.double().flatten() for part in one.values()]) for one in each])
+        others = torch.linalg.lstsq((ways[1:] - ways[:1]).T, (received[victim] - ways[0])[:, None]).solution[:, 0]
+        found.append(torch.cat([1 - others.sum()[None], others]).clamp(0, 1))
+    shares = torch.stack(found)
+    return shares if model.head == "softmax" else shares[:, 1:]
 
 
 def _shift(model: Model, name: str, rows: Tensor, parameters: dict[str, Tensor]) -> Tensor | None:
