@@ -41,8 +41,8 @@ class Model:
         switched_off: places whose dropout was switched off.
 
     Raises:
-        BadInputError: the head is unknown, the module has no parameters that are trained, or it has batch normalisation in another form
-            or mode than clients train with.
+        BadInputError: the head is unknown, the module has no parameters that are trained, or it has batch normalisation
+            in another form or mode than clients train with.
 
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape

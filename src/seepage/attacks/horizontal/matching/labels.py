@@ -309,16 +309,14 @@ def _by_classes(
     """
     model = view.model
     received = torch.cat([part.double().flatten(1) for part in view.gradient.values()], 1)
-    found = []
-    for victim in range(view.victims):
-        place = places[min(victim, len(places) - 1)]
-        if victim < len(places):
-            classes = max(2, call(model.module, place, rows[:1]).shape[-1])
-            each = [gradient(model, rows, torch.full_like(rows[:, 0], c), place) for c in range(classes)]
-            ways = torch.stack([torch.cat([part.double().flatten() for part in one.values()]) for one in each])
-        others = torch.linalg.lstsq((ways[1:] - ways[:1]).T, (received[victim] - ways[0])[:, None]).solution[:, 0]
-        found.append(torch.cat([1 - others.sum()[None], others]).clamp(0, 1))
-    shares = torch.stack(found)
+    classes = max(2, call(model.module, places[0], rows[:1]).shape[-1])
+    every = []
+    for place in places:
+        each = [gradient(model, rows, torch.full_like(rows[:, 0], c), place) for c in range(classes)]
+        every.append(torch.stack([torch.cat([part.double().flatten() for part in one.values()]) for one in each]))
+    ways = torch.stack(every).expand(view.victims, -1, -1)
+    others = torch.linalg.lstsq((ways[:, 1:] - ways[:, :1]).mT, (received - ways[:, 0])[..., None]).solution[..., 0]
+    shares = torch.cat([1 - others.sum(1, keepdim=True), others], 1).clamp(0, 1)
     return shares if model.head == "softmax" else shares[:, 1:]
 
 
