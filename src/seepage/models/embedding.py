@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from seepage.errors import BadInputError
 from seepage.models.copies import copied
 from seepage.models.dropout import random_outputs, undropped
+from seepage.models.wrapping import same_buffers
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -156,6 +157,11 @@ class Embedded(nn.Module):
         given = {"codes": codes, "numbers": numbers}
         return self._inner(*(None if role in self._absent else given[role] for role in self._roles))
 
+    def _once(self, run: Callable[[], Tensor]) -> Tensor:
+        """Return what a run gives from the buffers as they are."""
+        with same_buffers(self._inner):
+            return run()
+
     def _refused(self, like: Tensor) -> tuple[str, ...]:
         """Return the arguments without columns that the module does not take as an empty tensor."""
         self._absent = ()
@@ -184,8 +190,9 @@ class Embedded(nn.Module):
         encoded = encoder.standardise(raw).to(like.dtype)
         encoded[:, self._continuous] = numbers.to(encoded)
         with torch.no_grad(), undropped():
-            real, again = (self._called(codes, numbers.to(like)) for _ in range(2))
-            adapted = self(encoded)
+            real, again, adapted = (
+                self._once(run) for run in (*[lambda: self._called(codes, numbers.to(like))] * 2, lambda: self(encoded))
+            )
         if not torch.equal(real, again):
             raise random_outputs(self._describe)
         scale = real.abs().max().clamp_min(1)

@@ -12,13 +12,13 @@ from torch import nn
 
 from seepage import models
 from seepage.errors import BadInputError
-from seepage.models.column import as_column
 from seepage.models.copies import copied
 from seepage.models.embedding import adapted
 from seepage.models.head import Dropout
 from seepage.models.model import Head, Model, usual_head
 from seepage.models.own import is_own, load_own
 from seepage.models.weights import load_weights
+from seepage.models.wrapping import as_column, from_same_buffers
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 
@@ -81,6 +81,7 @@ def make_model(
         )
     network = replace(network, module=adapted(network.module, schema, statistics))
     network = network.masked(schema.width) if network.dropout == "on" else network
+    network = replace(network, module=from_same_buffers(network.module, schema.width))
     network = _of_one_output(network, schema, open_head)
     network.check(schema)
     return replace(network, module=network.module.to(device)), digest

@@ -1,0 +1,110 @@
+"""Networks that are run in another way: with an axis for their one output, or from buffers as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from seepage.models.copies import copied
+
+_INNER, _STATEFUL = "_seepage_inner", "_seepage_stateful"
+
+
+def as_column(module: nn.Module) -> nn.Module:
+    """Return a copy of a module whose outputs (record,) are a column (record, output).
+
+    Parameters keep their names and values.
+
+    Example:
+        >>> as_column(nn.Flatten(0))(torch.ones(3, 1)).shape
+        torch.Size([3, 1])
+    """
+    found = copied(module)
+    vars(found)[_INNER] = found.forward
+    found.forward = MethodType(_column, found)
+    return found
+
+
+def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
+    """Return the module, or a copy that begins each run with the buffers that it holds, where runs change them.
+
+    So does spectral normalisation, which improves its vectors in each run of training. A client that computes one
+    gradient begins with the buffers that it was sent. Parameters and buffers keep their names and values.
+
+    Args:
+        module: module in training mode.
+        width: number of entries of its rows.
+
+    Example:
+        >>> from torch.nn.utils.parametrizations import spectral_norm
+        >>> found, rows = from_same_buffers(spectral_norm(nn.Linear(3, 4)), 3), torch.ones(2, 3)
+        >>> torch.equal(found(rows), found(rows))
+        True
+    """
+    if _STATEFUL in vars(module) or next(module.buffers(), None) is None:
+        return module
+    tried, first = copied(module), next(module.parameters())
+    # Writing counts a tensor's version up, also where it writes the same.
+    before = {name: (held, held._version) for name, held in tried.named_buffers()}
+    try:
+        with torch.no_grad():
+            tried(torch.zeros(2, width, dtype=first.dtype, device=first.device))
+    except Exception:  # A user's module may raise anything; ``Model.check`` says what.
+        return module
+    if all(held is before[name][0] and held._version == before[name][1] for name, held in tried.named_buffers()):
+        return module
+    found = copied(module)
+    vars(found)[_STATEFUL] = found.forward
+    found.forward = MethodType(_from_same_buffers, found)
+    return found
+
+
+@contextmanager
+def same_buffers(module: nn.Module) -> Iterator[None]:
+    """Have a module run on copies of its buffers, which are gone afterwards.
+
+    Example:
+        >>> norm = nn.BatchNorm1d(1)
+        >>> with same_buffers(norm):
+        ...     _ = norm(torch.ones(2, 1))
+        >>> norm.running_mean.item()
+        0.0
+    """
+    places = [(part, name, held) for part in module.modules() for name, held in part._buffers.items()]
+    copies = {id(held): held.clone() for _, _, held in places if held is not None}
+    try:
+        for part, name, held in places:
+            part._buffers[name] = None if held is None else copies[id(held)]
+        with _NotInPlace():
+            yield
+    finally:
+        for part, name, held in places:
+            part._buffers[name] = held
+
+
+class _NotInPlace(TorchFunctionMode):
+    """Has ``functional.normalize`` return a new tensor: with weights of several batches it cannot write into one."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        if func is functional.normalize:
+            given = {name: value for name, value in given.items() if name != "out"}
+        return func(*args, **given)
+
+
+def _column(module: nn.Module, rows: Tensor) -> Tensor:
+    return vars(module)[_INNER](rows)[..., None]
+
+
+def _from_same_buffers(module: nn.Module, rows: Tensor) -> Tensor:
+    with same_buffers(module):
+        return vars(module)[_STATEFUL](rows)

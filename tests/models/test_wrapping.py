@@ -1,0 +1,63 @@
+"""Networks whose runs change their buffers, as functions of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils import spectral_norm as by_hook
+from torch.nn.utils.parametrizations import spectral_norm
+
+from seepage.datasets.planted import distinct
+from seepage.learning import gradient
+from seepage.models.model import seeded
+from seepage.models.wrapping import from_same_buffers
+from seepage.settings.network import make_model
+from seepage.tabular.schema import Discrete
+
+DATA = distinct(rows=4, continuous=1, discrete=2)
+
+
+class Codes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = [column.width for column in DATA.schema.columns if isinstance(column, Discrete)]
+        self.tables = nn.ModuleList(nn.Embedding(size, 2) for size in sizes)
+        self.out = spectral_norm(nn.Linear(2 * len(sizes) + 1, 2))
+
+    def forward(self, codes: Tensor, numbers: Tensor) -> Tensor:
+        return self.out(torch.cat([*(table(codes[:, i]) for i, table in enumerate(self.tables)), numbers], 1))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: nn.Sequential(spectral_norm(nn.Linear(9, 5)), nn.Tanh(), nn.Linear(5, 2)),
+        lambda: nn.Sequential(by_hook(nn.Linear(9, 5)), nn.Tanh(), nn.Linear(5, 2)),
+        Codes,
+    ],
+)
+def test_spectral_normalisation_is_that_of_a_clients_first_step(build: Callable[[], nn.Module]) -> None:
+    client = seeded(build, 0)
+    model, _ = make_model(client, DATA.schema, DATA.statistics)
+    rows = torch.zeros(4, DATA.schema.width)
+    labels = torch.tensor([0.0, 1.0, 1.0, 0.0])
+    sent = gradient(model, rows, labels)
+    assert all(torch.equal(part, sent[name]) for name, part in gradient(model, rows, labels).items())
+    if not isinstance(client, Codes):
+        functional.cross_entropy(client(rows), labels.long()).backward()
+        own = {name: part.grad for name, part in client.named_parameters()}
+        assert all(torch.allclose(sent[name], part, atol=1e-7) for name, part in own.items() if part is not None)
+    # Clients at parameters of their own.
+    places = {name: part.expand(2, *part.shape) for name, part in model.parameters.items()}
+    each = gradient(model, rows.expand(2, -1, -1), labels.expand(2, -1), places)
+    assert all(torch.allclose(part[1], sent[name], atol=1e-6) for name, part in each.items())
+
+
+def test_a_network_whose_buffers_stay_is_left_alone() -> None:
+    module = nn.Sequential(nn.Linear(3, 2))
+    module.register_buffer("scale", torch.ones(3))
+    assert from_same_buffers(module, 3) is module
