@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pickle  # noqa: TID251 - of a network that this test makes
 from collections.abc import Callable
 
 import pytest
 import torch
+from loky.backend.reduction import dumps
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import spectral_norm as by_hook
-from torch.nn.utils.parametrizations import spectral_norm
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from seepage.datasets.planted import distinct
 from seepage.learning import gradient
@@ -55,6 +57,27 @@ def test_spectral_normalisation_is_that_of_a_clients_first_step(build: Callable[
     places = {name: part.expand(2, *part.shape) for name, part in model.parameters.items()}
     each = gradient(model, rows.expand(2, -1, -1), labels.expand(2, -1), places)
     assert all(torch.allclose(part[1], sent[name], atol=1e-6) for name, part in each.items())
+
+
+@pytest.mark.parametrize(
+    ("build", "outputs"),
+    [
+        (lambda: nn.Sequential(nn.Linear(9, 5), nn.Dropout(0.5), nn.Linear(5, 2)), 2),
+        (lambda: nn.Sequential(weight_norm(nn.Linear(9, 5)), nn.GRUCell(5, 2)), 2),
+        (lambda: nn.Sequential(spectral_norm(nn.Linear(9, 5)), nn.Linear(5, 1), nn.Flatten(0)), 1),
+        (Codes, 2),
+    ],
+)
+def test_networks_that_are_run_in_another_way_reach_worker_processes(
+    build: Callable[[], nn.Module], outputs: int
+) -> None:
+    model, _ = make_model(seeded(build, 0), DATA.schema, DATA.statistics)
+    # As the pools of worker processes do it.
+    found = pickle.loads(bytes(dumps(model)))  # noqa: TID251 - as above
+    rows = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(found.outputs(rows), model.outputs(rows))
+    assert found.outputs(rows).shape == (3, outputs)
+    assert list(found.parameters) == list(model.parameters)
 
 
 def test_a_network_whose_buffers_stay_is_left_alone() -> None:

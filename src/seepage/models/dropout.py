@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import MethodType
+from functools import partial
 from typing import Any
 
 import torch
@@ -151,7 +151,8 @@ def with_masks(module: nn.Module, width: int) -> nn.Module:
         return module
     found = copied(module)
     vars(found)[_DROPS] = Drops(width, tuple(seen))
-    found.forward = MethodType(_forward, found)
+    # Not a bound method, which worker processes would look up in the module by its name.
+    found.forward = partial(_forward, found)
     return found
 
 

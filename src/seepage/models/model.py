@@ -17,6 +17,7 @@ from seepage.models.calling import plain_attention
 from seepage.models.copies import copied
 from seepage.models.dropout import Drops, dropping, drops_of, random_outputs, with_masks, without_dropout
 from seepage.models.head import Dropout, Head
+from seepage.models.parametrized import make_sendable
 from seepage.models.recurrent import by_formula
 from seepage.tabular.schema import Discrete, Schema
 
@@ -77,6 +78,7 @@ class Model:
                 object.__setattr__(self, "module", module)
                 object.__setattr__(self, "switched_off", switched_off)
         object.__setattr__(self, "module", by_formula(by_batch(self.module, self.name)))
+        make_sendable(self.module)
 
     @property
     def parameters(self) -> dict[str, Tensor]:

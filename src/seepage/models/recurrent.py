@@ -7,7 +7,7 @@ with their weights, which attacks see as they see those of ``nn.Linear``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MethodType
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,7 +40,8 @@ def by_formula(module: nn.Module) -> nn.Module:
     for part in found.modules():
         form = _form(part)
         if form is not None:
-            part.forward = MethodType(form, part)
+            # Not a bound method, which worker processes would look up in the layer by its name.
+            part.forward = partial(form, part)
     return found
 
 

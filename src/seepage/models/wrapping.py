@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import MethodType
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,9 +27,7 @@ def as_column(module: nn.Module) -> nn.Module:
         torch.Size([3, 1])
     """
     found = copied(module)
-    vars(found)[_INNER] = found.forward
-    found.forward = MethodType(_column, found)
-    return found
+    return _wrapped(found, _INNER, _column)
 
 
 def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
@@ -61,9 +59,7 @@ def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
     if all(held is before[name][0] and held._version == before[name][1] for name, held in tried.named_buffers()):
         return module
     found = copied(module)
-    vars(found)[_STATEFUL] = found.forward
-    found.forward = MethodType(_from_same_buffers, found)
-    return found
+    return _wrapped(found, _STATEFUL, _from_same_buffers)
 
 
 @contextmanager
@@ -101,10 +97,23 @@ class _NotInPlace(TorchFunctionMode):
         return func(*args, **given)
 
 
+def _wrapped(module: nn.Module, place: str, forward: Callable[[nn.Module, Tensor], Tensor]) -> nn.Module:
+    """Put a forward method around the one that a module has, which is kept under a name."""
+    vars(module)[place] = vars(module).get("forward")
+    # Not a bound method, which worker processes would look up in the module by its name.
+    module.forward = partial(forward, module)
+    return module
+
+
+def _run(module: nn.Module, place: str, rows: Tensor) -> Tensor:
+    inner = vars(module)[place]
+    return type(module).forward(module, rows) if inner is None else inner(rows)
+
+
 def _column(module: nn.Module, rows: Tensor) -> Tensor:
-    return vars(module)[_INNER](rows)[..., None]
+    return _run(module, _INNER, rows)[..., None]
 
 
 def _from_same_buffers(module: nn.Module, rows: Tensor) -> Tensor:
     with same_buffers(module):
-        return vars(module)[_STATEFUL](rows)
+        return _run(module, _STATEFUL, rows)
