@@ -73,7 +73,7 @@ def test_networks_that_are_run_in_another_way_reach_worker_processes(
 ) -> None:
     model, _ = make_model(seeded(build, 0), DATA.schema, DATA.statistics)
     # As the pools of worker processes do it.
-    found = pickle.loads(bytes(dumps(model)))  # noqa: TID251 - as above
+    found = pickle.loads(bytes(dumps(model)))  # noqa: S301 - as above
     rows = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
     assert torch.equal(found.outputs(rows), model.outputs(rows))
     assert found.outputs(rows).shape == (3, outputs)
