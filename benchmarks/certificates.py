@@ -6,6 +6,7 @@
     python benchmarks/certificates.py --victims 1000 --sent normalised --out certificates_normalised.csv
     python benchmarks/certificates.py --victims 10000 --sent forms --out certificates_forms.csv
     python benchmarks/certificates.py --victims 1000 --sent written --out certificates_written.csv
+    python benchmarks/certificates.py --victims 1000 --sent towers --out certificates_towers.csv
     python benchmarks/certificates.py --count benchmarks/results/unmix_certificates.csv
 
 Each victim has a network of random depth and widths with a random initialisation, and a batch of a random size from a
@@ -19,8 +20,9 @@ With `--sent` the client sends what 1 to 10 epochs over the whole batch changed,
 deviation between 1e-8 and 1e-4, in place of an exact gradient; or each of two or three hidden layers is normalised by
 the batch, whose statistics are granted. `forms` are exact gradients of networks of other forms than a chain of affine
 layers and ReLUs, see `forms.py`, of all kinds. `written` are those of networks with products, weight norm or embeddings
-of their own, and of residual networks that are normalised by the batch, whose statistics are granted. Victims come in
-blocks of 60, one line a block and kind; a block that is in the file is not run again. `--count` adds a file up, with
+of their own, and of residual networks that are normalised by the batch, whose statistics are granted. `towers` are those
+of networks in which two halves of the columns meet late, without the kinds about dead units. Victims come in blocks
+of 60, one line a block and kind; a block that is in the file is not run again. `--count` adds a file up, with
 the upper end of the exact 95% interval of the share of victims with a false certificate.
 """
 
@@ -40,7 +42,7 @@ import numpy as np
 import pandas as pd
 import torch
 from csv_lines import add_lines, read_lines
-from forms import ACTIVATIONS, FORMS, WRITTEN, network
+from forms import ACTIVATIONS, FORMS, TOWERS, WRITTEN, network
 from scipy.optimize import linear_sum_assignment
 from scipy.special import betaincinv
 from torch import Tensor, nn
@@ -107,7 +109,7 @@ class Tally:
     seconds: float = 0.0
 
 
-SENT = ("gradient", "update", "noise", "normalised", "forms", "written")
+SENT = ("gradient", "update", "noise", "normalised", "forms", "written", "towers")
 
 
 def main() -> None:
@@ -127,7 +129,9 @@ def main() -> None:
     keep_freed_memory()
     torch.set_num_threads(1)
     done = {int(line["block"]) for line in read_lines(arguments.out)}
-    kinds = KINDS if arguments.sent in ("gradient", "forms", "written") else PLAIN
+    kinds = KINDS if arguments.sent in ("gradient", "forms", "written", "towers") else PLAIN
+    if arguments.sent == "towers":
+        kinds = tuple(kind for kind in kinds if not kind.endswith("dead units"))
     for block in range(-(-arguments.victims // BLOCK)):
         if block in done:
             continue
@@ -227,6 +231,9 @@ def drawn(victim: int, kind: str, tables: list[str], sent: str) -> Drawn:
     if sent == "forms":
         # Units lose their records by the bias of a layer that takes the encoded row.
         form = FORMS[draw(0, len(FORMS) - 3 if kind.endswith("dead units") else len(FORMS) - 1)]
+        activation = list(ACTIVATIONS)[draw(0, len(ACTIVATIONS) - 1)]
+    if sent == "towers":
+        form = TOWERS[draw(0, len(TOWERS) - 1)]
         activation = list(ACTIVATIONS)[draw(0, len(ACTIVATIONS) - 1)]
     if sent == "written":
         form = WRITTEN[draw(0, 1 if kind.endswith("dead units") else len(WRITTEN) - 1)]

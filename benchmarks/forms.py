@@ -27,6 +27,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 FORMS = ("chain", "residual", "wide and deep", "biasless", "embeddings")
 # How else people write the same, and blocks that are normalised by the batch.
 WRITTEN = ("weight norm", "batch norm", "products", "argmax")
+# Two groups of columns that meet in the outputs, or in the last layer.
+TOWERS = ("towers", "joined towers")
 
 
 class Chain(nn.Module):
@@ -103,6 +105,24 @@ class Products(nn.Module):
         for place, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             rows = (self.activation(rows) if place else rows) @ weight + bias
         return rows
+
+
+class Towers(nn.Module):
+    """A chain for each half of the columns: what both return is added up, or goes to one last layer."""
+
+    def __init__(self, schema: Schema, widths: Sequence[int], outputs: int, activation: str, joined: bool) -> None:
+        super().__init__()
+        half = schema.blocks[len(schema.blocks) // 2].start if len(schema.blocks) > 1 else schema.width
+        self.parts = [slice(0, half), slice(half, schema.width)] if half < schema.width else [slice(0, half)]
+        after = widths[-1] if joined else outputs
+        self.chains = nn.ModuleList([Chain(p.stop - p.start, widths, after, activation) for p in self.parts])
+        self.last = nn.Linear(after * len(self.parts), outputs) if joined else None
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the outputs."""
+        found = [chain(rows[:, part]) for chain, part in zip(self.chains, self.parts, strict=True)]
+        return torch.stack(found).sum(0) if self.last is None else self.last(self.activation(torch.cat(found, 1)))
 
 
 class Argmax(nn.Module):
@@ -187,7 +207,7 @@ def network(data: Dataset, form: str, activation: str, widths: Sequence[int], se
 
     Args:
         data: table that the network is for.
-        form: one of ``FORMS`` or ``WRITTEN``, or ``transformer``.
+        form: one of ``FORMS``, ``WRITTEN`` or ``TOWERS``, or ``transformer``.
         activation: one of ``ACTIVATIONS``.
         widths: widths of the hidden layers; width and number of blocks of a residual network or a transformer.
         seed: seed of the initialisation.
@@ -205,6 +225,8 @@ def network(data: Dataset, form: str, activation: str, widths: Sequence[int], se
             return Residual(schema.width, widths[0], len(widths), outputs, activation, form == "batch norm")
         if form == "products":
             return Products(schema.width, widths, outputs, activation)
+        if form in TOWERS:
+            return Towers(schema, widths, outputs, activation, form == "joined towers")
         if form == "argmax":
             return Argmax(schema, widths, outputs, activation)
         if form == "wide and deep":
