@@ -21,9 +21,9 @@ deviation between 1e-8 and 1e-4, in place of an exact gradient; or each of two o
 the batch, whose statistics are granted. `forms` are exact gradients of networks of other forms than a chain of affine
 layers and ReLUs, see `forms.py`, of all kinds. `written` are those of networks with products, weight norm or embeddings
 of their own, and of residual networks that are normalised by the batch, whose statistics are granted. `towers` are
-those of networks in which two halves of the columns meet late, without the kinds about dead units. Victims come in blocks
-of 60, one line a block and kind; a block that is in the file is not run again. `--count` adds a file up, with the upper
-end of the exact 95% interval of the share of victims with a false certificate.
+those of networks in which two halves of the columns meet late, without the kinds about dead units. Victims come in
+blocks of 60, one line a block and kind; a block that is in the file is not run again. `--count` adds a file up, with
+the upper end of the exact 95% interval of the share of victims with a false certificate.
 """
 
 from __future__ import annotations

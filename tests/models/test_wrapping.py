@@ -16,7 +16,7 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from seepage.datasets.planted import distinct
 from seepage.learning import gradient
 from seepage.models.model import seeded
-from seepage.models.wrapping import from_same_buffers
+from seepage.models.wrapping import from_same_buffers, returns_chances
 from seepage.settings.network import make_model
 from seepage.tabular.schema import Discrete
 
@@ -84,3 +84,44 @@ def test_a_network_whose_buffers_stay_is_left_alone() -> None:
     module = nn.Sequential(nn.Linear(3, 2))
     module.register_buffer("scale", torch.ones(3))
     assert from_same_buffers(module, 3) is module
+
+
+class Chances(nn.Module):
+    """A network that ends in a sigmoid, one number or a column a record, with or without dropout."""
+
+    def __init__(self, width: int, column: bool = True, rate: float = 0.0) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(width, 6), nn.ReLU(), nn.Dropout(rate), nn.Linear(6, 1))
+        self.column = column
+
+    def forward(self, rows: Tensor) -> Tensor:
+        chances = torch.sigmoid(self.net(rows))
+        return chances if self.column else chances.squeeze(1)
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_a_network_that_ends_in_a_sigmoid_is_trained_as_with_bce_loss(column: bool) -> None:
+    schema, statistics = DATA.schema, DATA.statistics
+    network = seeded(lambda: Chances(schema.width, column), seed=1)
+    model, _ = make_model(network, schema, statistics)
+    assert model.head == "sigmoid"
+    rows, labels = torch.randn(5, schema.width), torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0])
+    loss = nn.BCELoss()(network(rows).flatten(), labels)
+    loss.backward()
+    sent = gradient(model, rows[None], labels[None])
+    for name, parameter in network.named_parameters():
+        torch.testing.assert_close(sent[name][0], parameter.grad, rtol=1e-4, atol=1e-7)
+
+
+def test_so_is_one_that_drops_values() -> None:
+    schema, statistics = DATA.schema, DATA.statistics
+    model, _ = make_model(Chances(schema.width, rate=0.2), schema, statistics)
+    assert (model.head, returns_chances(model.module)) == ("sigmoid", True)
+    assert model.drops is not None
+
+
+def test_logits_and_class_chances_stay_as_they_are() -> None:
+    schema, statistics = DATA.schema, DATA.statistics
+    logit = nn.Sequential(nn.Linear(schema.width, 1))
+    both = nn.Sequential(nn.Linear(schema.width, 2), nn.Softmax(1))
+    assert not any(returns_chances(make_model(one, schema, statistics)[0].module) for one in (logit, both))

@@ -21,6 +21,7 @@ from seepage.captures.captured import Capture, Description
 from seepage.errors import BadInputError, Remedy, check_count
 from seepage.files import make_folder, write_whole
 from seepage.models.model import Model
+from seepage.models.wrapping import returns_chances
 from seepage.seeds import stream
 from seepage.tabular.assumed import standardised_statistics, uniform_statistics
 from seepage.tabular.schema import Discrete, Schema
@@ -253,9 +254,14 @@ def doubts(
 
 def _assumed(model: Model) -> list[str]:
     """Return what was taken for granted of the client's training."""
-    if not model.switched_off:
-        return []
-    return ["dropout is switched off: an update of a client that drops values is not that of the network attacked here"]
+    notes = []
+    if model.switched_off:
+        notes.append(
+            "dropout is switched off: an update of a client that drops values is not that of the network attacked here"
+        )
+    if returns_chances(model.module):
+        notes.append("the network ends in a sigmoid: the client is taken to have trained it as with nn.BCELoss")
+    return notes
 
 
 def write_recovered(folder: Path, found: Recovered) -> None:

@@ -1,4 +1,4 @@
-"""Networks that are run in another way: with an axis for their one output, or from buffers as they were."""
+"""Networks that are run in another way: with other outputs, or from buffers as they were."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from torch.overrides import TorchFunctionMode
 
 from seepage.models.copies import copied
 
-_INNER, _STATEFUL = "_seepage_inner", "_seepage_stateful"
+_INNER, _STATEFUL, _LOGITS = "_seepage_inner", "_seepage_stateful", "_seepage_logits"
+# Steps of a graph that change the form of numbers and nothing else.
+_FORMS = ("Squeeze", "Unsqueeze", "View", "UnsafeView", "ReshapeAlias", "Select", "Alias", "T", "Transpose", "Clamp")
 
 
 def as_column(module: nn.Module) -> nn.Module:
@@ -28,6 +30,43 @@ def as_column(module: nn.Module) -> nn.Module:
     """
     found = copied(module)
     return _wrapped(found, _INNER, _column)
+
+
+def last_function(outputs: Tensor) -> str | None:
+    """Return ``sigmoid`` or ``softmax`` where outputs come from it, None where they do not.
+
+    Example:
+        >>> rows = torch.ones(3, 2, requires_grad=True)
+        >>> last_function(rows.sigmoid()[:, 0]), last_function(rows.softmax(1)), last_function(rows.log_softmax(1))
+        ('sigmoid', 'softmax', None)
+    """
+    step: Any = outputs.grad_fn
+    while step is not None and type(step).__name__.partition("Backward")[0] in _FORMS:
+        step = step.next_functions[0][0]
+    return {"Sigmoid": "sigmoid", "Softmax": "softmax"}.get(type(step).__name__.partition("Backward")[0])
+
+
+def as_logits(module: nn.Module) -> nn.Module:
+    """Return a copy of a module that returns logits in the place of chances of a class.
+
+    Binary cross-entropy of the logits is that of the chances, so that gradients are those of ``nn.BCELoss``. Parameters
+    keep their names and values.
+
+    Example:
+        >>> as_logits(nn.Sigmoid())(torch.tensor([[2.0]]))
+        tensor([[2.0000]])
+    """
+    return _wrapped(copied(module), _LOGITS, _logits)
+
+
+def returns_chances(module: nn.Module) -> bool:
+    """Return whether a module is one of ``as_logits``.
+
+    Example:
+        >>> returns_chances(nn.Sigmoid()), returns_chances(as_logits(nn.Sigmoid()))
+        (False, True)
+    """
+    return _LOGITS in vars(module)
 
 
 def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
@@ -112,6 +151,13 @@ def _run(module: nn.Module, place: str, rows: Tensor) -> Tensor:
 
 def _column(module: nn.Module, rows: Tensor) -> Tensor:
     return _run(module, _INNER, rows)[..., None]
+
+
+def _logits(module: nn.Module, rows: Tensor) -> Tensor:
+    chances = _run(module, _LOGITS, rows)
+    # A chance that is rounded to 0 or 1 moves no parameter, as under nn.BCELoss.
+    least = torch.finfo(chances.dtype).eps
+    return torch.logit(chances.clamp(least, 1 - least))
 
 
 def _from_same_buffers(module: nn.Module, rows: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from seepage.models.wrapping import returns_chances
 from seepage.settings.horizontal_spec import HorizontalSpec
 from seepage.settings.subject import Subject
 from seepage.settings.training import Learnt
@@ -52,6 +53,8 @@ def threat_model(
             facts.append(f"it knows how updates were defended: {clean(', '.join(defenses), 400)}")
     if subject.learnt is not None:
         facts.append(_of_training(subject.learnt))
+    if returns_chances(subject.model.module):
+        facts.append("the network ends in a sigmoid: clients train it as with nn.BCELoss, attacks take its logits")
     if places := subject.model.switched_off:
         facts.append(
             f"clients train without dropout, by choice (dropout: off): the network drops values ({_some(places)}); "

@@ -12,13 +12,14 @@ from torch import nn
 
 from seepage import models
 from seepage.errors import BadInputError
+from seepage.models.calling import plain_attention
 from seepage.models.copies import copied
 from seepage.models.embedding import adapted
 from seepage.models.head import Dropout
 from seepage.models.model import Head, Model, usual_head
 from seepage.models.own import is_own, load_own
 from seepage.models.weights import load_weights
-from seepage.models.wrapping import as_column, from_same_buffers
+from seepage.models.wrapping import as_column, as_logits, from_same_buffers, last_function
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 
@@ -43,7 +44,8 @@ def make_model(
         schema, statistics: schema and public statistics of the table.
         seed: seed of the initialisation, where a name is given.
         head: head of the model, where it is not the target's usual one; that of a model that was passed stays. A module
-            of one output for a target of two classes gets ``sigmoid`` where none is given.
+            of one output for a target of two classes gets ``sigmoid`` where none is given, and its logits are taken
+            where it ends in a sigmoid itself.
         options: further arguments of the factory that the name stands for.
         weights: safetensors file that they are taken from, see ``load_weights``.
         dropout: handling of a network that drops values in training, see ``Model``.
@@ -97,11 +99,15 @@ def _of_one_output(network: Model, schema: Schema, open_head: bool) -> Model:
     """
     first = next(network.module.parameters())
     try:
-        outputs = network.outputs(torch.zeros(2, schema.width, device=first.device, dtype=first.dtype))
+        with plain_attention():
+            outputs = network.module(torch.zeros(2, schema.width, device=first.device, dtype=first.dtype))
     except Exception:  # A user's module may raise anything; ``Model.check`` says what.
         return network
     if outputs.shape == (2,):
         network = replace(network, module=as_column(network.module))
     two = isinstance(schema.target, Discrete) and schema.target.width == 2
-    single = open_head and two and outputs.shape in ((2,), (2, 1))
-    return replace(network, head="sigmoid") if single else network
+    if open_head and two and outputs.shape in ((2,), (2, 1)):
+        network = replace(network, head="sigmoid")
+    if network.head == "sigmoid" and last_function(outputs) == "sigmoid":
+        network = replace(network, module=as_logits(network.module))
+    return network
