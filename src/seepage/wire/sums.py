@@ -73,26 +73,30 @@ def values_of(sent: Sent, knowledge: TreesKnowledge) -> list[Values]:
             continue
         here = sent.cuts.of(block.start)
         bins, cells, exact = np.arange(here.start, here.stop), [], []
+        # With fewer bins than allowed each has mostly one value. One that many rows share has the same effect, so that
+        # this is no proof.
         single = knowledge.max_bin is not None and len(bins) < knowledge.max_bin
         for number in bins:
             low, high = sent.cuts.interval(int(number))
-            if single and number > here.start:
-                cells.append(min(max(low, column.low), column.high))
-                exact.append(True)
-                continue
-            cell, reach = _number(marginal, max(low, column.low), min(high, column.high), column.integer, high)
+            ends = max(low, column.low), min(high, column.high)
+            starts = single and number > here.start
+            cell, reach = _number(marginal, *ends, column.integer, high, min(ends) if starts else None)
             cells.append(cell)
             exact.append(reach <= column.tolerance)
         found.append(Values(bins, np.array(cells), np.array(exact)))
     return found
 
 
-def _number(marginal: Marginal, low: float, high: float, whole: bool, end: float) -> tuple[float, float]:
-    """Return a number for a bin, and the distance of the farthest number that the bin may hold."""
+def _number(
+    marginal: Marginal, low: float, high: float, whole: bool, end: float, known: float | None
+) -> tuple[float, float]:
+    """Return a number for a bin, or the known one, and the distance of the farthest number that the bin may hold."""
     if whole:
         # The upper end is no part of the bin, where it is the bin's own.
         low, high = float(np.ceil(low)), float(np.ceil(high) - 1 if high == end else np.floor(high))
     high = max(low, high)
+    if known is not None:
+        return known, max(known - low, high - known)
     values, shares = marginal.values.numpy(), marginal.probabilities.numpy()
     inside = (values >= low) & (values <= high)
     if inside.any():

@@ -140,8 +140,8 @@ class TreesKnowledge(Knowledge):
     Attributes:
         regularisation: L2 penalty on leaf weights (lambda).
         learning_rate: factor of each tree's weights (eta).
-        max_bin: largest number of bins of a column: with fewer, each bin but the first is the one value of its lower
-            end; None where numbers were rounded before, so that a bin holds a range of them.
+        max_bin: largest number of bins of a column: with fewer, each bin but the first mostly stands for the value of
+            its lower end; None where numbers were rounded before, so that a bin holds a range of them.
         noise: standard deviation of normal noise on each sum, as the attacker knows it.
     """
 

@@ -27,8 +27,11 @@ from seepage.wire.trees import HistogramMessage, HistogramsView, TreeFilesView, 
 Target = Discrete | Continuous
 
 
-def people(rows: int, classes: int = 2, seed: int = 0, incomes: int = 10_000) -> Table:
-    """Rows with two numbers and three categories, of which the target follows some; classes 1 for a regression."""
+def people(rows: int, classes: int = 2, seed: int = 0, incomes: int = 10_000, idle: int = 0) -> Table:
+    """Rows with two numbers and three categories, of which the target follows some; classes 1 for a regression.
+
+    Of 100 rows in order the first ``idle`` have the same income, half of the largest.
+    """
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -39,6 +42,7 @@ def people(rows: int, classes: int = 2, seed: int = 0, incomes: int = 10_000) ->
             "grade": rng.choice(list("uvwxyz"), rows),
         }
     )
+    frame.loc[frame.index % 100 < idle, "income"] = incomes // 2
     score = frame["income"] / incomes + frame["age"] / 60 + (frame["city"] == "a") + rng.normal(0, 0.6, rows)
     target: Target = Continuous(name="y", low=-10, high=10, tolerance=0.1)
     frame["y"] = score.round(3)

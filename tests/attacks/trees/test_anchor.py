@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seepage.attacks.trees.anchor import Anchor
+from seepage.attacks.trees.anchor import Anchor, by_fineness
 from seepage.baselines.trees import OwnMarginals
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.sums import Sent
@@ -46,6 +46,23 @@ def test_bins_that_hold_several_records_are_taken_apart() -> None:
     accuracy, _, wrong = score(federation, guess)
     assert accuracy > 0.95
     assert wrong == 0
+
+
+def test_a_number_that_many_records_share_makes_no_other_certain() -> None:
+    # A third of the rows share a number. There are fewer bins than allowed, and yet others hold several numbers each.
+    federation = Federation.of(people(160, idle=30), 40, 12, max_bin=12)
+    message = federation.sums()
+    assert message.cuts.of(0).stop < 12
+    guess = Anchor()(view_of(message), federation.knows(), [0])
+    _, certified, wrong = score(federation, guess)
+    assert certified > 0
+    assert wrong == 0
+
+
+def test_a_column_with_many_records_in_each_bin_is_finer_than_one_with_nearly_all_in_one() -> None:
+    sent = Sent(Federation.of(people(3_000, idle=95), 1_500, 1).sums())
+    # About 24 records of each age; all but 75 records have the same income.
+    assert by_fineness(sent)[0] == 1
 
 
 def test_sums_of_several_clients_hide_who_but_not_what() -> None:

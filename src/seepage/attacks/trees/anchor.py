@@ -110,7 +110,9 @@ def by_fineness(sent: Sent) -> list[int]:
 
     def coarseness(column: int) -> tuple[float, float]:
         counts = np.rint(sent.counts[sent.cuts.of(column)])
-        return float(counts[counts > _FEW_IN_A_BIN].sum()), float(np.square(counts).sum())
+        many = counts[counts > _FEW_IN_A_BIN]
+        # Bins that are beyond being told apart count in full, others by their number of records.
+        return float((many * np.minimum(many / _MOST_IN_A_BIN, 1)).sum()), float(np.square(counts).sum())
 
     return sorted(range(sent.cuts.columns), key=coarseness)
 
