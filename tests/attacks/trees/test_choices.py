@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from seepage.attacks.trees.choices import choices
+from seepage.attacks.trees.choices import choices, only_choices
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -24,6 +24,17 @@ def test_all_choices_are_found(seed: int) -> None:
     found = choices(options, target, 1e-9)
     assert found is not None
     assert sorted(found) == sorted(expected)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_single_choices_are_those_of_the_search_for_each_target(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    options = [rng.integers(-3, 4, (rng.integers(1, 4), 2)).astype(float) for _ in range(rng.integers(1, 5))]
+    targets = rng.integers(-6, 7, (20, 2)).astype(float)
+    each = [choices(options, target, 1e-9) for target in targets]
+    expected = {i: found[0] for i, found in enumerate(each) if found is not None and len(found) == 1}
+    found, chosen = only_choices(options, targets, 1e-9)
+    assert {int(i): tuple(one) for i, one in zip(found, chosen.tolist(), strict=True)} == expected
 
 
 def test_nothing_to_choose_and_too_much() -> None:

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
-from scipy.optimize import linear_sum_assignment
+from scipy.linalg import cho_solve, solve_triangular
 
-from seepage.attacks.trees.choices import choices
+from seepage.attacks.trees.choices import only_choices
 from seepage.attacks.trees.paths import DERIVATIVE_ERROR, Path
+from seepage.attacks.trees.transport import assigned
 from seepage.wire.sums import Sent, Values, whole_counts
 
-# Singular values below this share of the largest are taken as zero: far above what rounding leaves.
-_LEAST_SINGULAR = 1e-5
+# Penalty beside the sum of all squares: above what rounding leaves, and far below what tells paths apart.
+_RIDGE = 1e-12
 # Bound on the error of a solved number of records, below which rounding to a whole number is safe.
 _SAFE = 0.25
 # In place of a bin: records that are in none of those whose records are known.
@@ -138,8 +139,8 @@ def _deal(
     generator: np.random.Generator,
 ) -> None:
     """Give the records of each path the values that were counted for it."""
-    for c in range(len(counts)):
-        here = np.flatnonzero(alike.of_record == c)
+    order = np.argsort(alike.of_record, kind="stable")
+    for c, here in enumerate(np.split(order, np.cumsum(alike.number)[:-1])):
         dealt = np.repeat(np.arange(counts.shape[1]), counts[c])
         generator.shuffle(dealt)
         cells[here] = values.cells[dealt]
@@ -185,24 +186,63 @@ class _Equations:
         self.errors = np.array(errors)
         self.whole = self.solver(np.arange(len(alike.number)))
 
-    def solver(self, some: Int[np.ndarray, " some"]) -> tuple[Float[np.ndarray, "some row"], Bool[np.ndarray, " some"]]:
-        """Return the pseudo-inverse for some of the paths, and which of them it determines."""
-        part = self.matrix[:, some]
-        if self.noise:
-            # As much weight on few records as the noise of all equations has.
-            ridge = self.noise**2 * len(part) * np.eye(len(some))
-            return np.linalg.solve(part.T @ part + ridge, part.T), np.zeros(len(some), dtype=bool)
-        if not len(some):
-            return part.T, np.zeros(0, dtype=bool)
-        squares, vectors = np.linalg.eigh(part.T @ part)
-        kept = squares > max(float(squares[-1]), 1e-300) * _LEAST_SINGULAR**2
-        basis = vectors[:, kept]
-        inverse = (basis / squares[kept]) @ (basis.T @ part.T)
-        numbers = self.alike.number[some]
-        # What is left of other paths where one alone is meant.
-        left = np.abs(basis @ basis.T - np.eye(len(some))) @ numbers
-        determined = (left < _SAFE / 2) & (np.abs(inverse) @ self.errors < _SAFE / 2)
-        return inverse, determined
+    def solver(self, some: Int[np.ndarray, " some"]) -> _Solver:
+        """Return what solves the equations for some of the paths."""
+        return _Solver(self.matrix[:, some], self.alike.number[some], self.errors, self.noise)
+
+
+class _Solver:
+    """Least squares with a small penalty for the equations of some paths.
+
+    Args:
+        part: the equations of these paths.
+        numbers: number of records of each.
+        errors: bound on the error of each equation.
+        noise: standard deviation of noise on the sums.
+    """
+
+    def __init__(
+        self,
+        part: Float[np.ndarray, "row some"],
+        numbers: Int[np.ndarray, " some"],
+        errors: Float[np.ndarray, " row"],
+        noise: float,
+    ) -> None:
+        self.part = part
+        self.determined: Bool[np.ndarray, " some"] = np.zeros(len(numbers), dtype=bool)
+        """Which of the paths the equations determine."""
+        # The smaller of the two matrices of products.
+        self.wide = part.shape[0] < part.shape[1]
+        squares = part @ part.T if self.wide else part.T @ part
+        # As much weight on few records as the noise of all equations has; without noise, little more than rounding.
+        ridge = noise**2 * len(part) if noise else max(_RIDGE * float(squares.trace()), 1e-30)
+        squares[np.diag_indices_from(squares)] += ridge
+        self.factor = np.linalg.cholesky(squares)
+        if noise or not len(numbers):
+            return
+        # What the solution keeps of a path's own number. Where that is little, others cannot be told from it.
+        if self.wide:
+            own = np.square(solve_triangular(self.factor, part, lower=True, check_finite=False)).sum(0)
+            likely = np.flatnonzero((1 - own) * numbers < _SAFE / 2)
+            inverse = self._solve(part[:, likely]).T
+        else:
+            inverse = self._solve(np.eye(len(numbers)))
+            likely = np.flatnonzero(ridge * inverse.diagonal() * numbers < _SAFE / 2)
+            inverse = inverse[likely] @ part.T
+        # What is left of other paths where one alone is meant, whatever the matrix that stands for an inverse.
+        left = inverse @ part
+        left[np.arange(len(likely)), likely] -= 1
+        self.determined[likely] = (np.abs(left) @ numbers < _SAFE / 2) & (np.abs(inverse) @ errors < _SAFE / 2)
+
+    def __call__(self, sums: Float[np.ndarray, "row value"]) -> Float[np.ndarray, "some value"]:
+        """Return the numbers of records of each path that have these sums."""
+        if not self.part.shape[1]:
+            return np.zeros((0, sums.shape[1]))
+        return self.part.T @ self._solve(sums) if self.wide else self._solve(self.part.T @ sums)
+
+    def _solve(self, sides: Float[np.ndarray, "side value"]) -> Float[np.ndarray, "side value"]:
+        found: np.ndarray = cho_solve((self.factor, True), sides, check_finite=False)
+        return found
 
 
 def _column(
@@ -215,10 +255,9 @@ def _column(
     counts[~_possible(sent, alike, values, left)] = 0
     _known_bins(alike, values, read_in, counts)
     sums = equations.sums[:, values.bins]
-    inverse, determined = equations.whole
-    estimate = inverse @ sums
+    estimate = equations.whole(sums)
     _settle(counts, alike.number, left)
-    _round(counts, estimate, determined, np.arange(len(counts)))
+    _round(counts, estimate, equations.whole.determined, np.arange(len(counts)))
     for _ in range(len(counts)):
         _settle(counts, alike.number, left)
         open_paths = np.flatnonzero((counts < 0).any(1))
@@ -227,10 +266,9 @@ def _column(
         before = int((counts < 0).sum())
         rest = sums - equations.matrix @ np.maximum(counts, 0)
         if len(open_paths) < len(counts):
-            some_inverse, some_determined = equations.solver(open_paths)
-            some = some_inverse @ rest
-            estimate[open_paths] = some + np.maximum(counts[open_paths], 0)
-            _round(counts, estimate[open_paths], some_determined, open_paths)
+            solver = equations.solver(open_paths)
+            estimate[open_paths] = solver(rest) + np.maximum(counts[open_paths], 0)
+            _round(counts, estimate[open_paths], solver.determined, open_paths)
         if int((counts < 0).sum()) == before:
             _try_nodes(counts, equations, rest)
         if int((counts < 0).sum()) == before:
@@ -311,15 +349,21 @@ def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, res
         open_here = members[(counts[members] < 0).any(1)]
         if not 0 < len(open_here) <= _TRIED.bit_length() or np.prod(equations.alike.number[open_here] + 1.0) > _TRIED:
             continue
+        both = [row, row + 1]
         error = float(equations.errors[row])
-        for value in np.flatnonzero((counts[open_here] < 0).any(0)):
-            some = open_here[counts[open_here, value] < 0]
+        # Values that are open for the same paths have the same choices.
+        which: dict[bytes, list[int]] = {}
+        is_open = counts[open_here] < 0
+        for value in np.flatnonzero(is_open.any(0)):
+            which.setdefault(is_open[:, value].tobytes(), []).append(int(value))
+        for members_open, values in which.items():
+            some = open_here[np.frombuffer(members_open, dtype=bool)]
             numbers = [np.arange(int(number) + 1)[:, None] for number in equations.alike.number[some]]
-            options = [n * equations.matrix[[row, row + 1], c] for n, c in zip(numbers, some, strict=True)]
-            found = choices(options, rest[[row, row + 1], value], error)
-            if found is not None and len(found) == 1:
-                counts[some, value] = found[0]
-                rest[:, value] -= equations.matrix[:, some] @ np.array(found[0], dtype=np.float64)
+            options = [n * equations.matrix[both, c] for n, c in zip(numbers, some, strict=True)]
+            found, only = only_choices(options, rest[both][:, values].T, error)
+            here = np.array(values)[found]
+            counts[np.ix_(some, here)] = only.T
+            rest[:, here] -= equations.matrix[:, some] @ only.T
 
 
 def _guessed(
@@ -331,12 +375,17 @@ def _guessed(
     """Return the numbers with open ones dealt out: the likeliest by the equations, and as many as each value has."""
     known = np.maximum(counts, 0)
     paths = np.repeat(np.arange(len(counts)), np.maximum(number - known.sum(1), 0))
-    slots = np.repeat(np.arange(counts.shape[1]), np.maximum(left - known.sum(0), 0))
+    places = np.maximum(left - known.sum(0), 0)
+    free = np.flatnonzero(places)
     found = known.copy()
-    if len(paths) and len(slots):
-        impossible = counts[np.ix_(paths, slots)] >= 0
-        chosen = linear_sum_assignment(-estimate[np.ix_(paths, slots)] + 1e3 * impossible)
-        np.add.at(found, (paths[chosen[0]], slots[chosen[1]]), 1)
+    if len(paths) and len(free):
+        gains = estimate[np.ix_(paths, free)] - 1e3 * (counts[np.ix_(paths, free)] >= 0)
+        # Where a damaged message has more of one than of the other, some of them stay alone.
+        idle = int(places.sum()) - len(paths)
+        gains = np.pad(gains, ((0, max(0, idle)), (0, int(idle < 0))))
+        chosen = assigned(gains, np.append(places[free], -idle) if idle < 0 else places[free])[: len(paths)]
+        given = chosen < len(free)
+        np.add.at(found, (paths[given], free[chosen[given]]), 1)
     missing = np.repeat(np.arange(len(found)), np.maximum(number - found.sum(1), 0))
     if len(missing) and found.shape[1]:
         np.add.at(found, (missing, np.full(len(missing), int(left.argmax()))), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 # Combinations of half of the items that are tried at most: their sums are sorted and met with those of the other half.
 # As many choices are returned at most.
@@ -56,6 +56,39 @@ def choices(
                     index, chosen[item] = divmod(index, len(options[item]))
             found.append(tuple(chosen))
     return found
+
+
+def only_choices(
+    options: Sequence[Float[np.ndarray, "_option value"]], targets: Float[np.ndarray, "target value"], allowed: float
+) -> tuple[Int[np.ndarray, " found"], Int[np.ndarray, "found item"]]:
+    """Return the targets that a single choice of one option of each item adds up to, and these choices.
+
+    All combinations are listed: there should be few.
+
+    Args:
+        options: values of the options of each item.
+        targets: sums of the chosen values.
+        allowed: largest distance of a sum from its target, in each value.
+
+    Example:
+        >>> found, chosen = only_choices([np.array([[0.0], [1.0]])] * 2, np.array([[2.0], [1.0], [5.0]]), 0.1)
+        >>> found.tolist(), chosen.tolist()
+        ([0], [[1, 1]])
+    """
+    sums = _sums(options, range(len(options)), targets.shape[1])
+    by_first = np.argsort(sums[:, 0], kind="stable")
+    ordered = sums[by_first]
+    low = np.searchsorted(ordered[:, 0], targets[:, 0] - allowed)
+    high = np.searchsorted(ordered[:, 0], targets[:, 0] + allowed, side="right")
+    found, indices = [], []
+    for here in np.flatnonzero(high > low):
+        near = np.flatnonzero(np.abs(ordered[low[here] : high[here]] - targets[here]).max(axis=1) <= allowed)
+        if len(near) == 1:
+            found.append(here)
+            indices.append(by_first[low[here] + near[0]])
+    sizes = [len(one) for one in options]
+    chosen = np.stack(np.unravel_index(np.array(indices, dtype=np.int64), sizes), axis=-1)
+    return np.array(found, dtype=np.int64), chosen
 
 
 def _sums(
