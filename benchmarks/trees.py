@@ -84,7 +84,7 @@ class Line:
 
 TABLES = ("adult", "german", "credit")
 SIZES = [(50, 10, 10), (50, 50, 10), (200, 10, 10), (200, 50, 10)]
-LARGE = [(1_000, 10, 10), (1_000, 50, 10), (5_000, 10, 3)]
+LARGE = [(1_000, 10, 10), (1_000, 50, 10), (5_000, 10, 5), (5_000, 50, 2)]
 LINES = [Line(table, "histogram", rows, trees, clients) for rows, trees, clients in SIZES for table in TABLES]
 DEFENSES: list[tuple[str, tuple[tuple[str, float], ...]]] = [
     ("min_child_weight", (("weight", 5),)),

@@ -68,20 +68,22 @@ class Anchor:
         sent = Sent(message)
         values = values_of(sent, knowledge)
         first, *others = by_fineness(sent)
-        paths, rest = self._paths(sent, first, knowledge)
+        of_first, bins = self._paths(sent, first, knowledge)
+        paths, rest = of_first, bins
         wanted = knowledge.batch_size
         for column in others[:_FURTHER_COLUMNS]:
             if len(paths) >= wanted or knowledge.noise:
                 break
             further, _ = self._paths(sent, column, knowledge, _FEW_IN_A_BIN)
             paths = merged(paths, further)
-        # Where nearly all are known, the others are what these leave of every node; else those of each bin are alike.
+        # Where most are known, with some from other columns, the rest is what these leave of every node; else the
+        # records of each bin are alike.
         if len(paths) > wanted:
             paths = sorted(paths, key=lambda path: not path.proved)[:wanted]
-        if 2 * len(paths) > wanted:
+        if len(paths) > len(of_first) and 2 * len(paths) > wanted:
             rest = {LEFT: wanted - len(paths)} if len(paths) < wanted else {}
         else:
-            paths, rest = self._paths(sent, first, knowledge)
+            paths = of_first
         solved = solve(sent, paths, rest, values, seed, knowledge.noise)
         labels = np.array([path.label for path in paths] + [np.nan] * (len(solved.cells) - len(paths)))
         return solved, labels
