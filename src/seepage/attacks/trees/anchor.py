@@ -112,9 +112,9 @@ def by_fineness(sent: Sent) -> list[int]:
 
     def coarseness(column: int) -> tuple[float, float]:
         counts = np.rint(sent.counts[sent.cuts.of(column)])
-        many = counts[counts > _FEW_IN_A_BIN]
-        # Bins that are beyond being told apart count in full, others by their number of records.
-        return float((many * np.minimum(many / _MOST_IN_A_BIN, 1)).sum()), float(np.square(counts).sum())
+        # Bins that are beyond being told apart count twice.
+        many = sum(float(counts[counts > most].sum()) for most in (_FEW_IN_A_BIN, _MOST_IN_A_BIN))
+        return many, float(np.square(counts).sum())
 
     return sorted(range(sent.cuts.columns), key=coarseness)
 

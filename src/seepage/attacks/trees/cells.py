@@ -12,15 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
-from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg import get_lapack_funcs
 
 from seepage.attacks.trees.choices import only_choices
 from seepage.attacks.trees.paths import DERIVATIVE_ERROR, Path
 from seepage.attacks.trees.transport import assigned
 from seepage.wire.sums import Sent, Values, whole_counts
 
-# Penalty beside the sum of all squares: above what rounding leaves, and far below what tells paths apart.
-_RIDGE = 1e-12
+# Singular values below this share of the largest are taken as zero: far above what rounding leaves.
+_LEAST_SINGULAR = 1e-5
+# Equations or paths up to which singular values are computed. Beyond, a small penalty takes their place, as a share of
+# the sum of all squares.
+_DECOMPOSED = 1_000
+_RIDGE = 1e-11
 # Bound on the error of a solved number of records, below which rounding to a whole number is safe.
 _SAFE = 0.25
 # In place of a bin: records that are in none of those whose records are known.
@@ -213,22 +217,19 @@ class _Solver:
         """Which of the paths the equations determine."""
         # The smaller of the two matrices of products.
         self.wide = part.shape[0] < part.shape[1]
-        squares = part @ part.T if self.wide else part.T @ part
-        # As much weight on few records as the noise of all equations has; without noise, little more than rounding.
-        ridge = noise**2 * len(part) if noise else max(_RIDGE * float(squares.trace()), 1e-30)
-        squares[np.diag_indices_from(squares)] += ridge
-        self.factor = np.linalg.cholesky(squares)
+        # As much weight on few records as the noise of all equations has.
+        ridge = noise**2 * len(part)
+        self.half = _half(part @ part.T if self.wide else part.T @ part, ridge)
         if noise or not len(numbers):
             return
-        # What the solution keeps of a path's own number. Where that is little, others cannot be told from it.
+        likely = np.arange(len(numbers))
         if self.wide:
-            own = np.square(solve_triangular(self.factor, part, lower=True, check_finite=False)).sum(0)
-            likely = np.flatnonzero((1 - own) * numbers < _SAFE / 2)
-            inverse = self._solve(part[:, likely]).T
+            seen = self.half.T @ part
+            # What is kept of a path's own number. Where that is little, others cannot be told from it.
+            likely = np.flatnonzero((1 - np.square(seen).sum(0)) * numbers < _SAFE / 2)
+            inverse = seen[:, likely].T @ self.half.T
         else:
-            inverse = self._solve(np.eye(len(numbers)))
-            likely = np.flatnonzero(ridge * inverse.diagonal() * numbers < _SAFE / 2)
-            inverse = inverse[likely] @ part.T
+            inverse = self.half @ (self.half.T @ part.T)
         # What is left of other paths where one alone is meant, whatever the matrix that stands for an inverse.
         left = inverse @ part
         left[np.arange(len(likely)), likely] -= 1
@@ -236,13 +237,23 @@ class _Solver:
 
     def __call__(self, sums: Float[np.ndarray, "row value"]) -> Float[np.ndarray, "some value"]:
         """Return the numbers of records of each path that have these sums."""
-        if not self.part.shape[1]:
-            return np.zeros((0, sums.shape[1]))
-        return self.part.T @ self._solve(sums) if self.wide else self._solve(self.part.T @ sums)
+        if self.wide:
+            return self.part.T @ (self.half @ (self.half.T @ sums))
+        return self.half @ (self.half.T @ (self.part.T @ sums))
 
-    def _solve(self, sides: Float[np.ndarray, "side value"]) -> Float[np.ndarray, "side value"]:
-        found: np.ndarray = cho_solve((self.factor, True), sides, check_finite=False)
-        return found
+
+def _half(squares: Float[np.ndarray, "side side"], ridge: float) -> Float[np.ndarray, "side kept"]:
+    """Return a matrix whose product with its own transpose stands for the inverse of a matrix of products."""
+    if not len(squares):
+        return squares
+    if not ridge and len(squares) <= _DECOMPOSED:
+        values, vectors = np.linalg.eigh(squares)
+        kept = values > max(float(values[-1]), 1e-300) * _LEAST_SINGULAR**2
+        return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+    squares[np.diag_indices_from(squares)] += ridge or max(_RIDGE * float(squares.trace()), 1e-30)
+    invert = get_lapack_funcs("trtri", (squares,))
+    inverse: np.ndarray = invert(np.linalg.cholesky(squares), lower=1)[0]
+    return inverse.T
 
 
 def _column(
