@@ -251,7 +251,7 @@ def _half(squares: Float[np.ndarray, "side side"], ridge: float) -> Float[np.nda
         kept = values > max(float(values[-1]), 1e-300) * _LEAST_SINGULAR**2
         return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
     squares[np.diag_indices_from(squares)] += ridge or max(_RIDGE * float(squares.trace()), 1e-30)
-    invert = get_lapack_funcs("trtri", (squares,))
+    (invert,) = get_lapack_funcs(("trtri",), (squares,))
     inverse: np.ndarray = invert(np.linalg.cholesky(squares), lower=1)[0]
     return inverse.T
 
