@@ -249,6 +249,10 @@ def drawn(victim: int, kind: str, tables: list[str], sent: str) -> Drawn:
     else:
         widths = widths_of(kind, draw, 1 + normalised)
         model = mlp(data.schema, widths, seed=victim)
+    if sent == "towers" and draw(0, 2) == 0:
+        with torch.no_grad():
+            # Chances that round to 1: records of one label have the same error, and their halves fit each other.
+            [part for part in model.module.modules() if isinstance(part, nn.Linear)][-1].bias[0] += 20.0
     records = draw(1 + by_batch, max(1 + by_batch, int(0.9 * min(widths))))
     chosen = torch.randint(len(data.train), (records,), generator=generator)
     cells, labels = data.train.cells[chosen].clone(), data.train.labels[chosen].clone()

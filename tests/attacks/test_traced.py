@@ -347,6 +347,37 @@ def test_towers_of_several_records_are_told_apart_by_their_targets() -> None:
     assert certified.all()
 
 
+@pytest.mark.parametrize("apart", [0.0, 1e-6])
+def test_towers_of_records_with_one_error_are_not_proved_to_belong_together(apart: float) -> None:
+    # Two records with the same error may have changed what one tower takes: the message is the same.
+    cells = GERMAN.train.cells[56:58]
+    rows = CLIENT.encode(cells)
+    model = Model(seeded(lambda: Towers(1), 1), "regression", "mine")
+    errors = 0.5 + apart * torch.arange(2, dtype=torch.float64)
+    sent = gradient(model, rows[None], (model.outputs(rows)[:, 0].double() - errors).float()[None])
+    target = Continuous(name="loss", low=-2, high=2, tolerance=0.1)
+    known = Knowledge(Schema(columns=GERMAN.schema.columns, target=target), GERMAN.statistics, 2)
+    guess = unmix(restarts=1, iterations=10, starts=4)(GradientView(model, sent), known, [0])
+    assert not right(guess, cells)[1].any()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_nor_are_those_of_sure_records(shared: bool) -> None:
+    # Chances that round to 1 leave the same error of both; with a column that both towers take, records agree in it.
+    network = seeded(lambda: Towers(1), 1)
+    cells, first = GERMAN.train.cells, GERMAN.schema.discrete[0]
+    if shared:
+        block = GERMAN.schema.blocks[first]
+        network.columns = network.columns[0], [*PLACES, *range(block.start, block.stop)]
+        network.parts["numbers"][0] = seeded(lambda: nn.Linear(len(network.columns[1]), 50), 1)
+        cells = cells[cells[:, first] == cells[0, first]]
+    with torch.no_grad():
+        network.last.bias.fill_(20.0)
+    for batch in cells[:8].split(2):
+        guess = attacked(Model(network, "sigmoid", "mine"), batch, torch.zeros(2), starts=4)
+        assert not right(guess, batch)[1].any()
+
+
 def test_behind_a_frozen_first_layer_rows_are_read_without_a_proof() -> None:
     network = seeded(lambda: Functional(), 1)
     network.first.requires_grad_(False)

@@ -322,3 +322,14 @@ def test_assumed_statistics_fit_every_schema(schema: Schema) -> None:
 def test_an_impossible_encoding_is_refused(mean: list[float], std: list[float], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         standardised_statistics(DATA.schema, mean, std)
+
+
+def test_a_message_of_parameters_that_the_model_freezes_is_refused(tmp_path: Path) -> None:
+    network = nn.Linear(3, 2)
+    network.bias.requires_grad_(False)
+    model, weight = Model(network, "softmax", "mine"), torch.ones(2, 3)
+    save_capture(tmp_path / "none.safetensors", {"weight": weight, "bias": torch.zeros(2)})
+    assert list(load_capture(tmp_path / "none.safetensors", model).view.gradient) == ["weight"]
+    save_capture(tmp_path / "some.safetensors", {"weight": weight, "bias": torch.ones(2)})
+    with pytest.raises(BadInputError, match="'bias' that is not zero"):
+        load_capture(tmp_path / "some.safetensors", model)

@@ -556,3 +556,10 @@ def test_lists_are_taken_for_the_model_as_sent_too() -> None:
     before, after = trained(network())
     lists = [[tensor.numpy() for tensor in state.values()] for state in (before, after)]
     assert made()(*lists).finding.decision == "proved"
+
+
+def test_what_a_client_trained_is_looked_at_though_the_guards_copy_freezes_it() -> None:
+    before, after = trained(network())
+    answer = made(model=frozen(0), policy=BLOCK)(before, after)
+    assert answer.finding.decision == "proved"
+    assert answer.message is None

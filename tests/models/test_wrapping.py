@@ -14,9 +14,10 @@ from torch.nn.utils import spectral_norm as by_hook
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from seepage.datasets.planted import distinct
+from seepage.defenses.dp_sgd import DPSGD
 from seepage.learning import gradient
 from seepage.models.model import seeded
-from seepage.models.wrapping import from_same_buffers, returns_chances
+from seepage.models.wrapping import as_logits, from_same_buffers, returns_chances
 from seepage.settings.network import make_model
 from seepage.tabular.schema import Discrete
 
@@ -86,23 +87,31 @@ def test_a_network_whose_buffers_stay_is_left_alone() -> None:
     assert from_same_buffers(module, 3) is module
 
 
-class Chances(nn.Module):
-    """A network that ends in a sigmoid, one number or a column a record, with or without dropout."""
+ENDS: dict[str, Callable[[Tensor], Tensor]] = {
+    "column": lambda z: z[:, :1].sigmoid(),
+    "numbers": lambda z: z[:, 0].sigmoid(),
+    "picked": lambda z: z.sigmoid()[:, [1]].clone(),
+    "other class": lambda z: 1 - z[:, :1].sigmoid(),
+    "second of two": lambda z: z.softmax(1)[:, 1],
+}
 
-    def __init__(self, width: int, column: bool = True, rate: float = 0.0) -> None:
+
+class Chances(nn.Module):
+    """A network that returns a chance a record, with or without dropout."""
+
+    def __init__(self, width: int, end: str = "column", rate: float = 0.0) -> None:
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(width, 6), nn.ReLU(), nn.Dropout(rate), nn.Linear(6, 1))
-        self.column = column
+        self.net = nn.Sequential(nn.Linear(width, 6), nn.ReLU(), nn.Dropout(rate), nn.Linear(6, 2))
+        self.end = end
 
     def forward(self, rows: Tensor) -> Tensor:
-        chances = torch.sigmoid(self.net(rows))
-        return chances if self.column else chances.squeeze(1)
+        return ENDS[self.end](self.net(rows))
 
 
-@pytest.mark.parametrize("column", [True, False])
-def test_a_network_that_ends_in_a_sigmoid_is_trained_as_with_bce_loss(column: bool) -> None:
+@pytest.mark.parametrize("end", ENDS)
+def test_a_network_of_chances_is_trained_as_with_bce_loss(end: str) -> None:
     schema, statistics = DATA.schema, DATA.statistics
-    network = seeded(lambda: Chances(schema.width, column), seed=1)
+    network = seeded(lambda: Chances(schema.width, end), seed=1)
     model, _ = make_model(network, schema, statistics)
     assert model.head == "sigmoid"
     rows, labels = torch.randn(5, schema.width), torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0])
@@ -118,6 +127,29 @@ def test_so_is_one_that_drops_values() -> None:
     model, _ = make_model(Chances(schema.width, rate=0.2), schema, statistics)
     assert (model.head, returns_chances(model.module)) == ("sigmoid", True)
     assert model.drops is not None
+
+
+@pytest.mark.parametrize("logit", [-30.0, -17.0, -3.0, 20.0])
+def test_confident_chances_have_the_gradient_of_bce_loss(logit: float) -> None:
+    for label in (0.0, 1.0):
+        at = torch.tensor([[logit]], requires_grad=True)
+        nn.BCELoss()(at.sigmoid(), torch.tensor([[label]])).backward()
+        ours = at.detach().requires_grad_()
+        functional.binary_cross_entropy_with_logits(as_logits(nn.Sigmoid())(ours), torch.tensor([[label]])).backward()
+        # PyTorch has a floor of 1e-12 under a chance and its complement.
+        if logit > -25 or label == 0:
+            torch.testing.assert_close(ours.grad, at.grad)
+
+
+def test_defended_clients_clip_the_same_gradients() -> None:
+    schema, statistics = DATA.schema, DATA.statistics
+    width = schema.width
+    network = seeded(lambda: nn.Sequential(nn.Linear(width, 6), nn.ReLU(), nn.Linear(6, 1), nn.Sigmoid()), seed=2)
+    model, _ = make_model(network, schema, statistics)
+    rows, labels = torch.randn(1, 5, width), torch.tensor([[0.0, 1.0, 1.0, 0.0, 1.0]])
+    clipped = DPSGD(clip_norm=1e6, noise_multiplier=1.0).clipped_sum(model, rows, labels)
+    for name, sent in gradient(model, rows, labels).items():
+        torch.testing.assert_close(clipped[name] / 5, sent, rtol=1e-4, atol=1e-7)
 
 
 def test_logits_and_class_chances_stay_as_they_are() -> None:

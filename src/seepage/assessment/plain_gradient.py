@@ -62,7 +62,7 @@ def training_gradient(
 
 def _affine_layers(module: nn.Module) -> list[str] | None:
     """Return the names of the linear layers of a chain with a ReLU between any two; None for all other networks."""
-    if not all(parameter.requires_grad for parameter in module.parameters()):
+    if "forward" in vars(module) or not all(parameter.requires_grad for parameter in module.parameters()):
         return None
     if type(module) is not nn.Sequential or len(module) % 2 == 0 or len(set(module)) < len(module):
         return None

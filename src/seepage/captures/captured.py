@@ -225,7 +225,7 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
     parameters = model.parameters
     shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
     buffers = {name: tuple(buffer.shape) for name, buffer in model.module.named_buffers()}
-    # What is frozen may stand in the file, as where two states were captured; it says nothing.
+    # What is frozen may stand in the file, as where two states were captured, and is zero there.
     frozen = {name: tuple(held.shape) for name, held in model.frozen.items()}
     prefix = _prefix(Path(path), shapes)
     read = {
@@ -235,6 +235,12 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
         ).items()
     }
     tensors = {name: tensor for name, tensor in read.items() if name in shapes}
+    trained = [name for name, tensor in read.items() if name in frozen and bool(tensor.any())]
+    if trained:
+        raise BadInputError(
+            f"{what} holds a {_what(about)} of {', '.join(map(repr, trained[:3]))} that is not zero, but the model "
+            f"{model.name!r} freezes it (requires_grad=False); give the network as the client trained it."
+        )
     missing = [name for name in shapes if name not in tensors]
     if missing:
         raise BadInputError(

@@ -260,7 +260,9 @@ def _assumed(model: Model) -> list[str]:
             "dropout is switched off: an update of a client that drops values is not that of the network attacked here"
         )
     if returns_chances(model.module):
-        notes.append("the network ends in a sigmoid: the client is taken to have trained it as with nn.BCELoss")
+        notes.append(
+            "the network returns chances, as of a sigmoid: the client is taken to have trained it as with nn.BCELoss"
+        )
     return notes
 
 

@@ -157,7 +157,8 @@ class DPSGD:
 
 def _chain(module: nn.Module) -> list[tuple[str, nn.Module]] | None:
     """Return the layers of a plain chain of linear layers and activations with their names, None for another module."""
-    if not all(parameter.requires_grad for parameter in module.parameters()):
+    # With a forward method of its own it is more than its parts.
+    if "forward" in vars(module) or not all(parameter.requires_grad for parameter in module.parameters()):
         return None
     every = list(module.named_modules(remove_duplicate=False))
     layers = [(name, part) for name, part in every if type(part) is not nn.Sequential]

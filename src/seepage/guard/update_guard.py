@@ -184,7 +184,7 @@ class UpdateGuard:
         view: View | None = None
         count = self._known_count(records)
         try:
-            model = self._received(before)
+            model = self._received(before, change)
             warnings = signs_of_crafting(model, self._client(model), self.statistics, self.seed)
             view = self.recipe.view(model, _in_order(model, changed))
             if count is None:
@@ -294,8 +294,8 @@ class UpdateGuard:
         except BadInputError:
             return None
 
-    def _received(self, state: Mapping[str, Tensor]) -> Model:
-        """Return the model as the server sent it."""
+    def _received(self, state: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> Model:
+        """Return the model as the server sent it; what changed was trained, also where the guard's copy is frozen."""
         made = copy.deepcopy(self._network)
         module = made.module if isinstance(made, Model) else made
         try:
@@ -304,6 +304,9 @@ class UpdateGuard:
             raise BadInputError(
                 f"the received model is not the network that the guard was given ({' '.join(str(error).split())[:300]})"
             ) from error
+        for name, parameter in module.named_parameters():
+            if name in change and bool(change[name].any()):
+                parameter.requires_grad_()
         found, _ = make_model(made, self.schema, self.statistics, head=self.head)
         if self._own is not None:
             self._own.check_inputs(found.module, found.name)

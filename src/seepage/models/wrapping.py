@@ -15,8 +15,9 @@ from torch.overrides import TorchFunctionMode
 from seepage.models.copies import copied
 
 _INNER, _STATEFUL, _LOGITS = "_seepage_inner", "_seepage_stateful", "_seepage_logits"
-# Steps of a graph that change the form of numbers and nothing else.
-_FORMS = ("Squeeze", "Unsqueeze", "View", "UnsafeView", "ReshapeAlias", "Select", "Alias", "T", "Transpose", "Clamp")
+# Sizes of the rows, standardised, on which outputs are looked at.
+_SIZES = (0.1, 1.0, 10.0, 100.0, 1000.0)
+_EACH = 64
 
 
 def as_column(module: nn.Module) -> nn.Module:
@@ -32,18 +33,24 @@ def as_column(module: nn.Module) -> nn.Module:
     return _wrapped(found, _INNER, _column)
 
 
-def last_function(outputs: Tensor) -> str | None:
-    """Return ``sigmoid`` or ``softmax`` where outputs come from it, None where they do not.
+def within_chances(module: nn.Module, width: int) -> bool:
+    """Return whether all outputs of a module are between 0 and 1, and not all alike, on rows of many sizes.
+
+    Args:
+        module: map from rows to outputs.
+        width: number of entries of its rows.
 
     Example:
-        >>> rows = torch.ones(3, 2, requires_grad=True)
-        >>> last_function(rows.sigmoid()[:, 0]), last_function(rows.softmax(1)), last_function(rows.log_softmax(1))
-        ('sigmoid', 'softmax', None)
+        >>> with torch.random.fork_rng():
+        ...     layer = nn.Linear(3, 1)
+        >>> within_chances(layer, 3), within_chances(nn.Sequential(layer, nn.Sigmoid()), 3)
+        (False, True)
     """
-    step: Any = outputs.grad_fn
-    while step is not None and type(step).__name__.partition("Backward")[0] in _FORMS:
-        step = step.next_functions[0][0]
-    return {"Sigmoid": "sigmoid", "Softmax": "softmax"}.get(type(step).__name__.partition("Backward")[0])
+    first, generator = next(module.parameters()), torch.Generator().manual_seed(0)
+    rows = torch.randn(len(_SIZES), _EACH, width, generator=generator) * torch.tensor(_SIZES)[:, None, None]
+    with torch.no_grad():
+        outputs = copied(module)(rows.flatten(0, 1).to(first))
+    return bool((outputs >= 0).all() and (outputs <= 1).all() and (outputs != outputs[:1]).any())
 
 
 def as_logits(module: nn.Module) -> nn.Module:
@@ -155,9 +162,9 @@ def _column(module: nn.Module, rows: Tensor) -> Tensor:
 
 def _logits(module: nn.Module, rows: Tensor) -> Tensor:
     chances = _run(module, _LOGITS, rows)
-    # A chance that is rounded to 0 or 1 moves no parameter, as under nn.BCELoss.
-    least = torch.finfo(chances.dtype).eps
-    return torch.logit(chances.clamp(least, 1 - least))
+    # A chance that is rounded to 0 or 1 moves no parameter, as under nn.BCELoss; that has a floor of 1e-12 besides.
+    about = torch.finfo(chances.dtype)
+    return torch.logit(chances.clamp(about.tiny, 1 - about.eps / 2))
 
 
 def _from_same_buffers(module: nn.Module, rows: Tensor) -> Tensor:

@@ -54,7 +54,9 @@ def threat_model(
     if subject.learnt is not None:
         facts.append(_of_training(subject.learnt))
     if returns_chances(subject.model.module):
-        facts.append("the network ends in a sigmoid: clients train it as with nn.BCELoss, attacks take its logits")
+        facts.append(
+            "the network returns chances, as of a sigmoid: clients train it as with nn.BCELoss, attacks take its logits"
+        )
     if places := subject.model.switched_off:
         facts.append(
             f"clients train without dropout, by choice (dropout: off): the network drops values ({_some(places)}); "

@@ -19,7 +19,7 @@ from seepage.models.head import Dropout
 from seepage.models.model import Head, Model, usual_head
 from seepage.models.own import is_own, load_own
 from seepage.models.weights import load_weights
-from seepage.models.wrapping import as_column, as_logits, from_same_buffers, last_function
+from seepage.models.wrapping import as_column, as_logits, from_same_buffers, returns_chances, within_chances
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 
@@ -45,7 +45,7 @@ def make_model(
         seed: seed of the initialisation, where a name is given.
         head: head of the model, where it is not the target's usual one; that of a model that was passed stays. A module
             of one output for a target of two classes gets ``sigmoid`` where none is given, and its logits are taken
-            where it ends in a sigmoid itself.
+            where what it returns are chances, as of a sigmoid.
         options: further arguments of the factory that the name stands for.
         weights: safetensors file that they are taken from, see ``load_weights``.
         dropout: handling of a network that drops values in training, see ``Model``.
@@ -99,8 +99,7 @@ def _of_one_output(network: Model, schema: Schema, open_head: bool) -> Model:
     """
     first = next(network.module.parameters())
     try:
-        with plain_attention():
-            outputs = network.module(torch.zeros(2, schema.width, device=first.device, dtype=first.dtype))
+        outputs = network.outputs(torch.zeros(2, schema.width, device=first.device, dtype=first.dtype))
     except Exception:  # A user's module may raise anything; ``Model.check`` says what.
         return network
     if outputs.shape == (2,):
@@ -108,6 +107,11 @@ def _of_one_output(network: Model, schema: Schema, open_head: bool) -> Model:
     two = isinstance(schema.target, Discrete) and schema.target.width == 2
     if open_head and two and outputs.shape in ((2,), (2, 1)):
         network = replace(network, head="sigmoid")
-    if network.head == "sigmoid" and last_function(outputs) == "sigmoid":
-        network = replace(network, module=as_logits(network.module))
-    return network
+    if network.head != "sigmoid" or returns_chances(network.module):
+        return network
+    try:
+        with plain_attention():
+            chances = within_chances(network.module, schema.width)
+    except Exception:  # A user's module need not take such rows.
+        return network
+    return replace(network, module=as_logits(network.module)) if chances else network

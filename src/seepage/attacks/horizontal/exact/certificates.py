@@ -93,7 +93,7 @@ def prove_cells(
         for left, error, rounding in zip(gradient.left, errors, roundings, strict=False)
     ]
     trace = [layer.sizes * entered[:, :-1].norm(dim=1) for layer, entered in zip(layers, inputs, strict=False)]
-    least = _shown_by(gradient, client, cells, rows, layers)
+    least = _shown_by(gradient, client, cells, rows, counts, layers)
     if not isinstance(network, Network):
         return CellProofs(least, torch.stack(trace).amax(0) <= ROUNDINGS)
     open_ = (least <= ROUNDINGS).any(1).nonzero()[:, 0]
@@ -155,23 +155,36 @@ def apart(vectors: Float[Tensor, "vector entry"], none: float) -> Float[Tensor, 
 
 
 def _shown_by(
-    gradient: Gradient, client: Encoder, cells: Tensor, rows: Tensor, layers: Sequence[_LayerInRoundings]
+    gradient: Gradient,
+    client: Encoder,
+    cells: Tensor,
+    rows: Tensor,
+    counts: Tensor,
+    layers: Sequence[_LayerInRoundings],
 ) -> Float[Tensor, "record column"]:
-    """Return the least changes that layers show which take the row, where no record is missing; 0 where some are."""
-    network, least = gradient.network, torch.zeros_like(cells)
+    """Return the least changes that layers show which take the row, where no record is missing; 0 where some are.
+
+    Layers that take some of the columns show which cells there are together in them. That cells of several such layers
+    are of one record follows from its error at the outputs, if no other record has the same: otherwise both records
+    could have changed these cells with each other, and the change is 0.
+    """
+    network = gradient.network
+    shown = [torch.zeros_like(cells)]
     whole = [
         len(layer.off_rows) == received.shape[1] for layer, received in zip(layers, gradient.received, strict=False)
     ]
     if network.takes_rows and whole[0]:
-        least = layers[0].alone[:, None] * distances(client, cells, rows)
+        shown.append(layers[0].alone[:, None] * distances(client, cells, rows))
     if isinstance(network, Network):
-        return least
+        return shown[-1]
     entering = network.run(rows).entering
     for at, (entry, _) in enumerate(zip(network.entries(), whole, strict=False)):
         if whole[at] and (at or not network.takes_rows):
-            shown = layers[at].alone[:, None] * _distances_behind(client, cells, entering[at], entry)
-            least = least.maximum(shown)
-    return least
+            shown.append(layers[at].alone[:, None] * _distances_behind(client, cells, entering[at], entry))
+    every = torch.stack(shown)
+    least = every.amax(0)
+    together = ((every > ROUNDINGS) | (least <= ROUNDINGS)).all(2).any(0)
+    return torch.where((together | gradient.told_apart(rows, counts))[:, None], least, torch.zeros_like(least))
 
 
 def _distances_behind(

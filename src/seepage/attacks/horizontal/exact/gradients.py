@@ -17,6 +17,8 @@ from seepage.wire.horizontal import GradientView
 
 # Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
 SAME = 100.0
+# How far errors of two records have to be apart so that they are told apart, in what counts as the same.
+_APART = 10.0
 
 
 class Tolerances(NamedTuple):
@@ -184,6 +186,27 @@ class Gradient:
         """Return each record's errors and extended inputs, layer by layer; their products add up to the gradient."""
         run = self.network.run(rows)
         return run.errors(self._error(run.outputs, counts)), run.entering
+
+    def told_apart(
+        self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
+    ) -> Bool[Tensor, " record"]:
+        """Return which records have an error at the outputs, in each copy, that no other record has within rounding.
+
+        Args:
+            rows: encoded records.
+            counts: number of copies of each with each label. Copies with different labels are not told apart.
+        """
+        outputs, copies = self.network.run(rows).outputs, self.copies(counts)
+        alike = torch.ones_like(copies, dtype=torch.bool)
+        if self.head != "regression":
+            alike = (counts > 0).sum(1) == 1
+        error = self._error(outputs, counts) / copies[:, None]
+        # What is rounded is a chance, up to 1, or an output.
+        size = 2 * outputs.abs() if self.head == "regression" else torch.ones_like(outputs)
+        length = (error.square() + (size / self.records).square()).sum().sqrt()
+        apart = torch.cdist(error, error, compute_mode="donot_use_mm_for_euclid_dist")
+        apart.fill_diagonal_(torch.inf)
+        return alike & (apart.amin(1) > _APART * SAME * self.rounding * length)
 
     def take(self, rows: Tensor, counts: Tensor) -> None:
         """Leave what the received gradient holds besides these records."""
