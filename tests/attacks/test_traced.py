@@ -369,7 +369,9 @@ def test_nor_are_those_of_sure_records(shared: bool) -> None:
     if shared:
         block = GERMAN.schema.blocks[first]
         network.columns = network.columns[0], [*PLACES, *range(block.start, block.stop)]
-        network.parts["numbers"][0] = seeded(lambda: nn.Linear(len(network.columns[1]), 50), 1)
+        numbers = network.parts["numbers"]
+        assert isinstance(numbers, nn.Sequential)
+        numbers[0] = seeded(lambda: nn.Linear(len(network.columns[1]), 50), 1)
         cells = cells[cells[:, first] == cells[0, first]]
     with torch.no_grad():
         network.last.bias.fill_(20.0)
