@@ -60,11 +60,12 @@ def test_a_modules_head_follows_the_table_that_is_audited(tmp_path: Path) -> Non
     assert means[0] == means[1]
 
 
-def test_a_named_head_is_kept() -> None:
+def test_a_head_is_that_of_the_outputs_unless_it_is_named() -> None:
     module = seeded(lambda: nn.Linear(63, 1), seed=0)
     assert head_of(audit("german", module, head="sigmoid", **TINY)) == "sigmoid"
+    assert head_of(audit("german", module, **TINY)) == "sigmoid"
     with pytest.raises(BadInputError, match="last layer"):
-        audit("german", module, **TINY)
+        audit("german", module, head="softmax", **TINY)
 
 
 @pytest.mark.parametrize("order", [("adult", "german"), ("german", "adult")])

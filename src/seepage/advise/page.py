@@ -200,8 +200,8 @@ def _frontier(found: Recommendation, records: list[Record]) -> figures.Figure:
 
 def _cell(record: Record, head: str) -> str:
     if head == "lift (points)" and record["lift"] is not None:
-        between = span(record["lift_low"], record["lift_high"])
-        return f"{points(record['lift'])} {between} n={record['n']}".replace("  ", " ")
+        most = "" if record["upper"] is None else f", at most {points(record['upper'])}"
+        return f"{points(record['lift'])}{most} n={record['n']}"
     if head == "strongest attack" and record["attack"] is not None:
         return f"{clean(record['attack'], 24)} on {clean(record['figure'], 24)}"
     if head == "task" and record["task"] is not None:

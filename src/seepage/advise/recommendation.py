@@ -219,7 +219,7 @@ class Recommendation:
             "reason": candidate.reason,
             "attack": None if worst is None else worst.figure.attack,
             "figure": None if worst is None else _named(worst, candidate.report),
-            "lift": None if worst is None else worst.mean,
+            "lift": row.lift if row is not None and row.lift is not None else None if worst is None else worst.mean,
             "lift_low": None if row is None else row.lift_low,
             "lift_high": None if row is None else row.lift_high,
             "upper": None if worst is None else worst.upper,

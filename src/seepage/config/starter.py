@@ -25,8 +25,9 @@ _SAID = ("dataset", "data", "target", "attacks", "defenses", "seed")
 _HEAD = """\
 # Audit of {about}.
 # Check it:  seepage spec check {name}     Run it:  seepage audit {name}
-# Lines that begin with '#' are not read. What is left out has its default, which stands beside each key or is
-# described. A list for a key of one value sweeps over its items, and so does one for an option of a part.
+# Lines that begin with '#' are not read. What is left out has its default, which stands beside each key. Where
+# "Default:" is said above a key, its value is an example. A list for a key of one value sweeps over its items, and
+# so does one for an option of a part.
 setting: {setting}
 """
 

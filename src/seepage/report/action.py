@@ -33,7 +33,10 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     given = [record for record in attacked if record["defense"] == UNDEFENDED]
     fine = [record for record in attacked if _low(record)]
     name = clean(result.audit.setting, 40)
-    search = f"To search for the cheapest change and have it confirmed: seepage recommend --setting {name} --below 0.2."
+    search = (
+        f"To search for the cheapest change and have it confirmed: seepage recommend --setting {name} --below 0.2, "
+        "with the table, model and further options of this audit."
+    )
     if given and all(_low(record) for record in given):
         worst = max(given, key=lambda record: record["upper"])
         return [

@@ -11,7 +11,16 @@ from seepage.report.figures import Figure
 from seepage.report.frames import Record
 from seepage.report.grids import Grid
 from seepage.report.result import AuditResult
-from seepage.report.section import MOST_ROWS, Section, cut, empty, score_columns, setting_columns, where
+from seepage.report.section import (
+    MOST_ROWS,
+    Section,
+    closed_gap,
+    cut,
+    empty,
+    score_columns,
+    setting_columns,
+    where,
+)
 from seepage.results.verdict import UNDEFENDED
 from seepage.text import clean, listed, lowered, points
 
@@ -169,7 +178,7 @@ def frontier_section(result: AuditResult) -> Section | None:
         grids.text("Strongest attack", "attack"),
         grids.share("Read", "mean"),
         grids.interval("95% interval"),
-        grids.share("Gap closed", "closed"),
+        grids.share(closed_gap(result), "closed"),
         grids.interval("its 95% interval", "closed_low", "upper"),
     ]
     if not records:

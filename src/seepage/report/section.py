@@ -69,6 +69,12 @@ def score_columns(result: AuditResult, baseline: bool = True) -> list[grids.Colu
     ]
 
 
+def closed_gap(result: AuditResult) -> str:
+    """Return the head of a column of closed gaps: where a label counts too, it is the larger of both."""
+    both = any(record["label"] is not None and record["of"] is None for record in result.overviews)
+    return "Gap closed, of cells or label" if both else "Gap closed"
+
+
 def where(result: AuditResult, record: Record) -> str:
     """Return the attack and the configuration of a record."""
     return f"{clean(record['attack'])}, {result.label((record['batch_size'], record['defense']))}"

@@ -22,7 +22,7 @@ from seepage.report.leakage import (
     pictures_section,
 )
 from seepage.report.result import AuditResult
-from seepage.report.section import MOST_ROWS, Section, cut, setting_columns
+from seepage.report.section import MOST_ROWS, Section, closed_gap, cut, setting_columns
 from seepage.report.summary import headline, summary
 from seepage.results.checks import CHECKS, SEVERITIES, explanation
 from seepage.results.checks.facts import control_share, exceeds_by_more_than_chance, leaks
@@ -96,7 +96,7 @@ def verdict_section(result: AuditResult) -> Section:
             grids.interval("95% interval"),
             grids.share("Best baseline", "baseline"),
             grids.gain("Lift (points)", "lift"),
-            grids.share("Gap closed", "closed"),
+            grids.share(closed_gap(result), "closed"),
             grids.interval("its 95% interval", "closed_low", "upper"),
             grids.share("Whole records", "exact"),
             grids.share("Label read", "label_mean"),

@@ -82,7 +82,7 @@ def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], ala
     standings = list(limits.standings.values())
     if above := [standing for standing in standings if standing.above]:
         worst = max(above, key=lambda standing: standing.mean)
-        return Decision("failed", f"{_gains(worst, audit)}, shown above the limit of {100 * limit:.1f}.")
+        return Decision("failed", f"{_gains(worst, audit, bound=False)}, shown above the limit of {100 * limit:.1f}.")
     failed = [run for run in runs if run.is_attack and run.failures and run.configuration in limits.deployed]
     if failed:
         where = place(Where(*_key(failed[0].configuration), failed[0].label), audit.about.size)
@@ -227,12 +227,13 @@ def _open(standings: Sequence[Standing], limit: float) -> Outcome:
     return "failed" if any(standing.mean > limit for standing in standings) else "undecided"
 
 
-def _gains(standing: Standing, audit: Audit) -> str:
+def _gains(standing: Standing, audit: Audit, bound: bool = True) -> str:
     closed = "" if standing.closed is None else f", {percent(standing.closed, 0)} of what is possible"
     figure = figure_in_words(standing.figure, audit)
+    most = f", at most {points(standing.upper)}" if bound else ""
     return (
-        f"{figure} gains {points(standing.mean)} points over the best baseline{closed}, at "
-        f"most {points(standing.upper)} (n={standing.n} {_members(standing, audit)})"
+        f"{figure} gains {points(standing.mean)} points over the best baseline{closed}{most} "
+        f"(n={standing.n} {_members(standing, audit)})"
     )
 
 

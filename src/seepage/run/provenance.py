@@ -39,7 +39,10 @@ def provenance(audits: Sequence[Audit]) -> dict[str, object]:
 
 
 def _identity(audit: Audit) -> dict[str, object]:
-    return {"setting": audit.setting, "spec": audit.spec.model_dump(mode="json"), **audit.origin}
+    spec = audit.spec.model_dump(mode="json")
+    # The name of a known table says nothing where a file is given.
+    named = {} if spec.get("data") is None else {"dataset": None}
+    return {"setting": audit.setting, "spec": {**spec, **named}, **audit.origin}
 
 
 def commit() -> dict[str, object] | None:
