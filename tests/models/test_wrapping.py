@@ -16,7 +16,7 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from seepage.datasets.planted import distinct
 from seepage.defenses.dp_sgd import DPSGD
 from seepage.learning import gradient
-from seepage.models.model import seeded
+from seepage.models.model import Model, seeded
 from seepage.models.wrapping import as_logits, from_same_buffers, returns_chances
 from seepage.settings.network import make_model
 from seepage.tabular.schema import Discrete
@@ -79,6 +79,59 @@ def test_networks_that_are_run_in_another_way_reach_worker_processes(
     assert torch.equal(found.outputs(rows), model.outputs(rows))
     assert found.outputs(rows).shape == (3, outputs)
     assert list(found.parameters) == list(model.parameters)
+
+
+class Counting(nn.Module):
+    """A network that divides by the number of its runs."""
+
+    steps: Tensor
+
+    def __init__(self, rate: float = 0.0) -> None:
+        super().__init__()
+        self.hidden, self.drop, self.out = nn.Linear(DATA.schema.width, 5), nn.Dropout(rate), nn.Linear(5, 2)
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        self.steps += 1
+        return self.out(self.drop(self.hidden(rows).tanh())) / self.steps
+
+
+class CountingCodes(Codes):
+    steps: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, codes: Tensor, numbers: Tensor) -> Tensor:
+        self.steps += 1
+        return super().forward(codes, numbers) / self.steps
+
+
+class HookedCodes(Codes):
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = by_hook(nn.Linear(self.out.in_features, 2))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        Counting,
+        lambda: Counting(0.5),
+        CountingCodes,
+        HookedCodes,
+        lambda: nn.Sequential(by_hook(nn.Linear(DATA.schema.width, 5)), nn.Tanh(), nn.Dropout(0.1), nn.Linear(5, 2)),
+    ],
+)
+def test_buffers_stay_as_they_were_sent(build: Callable[[], nn.Module]) -> None:
+    client = seeded(build, 0)
+    before = {name: held.clone() for name, held in client.named_buffers()}
+    Model(client, "softmax", "mine").masked(DATA.schema.width)
+    model, _ = make_model(client, DATA.schema, DATA.statistics)
+    for module in (client, model.module):
+        own = dict(module.named_buffers())
+        assert all(torch.equal(own[name], held) for name, held in before.items())
 
 
 def test_a_network_whose_buffers_stay_is_left_alone() -> None:

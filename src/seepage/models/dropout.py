@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from seepage.errors import BadInputError
 from seepage.models.copies import copied
+from seepage.models.wrapping import same_buffers
 
 _LAYER = nn.modules.dropout._DropoutNd  # pyright: ignore[reportPrivateUsage]
 _RATE = "dropout"
@@ -141,7 +142,7 @@ def with_masks(module: nn.Module, width: int) -> nn.Module:
     first = next(module.parameters())
     seen: list[Drop] = []
     try:
-        with torch.no_grad(), _Masking(seen=seen):
+        with torch.no_grad(), same_buffers(module), _Masking(seen=seen):
             module(torch.zeros(_ROWS, width, dtype=first.dtype, device=first.device))
     except BadInputError:
         raise

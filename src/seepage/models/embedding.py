@@ -129,7 +129,7 @@ class Embedded(nn.Module):
             inner.register_buffer(name, values.to(device=first.device, dtype=first.dtype), persistent=False)
         # Some networks insist on no tensor at all for columns that there are none of.
         self._absent = self._refused(first)
-        self._plan = _plan(self._called, schema, self._discrete, len(self._continuous), first)
+        self._plan = _plan(self._tried, schema, self._discrete, len(self._continuous), first)
         self._verify(schema, statistics, first)
 
     def forward(self, encoded: Float[Tensor, "*batch record encoded"]) -> Tensor:
@@ -157,10 +157,10 @@ class Embedded(nn.Module):
         given = {"codes": codes, "numbers": numbers}
         return self._inner(*(None if role in self._absent else given[role] for role in self._roles))
 
-    def _once(self, run: Callable[[], Tensor]) -> Tensor:
-        """Return what a run gives from the buffers as they are."""
+    def _tried(self, codes: Tensor, numbers: Tensor) -> Tensor:
+        """Return what the module gives from the buffers as they are, which stay."""
         with same_buffers(self._inner):
-            return run()
+            return self._called(codes, numbers)
 
     def _refused(self, like: Tensor) -> tuple[str, ...]:
         """Return the arguments without columns that the module does not take as an empty tensor."""
@@ -172,7 +172,7 @@ class Embedded(nn.Module):
         codes = torch.zeros(2, sizes["codes"], dtype=torch.int64, device=like.device)
         try:
             with torch.no_grad():
-                self._called(codes, torch.zeros(2, sizes["numbers"], dtype=like.dtype, device=like.device))
+                self._tried(codes, torch.zeros(2, sizes["numbers"], dtype=like.dtype, device=like.device))
         except Exception:  # A user's module may raise anything.
             return empty
         return ()
@@ -190,9 +190,9 @@ class Embedded(nn.Module):
         encoded = encoder.standardise(raw).to(like.dtype)
         encoded[:, self._continuous] = numbers.to(encoded)
         with torch.no_grad(), undropped():
-            real, again, adapted = (
-                self._once(run) for run in (*[lambda: self._called(codes, numbers.to(like))] * 2, lambda: self(encoded))
-            )
+            real, again = (self._tried(codes, numbers.to(like)) for _ in range(2))
+            with same_buffers(self._inner):
+                adapted = self(encoded)
         if not torch.equal(real, again):
             raise random_outputs(self._describe)
         scale = real.abs().max().clamp_min(1)
