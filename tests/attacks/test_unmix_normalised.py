@@ -104,6 +104,16 @@ def test_batches_are_read_whole(which: str) -> None:
     assert_read(guess, cells, labels)
 
 
+def test_batches_are_read_whole_behind_a_frozen_layer() -> None:
+    model = network(40, 30, normalised=[True, True])
+    model.module.get_submodule("0").requires_grad_(False)
+    cells, labels = GERMAN.train.cells[None, :4], GERMAN.train.labels[None, :4]
+    view, known = received(model, cells, labels)
+    guess = unmix(restarts=1, iterations=3)(view, known, [0])
+    assert guess.regime == ("all 4 records proved by a replay",)
+    assert_read(guess, cells, labels)
+
+
 def test_copies_and_several_labels_are_counted() -> None:
     target = Discrete(name="grade", categories=("a", "b", "c", "d"))
     schema = GERMAN.schema.model_copy(update={"target": target})

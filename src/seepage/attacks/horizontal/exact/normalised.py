@@ -244,7 +244,7 @@ class ReplayedBatch:
     def __init__(
         self, view: GradientView, victim: int, records: int, moments: Mapping[str, Moments], encoder: Encoder
     ) -> None:
-        place = view.place(victim)
+        place = {**view.place(victim), **view.model.frozen}
         self._place = {name: parameter.detach().double() for name, parameter in place.items()}
         self._received = {name: g[victim].double() for name, g in view.gradient.items()}
         self._rounding = torch.finfo(next(iter(view.gradient.values())).dtype).eps
@@ -340,7 +340,7 @@ class ReplayedBatch:
         """
         place = {name: p.expand(len(rows), *p.shape) for name, p in self._place.items()}
         sent = gradient(self._model, rows, labels.expand(len(rows), -1), place)
-        rest = [(self._received[name] - part) / self._usual(name) for name, part in sent.items()]
+        rest = [(part - sent[name]) / self._usual(name) for name, part in self._received.items()]
         for name, own in batch_statistics(self._model, rows, place).items():
             mean, variance = self._moments[name]
             level, spread = ((mean.square() + variance).mean().sqrt(), variance.square().mean().sqrt())
