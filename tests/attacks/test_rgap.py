@@ -196,6 +196,27 @@ def test_other_networks_are_refused(middle: list[nn.Module]) -> None:
         RGap()(ran.view, Knowledge(DATA.schema, DATA.statistics, 1), [0])
 
 
+@pytest.mark.parametrize(
+    ("frozen", "bias"), [(["0.weight"], False), (["2.weight"], False), (["0.bias", "2.bias"], True)]
+)
+def test_a_frozen_layer_is_refused_by_name(frozen: list[str], bias: bool) -> None:
+    width = DATA.schema.width
+    module = nn.Sequential(nn.Linear(width, 9, bias=bias), nn.LeakyReLU(), nn.Linear(9, 2, bias=bias))
+    for name in frozen:
+        module.get_parameter(name).requires_grad_(False)
+    ran = FedSGD(1).run(Model(module.double(), "softmax", "mine"), DATA.train, ENCODER, [0])
+    with pytest.raises(BadInputError, match=f"rgap needs the gradient of .* send none of {frozen[0]}, .*frozen"):
+        RGap()(ran.view, Knowledge(DATA.schema, DATA.statistics, 1), [0])
+
+
+def test_frozen_layers_above_a_bias_are_not_read() -> None:
+    module = nn.Sequential(nn.Linear(DATA.schema.width, 9), nn.LeakyReLU(), nn.Linear(9, 2)).double()
+    module[2].requires_grad_(False)
+    ran = FedSGD(1).run(Model(module, "softmax", "mine"), DATA.train, ENCODER, [0])
+    found = RGap()(ran.view, Knowledge(DATA.schema, DATA.statistics, 1), [0])
+    torch.testing.assert_close(found.cells, ran.secret.cells)
+
+
 def test_a_layer_that_runs_twice_is_refused() -> None:
     again = nn.Linear(DATA.schema.width, DATA.schema.width, bias=False)
     module = nn.Sequential(again, nn.ReLU(), again, nn.ReLU(), nn.Linear(DATA.schema.width, 2, bias=False))

@@ -144,6 +144,22 @@ def test_other_networks_are_refused(layers: list[nn.Module], why: str) -> None:
         Sqr()(ran.view, Knowledge(DATA.schema, DATA.statistics, 1), [0])
 
 
+@pytest.mark.parametrize(
+    ("frozen", "bias", "why"),
+    [
+        ("0.weight", False, "send none of 0.weight, .*frozen"),
+        ("2.weight", False, "send none of 2.weight, .*frozen"),
+        ("0.bias", True, "has biases in its first layer"),
+    ],
+)
+def test_frozen_layers_are_refused_by_name(frozen: str, bias: bool, why: str) -> None:
+    module = nn.Sequential(nn.Linear(DATA.schema.width, 500, bias=bias), nn.ELU(), nn.Linear(500, 2)).double()
+    module.get_parameter(frozen).requires_grad_(False)
+    ran = FedSGD(1).run(Model(module, "softmax", "mine"), DATA.train, Encoder(DATA.schema, DATA.statistics), [0])
+    with pytest.raises(BadInputError, match=f"sqr .*{why}"):
+        Sqr()(ran.view, Knowledge(DATA.schema, DATA.statistics, 1), [0])
+
+
 def test_networks_by_name_that_are_others_are_refused() -> None:
     for made in (wide(DATA.schema), mlp(DATA.schema, (), seed=0)):
         ran = FedSGD(1).run(made, DATA.train, Encoder(DATA.schema, DATA.statistics, dtype=torch.float32), [0])

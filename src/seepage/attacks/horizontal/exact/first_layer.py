@@ -6,6 +6,7 @@ of ``e_nj x_n`` and entry ``j`` of the bias's gradient the sum of ``e_nj``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -53,6 +54,32 @@ def first_layer(view: GradientView) -> FirstLayer:
             "not begin with an nn.Linear that has one; audit such a model, or leave the attack out."
         )
     return FirstLayer(layer, view.gradient[names[0]], view.gradient[names[1]])
+
+
+def refuse_frozen(attack: str, view: GradientView, names: Sequence[str]) -> None:
+    """Refuse a layer whose weight or bias is needed with its gradient but has none, as frozen ones.
+
+    Args:
+        attack: name of the attack.
+        view: received gradients.
+        names: names of the weights and biases that it needs.
+
+    Raises:
+        BadInputError: the gradient holds nothing of one of them.
+
+    Example:
+        >>> from seepage.models.model import Model
+        >>> model = Model(nn.Linear(3, 5), "softmax", "mine")
+        >>> view = GradientView(model, {name: p[None] for name, p in model.parameters.items()})
+        >>> refuse_frozen("rgap", view, ["weight", "bias"])
+    """
+    lacking = [name for name in names if name not in view.gradient]
+    if lacking:
+        raise BadInputError(
+            f"{attack} needs the gradient of {', '.join(names)}, but clients of model {view.model.name!r} send none of "
+            f"{', '.join(lacking)}, as of parameters that are frozen (requires_grad=False); audit a model that trains "
+            "them, or leave the attack out."
+        )
 
 
 def quotients(

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seepage.attacks.horizontal.exact.first_layer import choose_records
+from seepage.attacks.horizontal.exact.first_layer import choose_records, refuse_frozen
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError
 from seepage.learning import gradient
@@ -69,8 +69,8 @@ class RGap:
         """Return the guessed records; nothing is random, so ``seeds`` are not used.
 
         Raises:
-            BadInputError: the view does not fit its model, that holds layers that cannot be undone, or the label of a
-                regression is not granted.
+            BadInputError: the view does not fit its model, that holds layers that cannot be undone or are frozen, or
+                the label of a regression is not granted.
         """
         check(view, knowledge, seeds)
         read, known = as_gradient(view, knowledge)
@@ -123,7 +123,8 @@ def _layers(view: GradientView) -> list[_AffineLayer]:
             layers[-1] = layers[-1]._replace(activation=part)
             continue
         weight, bias = (f"{name}.{of}" if name else of for of in ("weight", "bias"))
-        has_bias = bias in view.gradient
+        has_bias = part.bias is not None
+        refuse_frozen("rgap", view, [weight, bias] if has_bias else [weight])
         layers.append(
             _AffineLayer(
                 where[weight].double(),

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.attacks.horizontal.exact.first_layer import choose_records
+from seepage.attacks.horizontal.exact.first_layer import choose_records, refuse_frozen
 from seepage.attacks.horizontal.matching.optimise import Progress
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError, check_count
@@ -95,8 +95,8 @@ class Sqr:
             progress: function that is called with the share of the victims done since the last call.
 
         Raises:
-            BadInputError: the view does not fit its model, that is no single hidden layer without biases, its
-                activation has no second or third order, or it has too few units.
+            BadInputError: the view does not fit its model, that is no single hidden layer without biases, it is
+                frozen, its activation has no second or third order, or it has too few units.
         """
         check(view, knowledge, seeds)
         read, known = as_gradient(view, knowledge)
@@ -143,8 +143,9 @@ def _network(view: GradientView) -> _Network:
     if not plain or kinds != [True, False, True] or any(True for _ in parts[1][1].parameters()):
         raise _refused(view, "is of another kind")
     names = [f"{name}.weight" for name, _ in (parts[0], parts[2])]
-    if f"{parts[0][0]}.bias" in view.gradient:
+    if parts[0][1].bias is not None:
         raise _refused(view, "has biases in its first layer")
+    refuse_frozen("sqr", view, names)
     first = (view.parameters or {name: p[None] for name, p in view.model.parameters.items()})[names[0]].double()
     if first.shape[1] < 2 * (first.shape[2] + 1):
         raise _refused(
