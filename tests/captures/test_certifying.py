@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from seepage import verify
 from seepage.attacks import create
@@ -27,6 +27,7 @@ from seepage.models.mlp import mlp
 from seepage.models.model import Model, seeded
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.settings.network import make_model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import frame_of
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
@@ -169,6 +170,39 @@ def test_what_the_verifier_does_not_replay_is_refused_and_leaves_no_file(
     view = FedAvg(4, local_batch_size=2).run(MODEL, DATA.train, ENCODER, seeds=[1]).view
     with pytest.raises(BadInputError, match="over all its records"):
         write_certificate(tmp_path / "proof.json", guess, view, DATA.schema, DATA.statistics)
+
+
+class Chances(nn.Module):
+    """A network that ends in a sigmoid of its own."""
+
+    def __init__(self, layers: nn.Sequential) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.layers(rows).sigmoid()
+
+
+def test_of_a_network_that_ends_in_a_sigmoid_the_logits_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build() -> nn.Sequential:
+        width = DATA.schema.width
+        return nn.Sequential(nn.Linear(width, 64), nn.Tanh(), nn.Linear(64, 48), nn.Tanh(), nn.Linear(48, 1))
+
+    layers = seeded(build, 0)
+    model, _ = make_model(nn.Sequential(*layers, nn.Sigmoid()), DATA.schema, DATA.statistics)
+    view = FedSGD(4).run(model, DATA.train, ENCODER, seeds=[1]).view
+    guess = proved(view, 4)
+    written = write_certificate(tmp_path / "proof.json", guess, view, DATA.schema, DATA.statistics)
+    assert written.whole
+    assert [*json.loads(written.model.read_text())["layers"][1::2]] == ["tanh", "tanh"]
+    assert check(tmp_path, view) == 0
+    assert capsys.readouterr().out
+    model, _ = make_model(Chances(layers), DATA.schema, DATA.statistics)
+    view = FedSGD(4).run(model, DATA.train, ENCODER, seeds=[1]).view
+    with pytest.raises(BadInputError, match=r"ends in a sigmoid that is no nn.Sigmoid"):
+        write_certificate(tmp_path / "own.json", guess, view, DATA.schema, DATA.statistics)
 
 
 def test_no_file_is_replaced(tmp_path: Path, sent: tuple[View, RecordsGuess]) -> None:

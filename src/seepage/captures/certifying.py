@@ -19,6 +19,7 @@ from seepage.attacks.horizontal.exact.chains import parts_of
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.model import Head
+from seepage.models.wrapping import returns_chances
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import Certificate, RecordsGuess, UpdateView, View
@@ -236,13 +237,21 @@ def _write_model(view: View, victim: int, model_file: Path, weights_file: Path, 
 
 
 def _layers(module: nn.Module) -> list[Any]:
-    """Return the layers of a network, as the verifier reads them.
+    """Return the layers of a network, as the verifier reads them: up to the logits where it ends in a sigmoid.
 
     Raises:
         BadInputError: it is no list of affine layers and activations.
     """
     names = {id(part): name for name, part in module.named_modules()}
     flat = _flat(module)
+    if returns_chances(module):
+        if type(flat[-1]) is not nn.Sigmoid:
+            raise BadInputError(
+                "the network ends in a sigmoid that is no nn.Sigmoid at the end of an nn.Sequential, and the verifier "
+                "takes logits; leave the sigmoid out, or give factory='path/to/file.py:factory', a function without "
+                "arguments that returns the network without it, with which it is checked as code."
+            )
+        flat = flat[:-1]
     parts = flat if all(_layer(part, names) for part in flat) else parts_of(module) or []
     layers = [_layer(part, names) for part in parts]
     if not layers or None in layers:
