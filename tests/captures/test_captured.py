@@ -31,7 +31,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
-from seepage.wire.horizontal import Knowledge
+from seepage.wire.horizontal import GradientView, Knowledge
 from tests.laws.strategies import schemas
 
 DATA = distinct(rows=8, continuous=1, discrete=2)
@@ -329,7 +329,9 @@ def test_a_message_of_parameters_that_the_model_freezes_is_refused(tmp_path: Pat
     network.bias.requires_grad_(False)
     model, weight = Model(network, "softmax", "mine"), torch.ones(2, 3)
     save_capture(tmp_path / "none.safetensors", {"weight": weight, "bias": torch.zeros(2)})
-    assert list(load_capture(tmp_path / "none.safetensors", model).view.gradient) == ["weight"]
+    view = load_capture(tmp_path / "none.safetensors", model).view
+    assert isinstance(view, GradientView)
+    assert list(view.gradient) == ["weight"]
     save_capture(tmp_path / "some.safetensors", {"weight": weight, "bias": torch.ones(2)})
     with pytest.raises(BadInputError, match="'bias' that is not zero"):
         load_capture(tmp_path / "some.safetensors", model)

@@ -184,7 +184,7 @@ def _shown_by(
     every = torch.stack(shown)
     least = every.amax(0)
     together = ((every > ROUNDINGS) | (least <= ROUNDINGS)).all(2).any(0)
-    return torch.where((together | gradient.told_apart(rows, counts))[:, None], least, torch.zeros_like(least))
+    return torch.where((together | gradient.with_own_error(rows, counts))[:, None], least, torch.zeros_like(least))
 
 
 def _distances_behind(

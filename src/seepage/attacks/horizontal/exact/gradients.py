@@ -187,7 +187,7 @@ class Gradient:
         run = self.network.run(rows)
         return run.errors(self._error(run.outputs, counts)), run.entering
 
-    def told_apart(
+    def with_own_error(
         self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
     ) -> Bool[Tensor, " record"]:
         """Return which records have an error at the outputs, in each copy, that no other record has within rounding.
