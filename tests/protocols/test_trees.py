@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from seepage.protocols.trees import (
 )
 from seepage.wire.forest import read_forest
 from tests.attacks.trees.parts import Federation, people
+from tests.protocols.loopback import Loopback
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])
@@ -116,19 +118,62 @@ with collective.CommunicatorContext(**given):
 """
 
 
-def test_two_workers_over_the_network_grow_the_trees_of_the_simulated_federation(tmp_path: Path) -> None:
-    federation = Federation.of(people(200, incomes=90), 100, 3)
+class Trained(NamedTuple):
+    """What two workers left behind, and what they sent; None where this machine lets nobody listen."""
+
+    folder: Path
+    federation: Federation
+    streams: list[bytes] | None
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    folder, federation = tmp_path_factory.mktemp("workers"), Federation.of(people(200, incomes=90), 100, 3)
     for rank in range(2):
-        np.save(tmp_path / f"rows{rank}.npy", federation.parts[rank])
-        np.save(tmp_path / f"labels{rank}.npy", federation.labels[rank])
-    tracker = xgboost.tracker.RabitTracker(2, "127.0.0.1")
-    tracker.start()
-    port = tracker.worker_args()["dmlc_tracker_port"]
-    workers = [
-        subprocess.Popen([sys.executable, "-c", WORKER, str(rank), str(port), str(tmp_path)]) for rank in range(2)
-    ]
-    assert [worker.wait(60) for worker in workers] == [0, 0]
-    tracker.wait_for(10)
+        np.save(folder / f"rows{rank}.npy", federation.parts[rank])
+        np.save(folder / f"labels{rank}.npy", federation.labels[rank])
+    with ExitStack() as stack:
+        try:
+            loopback = stack.enter_context(Loopback())
+        except (PermissionError, AttributeError):
+            loopback = None
+        tracker = xgboost.tracker.RabitTracker(2, "127.0.0.1")
+        tracker.start()
+        port = tracker.worker_args()["dmlc_tracker_port"]
+        workers = [
+            subprocess.Popen([sys.executable, "-c", WORKER, str(rank), str(port), str(folder)]) for rank in range(2)
+        ]
+        assert [worker.wait(60) for worker in workers] == [0, 0]
+        tracker.wait_for(10)
+    return Trained(folder, federation, None if loopback is None else loopback.streams)
+
+
+def held(stream: bytes, values: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
+    """Return whether bytes hold numbers of double precision one after the other, at any place."""
+    for start in range(8):
+        numbers = np.frombuffer(stream[start : start + (len(stream) - start) // 8 * 8])
+        if len(numbers) < len(values):
+            continue
+        windows = np.lib.stride_tricks.sliding_window_view(numbers, len(values))
+        with np.errstate(all="ignore"):
+            places = np.flatnonzero(np.isclose(windows[:, :8], values[:8], rtol=1e-5, atol=1e-6).all(1))
+            if any(np.allclose(windows[place], values, rtol=1e-5, atol=1e-6) for place in places):
+                return True
+    return False
+
+
+def test_two_workers_over_the_network_send_the_sums_of_the_simulated_clients(trained: Trained) -> None:
+    if trained.streams is None:
+        pytest.skip("listening on the loopback interface is not allowed here")
+    for client in range(2):
+        root = trained.federation.sums((client,)).sums[0][0].ravel()
+        # Each worker sends one half of its sums as they are. To the other half, which it is sent, it adds its own.
+        halves = [root[: len(root) // 2], root[len(root) // 2 :]]
+        assert sum(held(stream, half) for half in halves for stream in trained.streams) == 1
+
+
+def test_two_workers_over_the_network_grow_the_trees_of_the_simulated_federation(trained: Trained) -> None:
+    tmp_path, federation, _ = trained
     texts = [(tmp_path / f"model{rank}.json").read_bytes() for rank in range(2)]
     assert texts[0] == texts[1]
     # With fewer values than bins the merged sketch has every value, as that of all rows at once.
