@@ -32,7 +32,8 @@ _READING = (
     "Leakage is the share of the gap between the best baseline and certainty that the attack closes. Where its 95% "
     "interval lies names it: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
     "neighbours are both named; beyond that the verdict is open. It is total also where half of all records come back "
-    "whole or any is certified. These are the attacks that were run; a better one may exist."
+    "whole, and half of those that no baseline gets whole, or any is certified. These are the attacks that were run; a "
+    "better one may exist."
 )
 
 
