@@ -77,6 +77,12 @@ def test_after_a_strength_that_leaks_one_before_the_next_safe_one_is_confirmed(m
     assert statuses[0.95] == "failed"
 
 
+def test_the_last_confirmation_is_for_the_strongest_that_looks_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[_Advisor.__module__], "CONFIRMATIONS", 1)
+    found = search()
+    assert [c.strength for c in found.candidates if c.confirmed] == [100.0]
+
+
 def test_a_search_that_is_run_again_measures_nothing_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = search(tmp_path)
 

@@ -506,6 +506,8 @@ class _Advisor:
                 done.append(replace(candidate, status="undecided", reason=reason))
                 continue
             confirmed += 1
+            if confirmed == CONFIRMATIONS and candidate.lever is not None:
+                candidate = self._surest(given, candidate, steps[candidate.lever.name])
             self.say(f"confirming {candidate.words} on fresh {self._member}s")
             tried = self._confirmed(given, candidate)
             done.append(tried)
@@ -516,11 +518,28 @@ class _Advisor:
                 stronger = [strength for strength in steps[candidate.lever.name] if strength != candidate.strength]
                 steps[candidate.lever.name] = stronger
                 if stronger:
-                    # The last confirmation is for what looked safe with room to spare.
                     last = confirmed + 1 >= CONFIRMATIONS
                     following = stronger[0] if last else self._stronger(tried, stronger)
                     queue.append(self._with_task(self.looked[candidate.lever.name, following]))
         return done
+
+    def _surest(self, given: Candidate, candidate: Candidate, safe: Sequence[float | int]) -> Candidate:
+        """Return what to try last: the strongest strength of a change that looks safe, and may cost what it does.
+
+        Args:
+            given: the deployment without a change.
+            candidate: the strength that is next.
+            safe: strengths that look safe, the weakest first.
+        """
+        assert candidate.lever is not None
+        for strength in reversed(safe):
+            if strength == candidate.strength:
+                break
+            found = self._with_task(self.looked[candidate.lever.name, strength])
+            cost = loss(given.task, found.task)
+            if cost is None or not self._dear(cost):
+                return found
+        return candidate
 
     def _stronger(self, candidate: Candidate, safe: list[float | int]) -> float | int:
         """Return the next strength to confirm, after one whose leakage was not shown to be below the limit.
