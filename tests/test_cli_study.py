@@ -39,7 +39,7 @@ def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> Non
     code, _, err = seepage("audit", "split.yaml", "--out", "one", "--fail-above", 0.2)
     # Sixty records of a training do not show that each column stays below.
     assert code == 4
-    assert "more records are needed (attacked_records)" in err
+    assert "More records are needed, about " in err
     options = ("--data", "rows.csv", "--target", "t", "--private-column", "a", "--private-column", "c", "--epochs", 2)
     noise = ("--defense", "none", "--defense", "cut_noise:{noise_multiplier: 2.0}")
     assert seepage("split", *options, *noise, "--repetitions", 3, "--out", "two")[0] == 0

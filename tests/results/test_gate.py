@@ -51,7 +51,7 @@ def again(report: Report, alarms: list[Alarm]) -> Decision:
         (0.5, "passed", "shown to stay below 20.0 points"),
         (0.95, "failed", "the leakage is total"),
         (0.72, "failed", "above the limit of 20.0; passing has become impossible within the budget of 57 flips"),
-        (0.66, "undecided", "more flips are needed (flips)"),
+        (0.66, "undecided", "More flips are needed, about "),
     ],
 )
 def test_it_passes_what_is_shown_below_and_says_why(peek: float, outcome: str, why: str) -> None:

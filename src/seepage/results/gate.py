@@ -14,6 +14,7 @@ from seepage.results.checks.wording import place
 from seepage.results.verdict import blocking, pick, verdict
 from seepage.run.limits import LimitedFigure, Limits, Standing, by_units, least_for_share
 from seepage.run.runner import Run
+from seepage.settings.option import fields_of
 from seepage.settings.setting import Audit, Configuration
 from seepage.settings.spec import Gate, Spec
 from seepage.text import clean, listed, lowered, percent, points
@@ -161,7 +162,9 @@ def _more(limits: Limits, pending: Sequence[Standing]) -> str:
     missing = [standing.more for standing in pending if standing.more is not None]
     if len(missing) < len(pending):
         return f"No number of {_members(pending[0], limits.audit)} like these would show it."
-    return f"About {max(missing)} more {_members(pending[0], limits.audit)} are needed ({field})."
+    if not by_units(spec) and "test_share" in fields_of(type(spec)):
+        field = f"{field}; where all held-out ones are attacked already, a larger test_share"
+    return f"More {_members(pending[0], limits.audit)} are needed, about {max(missing)} ({field})."
 
 
 def _concerns(alarm: Alarm, limits: Limits) -> bool:
