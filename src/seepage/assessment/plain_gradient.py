@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model
+from seepage.models.wrapping import is_its_layers
 
 
 def training_gradient(
@@ -62,7 +63,7 @@ def training_gradient(
 
 def _affine_layers(module: nn.Module) -> list[str] | None:
     """Return the names of the linear layers of a chain with a ReLU between any two; None for all other networks."""
-    if "forward" in vars(module) or not all(parameter.requires_grad for parameter in module.parameters()):
+    if not is_its_layers(module):
         return None
     if type(module) is not nn.Sequential or len(module) % 2 == 0 or len(set(module)) < len(module):
         return None

@@ -15,6 +15,7 @@ from seepage.defenses.defense import check_separate, flat, unflat, with_noise
 from seepage.errors import positive
 from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model
+from seepage.models.wrapping import is_its_layers
 from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
@@ -157,8 +158,7 @@ class DPSGD:
 
 def _chain(module: nn.Module) -> list[tuple[str, nn.Module]] | None:
     """Return the layers of a plain chain of linear layers and activations with their names, None for another module."""
-    # With a forward method of its own it is more than its parts.
-    if "forward" in vars(module) or not all(parameter.requires_grad for parameter in module.parameters()):
+    if not is_its_layers(module):
         return None
     every = list(module.named_modules(remove_duplicate=False))
     layers = [(name, part) for name, part in every if type(part) is not nn.Sequential]

@@ -29,8 +29,7 @@ def as_column(module: nn.Module) -> nn.Module:
         >>> as_column(nn.Flatten(0))(torch.ones(3, 1)).shape
         torch.Size([3, 1])
     """
-    found = copied(module)
-    return _wrapped(found, _INNER, _column)
+    return _wrapped(module, _INNER, _column)
 
 
 def within_chances(module: nn.Module, width: int) -> bool:
@@ -63,7 +62,7 @@ def as_logits(module: nn.Module) -> nn.Module:
         >>> as_logits(nn.Sigmoid())(torch.tensor([[2.0]]))
         tensor([[2.0000]])
     """
-    return _wrapped(copied(module), _LOGITS, _logits)
+    return _wrapped(module, _LOGITS, _logits)
 
 
 def returns_chances(module: nn.Module) -> bool:
@@ -74,6 +73,18 @@ def returns_chances(module: nn.Module) -> bool:
         (False, True)
     """
     return _LOGITS in vars(module)
+
+
+def is_its_layers(module: nn.Module) -> bool:
+    """Return whether a module runs by the forward method of its class and trains all parameters.
+
+    Only then do its layers say what it computes and what clients send of it.
+
+    Example:
+        >>> is_its_layers(nn.Sigmoid()), is_its_layers(as_logits(nn.Sigmoid()))
+        (True, False)
+    """
+    return "forward" not in vars(module) and all(parameter.requires_grad for parameter in module.parameters())
 
 
 def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
@@ -104,8 +115,7 @@ def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
         return module
     if all(held is before[name][0] and held._version == before[name][1] for name, held in tried.named_buffers()):
         return module
-    found = copied(module)
-    return _wrapped(found, _STATEFUL, _from_same_buffers)
+    return _wrapped(module, _STATEFUL, _from_same_buffers)
 
 
 @contextmanager
@@ -144,11 +154,12 @@ class _NotInPlace(TorchFunctionMode):
 
 
 def _wrapped(module: nn.Module, place: str, forward: Callable[[nn.Module, Tensor], Tensor]) -> nn.Module:
-    """Put a forward method around the one that a module has, which is kept under a name."""
-    vars(module)[place] = vars(module).get("forward")
+    """Return a copy with a forward method around the one that a module has, which is kept under a name."""
+    found = copied(module)
+    vars(found)[place] = vars(found).get("forward")
     # Not a bound method, which worker processes would look up in the module by its name.
-    module.forward = partial(forward, module)
-    return module
+    found.forward = partial(forward, found)
+    return found
 
 
 def _run(module: nn.Module, place: str, rows: Tensor) -> Tensor:
