@@ -46,6 +46,23 @@ class Client(nn.Module):
         return self.last(nn.functional.silu(self.first(torch.cat([cut, cells, *found], 1))))
 
 
+class Dropping(Parts):
+    def __init__(self, server_columns, client_columns, outputs):
+        super().__init__(server_columns, client_columns, outputs)
+        self.client.last = nn.Sequential(nn.BatchNorm1d(16), nn.Dropout(0.3), self.client.last)
+
+
+class Noisy(Client):
+    def forward(self, cut, cells):
+        return super().forward(cut, cells + torch.rand_like(cut[:, :1]))
+
+
+class Random(Parts):
+    def __init__(self, server_columns, client_columns, outputs):
+        super().__init__(server_columns, client_columns, outputs)
+        self.client = Noisy(client_columns, outputs)
+
+
 class Deaf(Parts):
     def __init__(self, server_columns, client_columns, outputs):
         super().__init__(server_columns, client_columns, outputs)
@@ -118,6 +135,15 @@ def test_the_enumeration_reads_a_client_part_of_ones_own(file: Path) -> None:
     assert changed.identity(changed.configurations[0], changed.parts[0]) != before
 
 
+def test_layers_that_drop_values_run_as_they_predict_and_are_named(file: Path) -> None:
+    audit = SplitAudit(split_spec(f"{file}:Dropping"), telling(rows=300))
+    by = {(row.attack, row.metric, row.column): row.mean for row in measured(audit)}
+    assert by["exact", "accuracy", None] == 1.0
+    assert by["exact", "proven", None] == 1.0
+    [said] = audit.about.limits
+    assert said.startswith("Dropout at 'client.last.1', BatchNorm1d at 'client.last.0' run as they predict")
+
+
 def test_numbers_of_another_client_part_are_said_not_to_be_solved(file: Path) -> None:
     data = table(rows=300)
     spec = split_spec(f"{file}:Parts", private_columns=["n", "b"], attacks=["exact"])
@@ -153,6 +179,7 @@ def test_workers_need_not_find_the_file(file: Path, tmp_path: Path) -> None:
     [
         ("Half", {}, "without the modules 'server' and 'client' in it"),
         ("Deaf", {}, "does not reach the client part"),
+        ("Random", {}, "returns other outputs for the same records each time"),
         ("Tower", {}, "needs 'inputs', which seepage does not pass"),
         ("Part", {}, "did you mean 'Parts'"),
         ("Parts", {"hidden": [5]}, "hidden is of deepfm"),
@@ -179,6 +206,7 @@ def test_towers_of_ones_own_are_inverted_where_they_lose_nothing(file: Path) -> 
     assert number(by["layer_inversion", "accuracy", None].mean) > 0.95
     assert number(by["layer_inversion", "replayed", None].mean) > 0.9
     assert "can be inverted layer by layer" in audit.about.limits[0]
+    assert audit.about.limits[1].startswith("Dropout at 'top.2' run as they predict")
 
 
 def test_controls_have_networks_that_lose_nothing_whatever_the_own_ones_do(file: Path) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from seepage.errors import BadInputError
 from seepage.models.calling import call
 from seepage.models.copies import copied
+from seepage.models.dropout import place_of
 
 _REPLACED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _ANY = nn.modules.batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage]
@@ -173,6 +174,17 @@ def _replacement(layer: nn.modules.batchnorm._BatchNorm) -> BatchNorm:  # pyrigh
     for buffer in ("running_mean", "running_var", "num_batches_tracked"):
         setattr(replacement, buffer, getattr(layer, buffer))
     return replacement.train(layer.training)
+
+
+def normalising(module: nn.Module) -> list[str]:
+    """Return the layers of a module that normalise by the batch in training, each as ``Kind at 'name'``.
+
+    Example:
+        >>> normalising(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+        ["BatchNorm1d at '1'"]
+    """
+    layers = (nn.modules.batchnorm._BatchNorm, BatchNorm)  # pyright: ignore[reportPrivateUsage]
+    return [place_of(name, part) for name, part in module.named_modules() if isinstance(part, layers)]
 
 
 def normalisations(module: nn.Module) -> dict[str, BatchNorm]:

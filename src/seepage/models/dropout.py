@@ -43,7 +43,7 @@ def dropping(module: nn.Module) -> list[str]:
         >>> dropping(nn.Dropout(0.0))
         []
     """
-    return [_place(name, part) for name, part in module.named_modules() if _rates(part)]
+    return [place_of(name, part) for name, part in module.named_modules() if _rates(part)]
 
 
 def without_dropout(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
@@ -61,7 +61,7 @@ def without_dropout(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
     places = []
     for name, part in found.named_modules():
         rates = _rates(part)
-        places += [_place(name, part)] if rates else []
+        places += [place_of(name, part)] if rates else []
         for rate in rates:
             setattr(part, rate, 0.0)
     return found, tuple(places)
@@ -294,7 +294,13 @@ def random_outputs(model: str, places: Sequence[str] = ()) -> BadInputError:
     )
 
 
-def _place(name: str, part: nn.Module) -> str:
+def place_of(name: str, part: nn.Module) -> str:
+    """Return how a message names a part of a module.
+
+    Example:
+        >>> place_of("blocks.0", nn.Dropout())
+        "Dropout at 'blocks.0'"
+    """
     return f"{type(part).__name__} at {repr(name) if name else 'its root'}"
 
 

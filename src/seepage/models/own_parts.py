@@ -8,10 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError, one_line
+from seepage.models.batch_norm import normalising
+from seepage.models.dropout import dropping
 from seepage.models.own import OwnFactory
 from seepage.models.split import SplitHead, SplitModel, outputs_of, positions, usual_split_head
 from seepage.models.vertical import Copies
 from seepage.tabular.schema import Discrete, Schema
+
+# Layers that a sentence names.
+_NAMED = 3
 
 
 def own_split(
@@ -29,7 +34,7 @@ def own_split(
     discrete cell is its code, a number is scaled so that its schema's bounds are 0 and 1. Of these arguments, the
     factory receives those that it has a parameter for: ``schema``; ``private``, names of the client's columns;
     ``server_columns`` and ``client_columns``, the number of categories of each column, None for a number; ``outputs``;
-    ``head``; ``seed``.
+    ``head``; ``seed``. Both parts stay in the mode in which they predict, see ``as_they_predict``.
 
     Args:
         factory: factory of the network.
@@ -69,6 +74,7 @@ def own_split(
     server, client = parts
     assert isinstance(server, nn.Module)
     assert isinstance(client, nn.Module)
+    made.eval()
     if next(client.parameters(), None) is None:
         raise BadInputError(
             f"the client part of {reference!r} has no parameters, so that it learns nothing; give it some layers."
@@ -146,6 +152,32 @@ def own_whole(
             "the activations; cut the network elsewhere."
         )
     return Copies(modules[:1]), tuple(module.eval() for module in modules[1:])
+
+
+def as_they_predict(parts: Mapping[str, nn.Module | None]) -> tuple[str, ...]:
+    """Return, as a sentence, which layers of a user's parts would do otherwise in training; none where none would.
+
+    Parts stay in the mode in which they predict: dropout is off, and batch normalisation does not depend on the batch.
+
+    Args:
+        parts: part by the name that the sentence gives it.
+
+    Example:
+        >>> as_they_predict({"client": nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))})[0].partition(" run")[0]
+        "Dropout at 'client.1'"
+        >>> as_they_predict({"client": nn.Linear(2, 2)})
+        ()
+    """
+    single = {name: part.networks[0] if isinstance(part, Copies) else part for name, part in parts.items()}
+    held = nn.ModuleDict({name: part for name, part in single.items() if part is not None})
+    found = [*dropping(held), *normalising(held)]
+    if not found:
+        return ()
+    named = ", ".join([*found[:_NAMED], *([f"{len(found) - _NAMED} more"] if len(found) > _NAMED else [])])
+    return (
+        f"{named} run as they predict, in training too: messages of clients that drop values, or normalise by the "
+        "batch, are others and were not attacked.",
+    )
 
 
 def _crossed(modules: Sequence[nn.Module], inputs: int) -> bool:

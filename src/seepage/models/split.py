@@ -158,8 +158,8 @@ class SplitModel:
             cells: some rows of the table.
 
         Raises:
-            BadInputError: a part does not take its cells, outputs have the wrong shape or are not finite, no
-                gradient crosses the cut, or the client part does not read a private column.
+            BadInputError: a part does not take its cells, outputs have the wrong shape, are not finite or differ from
+                call to call, no gradient crosses the cut, or the client part does not read a private column.
         """
         some = cells[:_PROBES]
         try:
@@ -167,6 +167,7 @@ class SplitModel:
             own = self.scaled(some, self.private)
             cut.requires_grad_(True)
             outputs = self.client(cut, own)
+            again = self.client(cut, own)
         except Exception as error:  # A user's module may raise anything.
             reason = " ".join(str(error).split()) or type(error).__name__
             raise BadInputError(
@@ -178,6 +179,11 @@ class SplitModel:
             raise BadInputError(
                 f"the client part of {self.name!r} returns shape {tuple(outputs.shape)} for {len(some)} records where "
                 f"finite numbers of shape ({len(some)}, {self.outputs}) are needed; change its last layer."
+            )
+        if not torch.equal(outputs, again):
+            raise BadInputError(
+                f"the client part of {self.name!r} returns other outputs for the same records each time, so that no "
+                "message can be replayed; draw random numbers only where self.training is true."
             )
         found = torch.autograd.grad(outputs.sum(), cut, allow_unused=True)[0] if outputs.requires_grad else None
         if found is None or not bool(found.any()):

@@ -52,6 +52,10 @@ class WholeClientModel:
     schema: Schema
     name: str = "mlp"
 
+    def parts(self, topology: WholeTopology) -> dict[str, nn.Module | None]:
+        """Return the parts by name, in the order in which records pass them."""
+        return dict(zip(PARTS[topology], (self.client, self.middle, self.rest), strict=False))
+
     @classmethod
     def of(
         cls,

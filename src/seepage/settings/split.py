@@ -27,7 +27,7 @@ from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.own import is_own
-from seepage.models.own_parts import own_split
+from seepage.models.own_parts import as_they_predict, own_split
 from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.protocols.split import SplitLearning, TrainedSplit
@@ -152,7 +152,10 @@ class SplitAudit(TopologyAudit[SplitDefense]):
             protocol=spec.protocol,
             model=first.name,
             lead="What the server of split learning learns about the columns and labels that clients keep.",
-            limits=tuple(filter(None, [not_exact(first, space)])),
+            limits=(
+                *filter(None, [not_exact(first, space)]),
+                *(as_they_predict({"server": first.server, "client": first.client}) if self.factory else ()),
+            ),
             attacker="The server",
             message="what comes back",
             control="Without noise, the gradient that comes back differs with each value of the planted column, so a "

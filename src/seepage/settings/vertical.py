@@ -37,7 +37,7 @@ from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.models.images import Shape, vertical_images
 from seepage.models.own import OwnFactory, find_own, is_own
-from seepage.models.own_parts import own_bottom, own_top
+from seepage.models.own_parts import as_they_predict, own_bottom, own_top
 from seepage.models.split import outputs_of
 from seepage.models.vertical import VerticalModel, vertical_mlp
 from seepage.needs import Need
@@ -242,13 +242,17 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self._forecast: float | None = None
         held_schema, tables = partition.schemas[spec.victim], data.image is None
         held = held_schema.names
+        own_parts = {"bottom": network.bottoms[spec.victim], "top": network.top}
         layers = {"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}
         self.about = About(
             dataset=data.name,
             protocol="vertical",
             model=network.name,
             lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
-            limits=(inversion_in_words(network.bottoms[spec.victim], held_schema),) if "bottom" in self._own else (),
+            limits=(
+                *((inversion_in_words(network.bottoms[spec.victim], held_schema),) if "bottom" in self._own else ()),
+                *as_they_predict({kind: own_parts[kind] for kind in self._own}),
+            ),
             attacker="The active party",
             secret="all cells of the passive party" if tables else "all brightnesses of the passive party's half",
             message="the features",

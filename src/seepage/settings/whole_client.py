@@ -19,7 +19,7 @@ from seepage.defenses.feature_noise import FeatureNoise
 from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.models.own import is_own
-from seepage.models.own_parts import own_whole
+from seepage.models.own_parts import as_they_predict, own_whole
 from seepage.models.split import outputs_of
 from seepage.protocols.whole_client import (
     PARTS,
@@ -110,7 +110,10 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             protocol=spec.topology,
             model=model.name,
             lead=f"What the {attacker.split()[1]} of split learning learns about the columns that clients keep.",
-            limits=(inversion_in_words(bottom, data.schema, known),),
+            limits=(
+                inversion_in_words(bottom, data.schema, known),
+                *(as_they_predict(model.parts(spec.topology)) if self.factory else ()),
+            ),
             attacker=attacker,
             secret="all cells",
             message="the activations",

@@ -165,8 +165,8 @@ class CutGuess:
         runner_up: the same distance for the best configuration that differs in a cell or the label.
         ties: number of configurations, the best one included, that fit equally well up to rounding; at most the number
             of configurations that were kept.
-        proven: whether no other configuration of the whole space fits equally well, up to rounding; None where this
-            cannot be decided, such as for continuous columns in bins.
+        proven: whether the configuration replays the message up to rounding, and no other of the whole space does;
+            None where this cannot be decided, such as for continuous columns in bins.
         certified: whether each private cell has the same value in all that replays the message, a number within the
             column's tolerance; None where this cannot be decided.
         mass: share of each private column's values, by its marginal, that are shown to replay the message; a large one

@@ -12,6 +12,7 @@ import torch
 from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.exact import vote
 from seepage.attacks.split.parts.nearest import nearest, rounding
+from seepage.attacks.split.parts.proof import proven_alone
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space
 from seepage.datasets.dataset import Dataset
@@ -243,3 +244,11 @@ def test_the_order_of_records_and_the_memory_do_not_matter() -> None:
     small = nearest(model, respond, cut[order], gradient[order], space, keep=3, at_once=200)
     torch.testing.assert_close(small.distances, whole.distances[order], rtol=1e-5, atol=1e-7)
     assert len(configurations(model)) == space.configurations
+
+
+def test_what_replays_nothing_is_not_proven_however_near_it_is_beside_others() -> None:
+    gradient = torch.ones(4, 3)
+    within = float(rounding(gradient)[0])
+    distances = torch.tensor([[0.0, 1.0], [0.0, within], [0.1, 1.0], [within, 30 * within]])
+    assert proven_alone(distances, gradient).tolist() == [True, False, False, True]
+    assert proven_alone(distances[:, :1], gradient).tolist() == [True, True, False, True]

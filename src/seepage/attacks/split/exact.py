@@ -16,7 +16,7 @@ from seepage.attacks.split.parts.meet import meet
 from seepage.attacks.split.parts.messages import message_of
 from seepage.attacks.split.parts.nearest import NearestConfigurations, nearest, rounding
 from seepage.attacks.split.parts.number_target import number_target_guess
-from seepage.attacks.split.parts.proof import FAR, proven_alone, proven_by_fit
+from seepage.attacks.split.parts.proof import proven_alone, proven_by_fit
 from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.replay import replays
 from seepage.attacks.split.parts.responses import Responder, responder
@@ -154,10 +154,6 @@ class Exact:
         same = rounding(gradient).double().cpu()[:, None]
         alone = torch.full((len(labels),), torch.nan, dtype=torch.float64)
         proven = self._proven(view, respond, gradient, space, found, codes[:, 0], seeds)
-        # Under noise one combination may be nearest by far, and still replay nothing.
-        certified = distances[:, 0] <= FAR * same[:, 0]
-        if proven is not None:
-            certified &= proven
         return CutGuess(
             cells=view.model.unscaled(cells, view.model.private),
             labels=labels.cpu().double(),
@@ -165,7 +161,7 @@ class Exact:
             runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
             ties=(distances <= distances[:, :1] + same).sum(1),
             proven=proven,
-            certified=None if proven is None or sent is not None else certified[:, None].expand_as(cells),
+            certified=None if proven is None or sent is not None else proven[:, None].expand_as(cells),
         )
 
     def _proven(

@@ -1,4 +1,4 @@
-"""Proof of a found configuration: no other one fits equally well, up to the precision of gradients."""
+"""Proof of a found configuration: it replays the message, and no other does, up to the precision of gradients."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ _LEAST = 1e-12
 def proven_alone(
     distances: Float[Tensor, "record kept"], gradient: Float[Tensor, "record cut"]
 ) -> Bool[Tensor, " record"]:
-    """Return where the nearest of all configurations is nearer than the others by more than rounding.
+    """Return where the nearest of all configurations replays the message, and no other does up to rounding.
 
     The true configuration's gradient differs from the received one by rounding too. Where millions of configurations
-    meet a cut of a few numbers, a wrong one may come nearer than that.
+    meet a cut of a few numbers, a wrong one may come nearer than that. Where none replays the message, the one that is
+    nearest by far proves nothing.
 
     Args:
         distances: distances of the nearest configurations of the whole space, at least two if there are as many.
         gradient: received gradients.
     """
-    if distances.shape[1] < 2:
-        return torch.ones(len(distances), dtype=torch.bool)
-    return (distances[:, 1] - distances[:, 0] > FAR * rounding(gradient)).cpu()
+    far = FAR * rounding(gradient)
+    fits = distances[:, 0] <= far
+    if distances.shape[1] > 1:
+        fits &= distances[:, 1] - distances[:, 0] > far
+    return fits.cpu()
 
 
 def proven_by_fit(
