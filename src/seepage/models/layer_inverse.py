@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,6 +149,18 @@ def obstacle(layers: list[Layer], encoder: Encoder) -> str | None:
                 return f"{layer.name}: it returns fewer independent numbers than it takes"
             first = False
     return None
+
+
+def cut_off(layers: Sequence[Layer]) -> bool:
+    """Return whether a layer keeps positive numbers alone.
+
+    Example:
+        >>> cut_off(layers_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU())))
+        True
+        >>> cut_off(layers_of(nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU())))
+        False
+    """
+    return any(isinstance(layer, Activation) and layer.undo is _relu for layer in layers)
 
 
 def inverted(

@@ -322,22 +322,26 @@ def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tu
     return tuple(instance for _, instance in roles.values())
 
 
-def check_kinds(part: Part, mechanisms: Sequence[object], kinds: tuple[type, ...]) -> None:
-    """Refuse a defense that a setting has no place for.
+def check_kinds(
+    part: Part, mechanisms: Sequence[object], kinds: tuple[type, ...], registered: Registry[object]
+) -> None:
+    """Refuse a defense that a setting, or one of its topologies, has no place for.
 
     Args:
         part: the defense.
         mechanisms: its mechanisms, ready to use.
-        kinds: classes whose objects the setting uses.
+        kinds: classes whose objects are used there.
+        registered: defenses of the setting.
 
     Raises:
-        BadInputError: a mechanism is of none of the classes; the message names them.
+        BadInputError: a mechanism is of none of the classes; the message names those that are.
     """
     if not all(isinstance(mechanism, kinds) for mechanism in mechanisms):
-        names = ", ".join(kind.__name__ for kind in kinds)
+        made = [(entry.name, entry.factory) for entry in registered.entries()]
+        names = [name for name, kind in made if isinstance(kind, type) and issubclass(kind, kinds)]
         raise BadInputError(
-            f"a defense of this setting is an object of {names}, or of a class that extends one of them; got "
-            f"{part.called!r}."
+            f"the defense {part.called!r} has no place in this audit, which takes {', '.join(names)}, and objects of "
+            f"classes that extend {', '.join(kind.__name__ for kind in kinds)}."
         )
 
 

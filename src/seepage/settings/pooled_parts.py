@@ -32,7 +32,12 @@ class PooledDefense:
 def defense_of(part: Part) -> PooledDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("pooled"), part)
-    check_kinds(part, combined, (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining))
+    check_kinds(
+        part,
+        combined,
+        (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining),
+        registry.defenses.of("pooled"),
+    )
     without, limit = of_kind(combined, WithoutColumns), of_kind(combined, QueryLimit)
     return PooledDefense(
         () if without is None else tuple(without.columns),

@@ -92,7 +92,9 @@ class SplitDefense:
 def defense_of(part: Part) -> SplitDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("split"), part)
-    check_kinds(part, combined, (LabelFlip, CutNoise, WeightNoise, *get_args(BatchDefense)))
+    check_kinds(
+        part, combined, (LabelFlip, CutNoise, WeightNoise, *get_args(BatchDefense)), registry.defenses.of("split")
+    )
     returned = next((mechanism for mechanism in combined if isinstance(mechanism, BatchDefense)), None)
     return SplitDefense(
         of_kind(combined, LabelFlip), of_kind(combined, CutNoise), of_kind(combined, WeightNoise), returned

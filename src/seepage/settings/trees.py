@@ -86,7 +86,9 @@ class TreesDefense:
 def defense_of(part: Part) -> TreesDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("trees"), part)
-    check_kinds(part, combined, (StripFields, MinChildWeight, MaxBin, SharedCuts, HistogramNoise))
+    check_kinds(
+        part, combined, (StripFields, MinChildWeight, MaxBin, SharedCuts, HistogramNoise), registry.defenses.of("trees")
+    )
     strip, leaf, bins = of_kind(combined, StripFields), of_kind(combined, MinChildWeight), of_kind(combined, MaxBin)
     return TreesDefense(
         () if strip is None else strip.hidden,

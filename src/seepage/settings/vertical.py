@@ -133,7 +133,12 @@ class VerticalDefense:
 def defense_of(part: Part) -> VerticalDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("vertical"), part)
-    check_kinds(part, combined, (FeatureNoise, Mid, *get_args(ReturnedDefense), Bottleneck, NoPeek, LabelFlip))
+    check_kinds(
+        part,
+        combined,
+        (FeatureNoise, Mid, *get_args(ReturnedDefense), Bottleneck, NoPeek, LabelFlip),
+        registry.defenses.of("vertical"),
+    )
     returned = next((mechanism for mechanism in combined if isinstance(mechanism, ReturnedDefense)), None)
     return VerticalDefense(
         of_kind(combined, FeatureNoise) or of_kind(combined, Mid),

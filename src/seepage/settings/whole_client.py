@@ -240,7 +240,7 @@ _CONTROL_COINS = 4
 
 def _noise_of(part: Part) -> FeatureNoise | None:
     combined = combine(registry.defenses.of("split"), part)
-    check_kinds(part, combined, (FeatureNoise,))
+    check_kinds(part, combined, (FeatureNoise,), registry.defenses.of("split"))
     return of_kind(combined, FeatureNoise)
 
 

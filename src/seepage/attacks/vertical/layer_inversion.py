@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seepage.errors import check_count
 from seepage.models.inverse import Inverter, cells_of
-from seepage.models.layer_inverse import inverted, layers_of, obstacle
+from seepage.models.layer_inverse import cut_off, inverted, layers_of, obstacle
 from seepage.models.vertical import encoder_of
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
@@ -132,5 +132,6 @@ def inversion_in_words(bottom: nn.Module, schema: Schema, part: str = "attacked 
     """
     why = why_not_exact(bottom, encoder_of(schema))
     if why is None:
-        return f"The {part} can be inverted layer by layer, for each record of which ReLUs leave enough units positive."
+        some = ", for each record of which ReLUs leave enough units positive" if cut_off(layers_of(bottom)) else ""
+        return f"The {part} can be inverted layer by layer{some}."
     return f"The {part} cannot be inverted exactly, because of {why}; attacks that know the weights learn the way back."
