@@ -261,6 +261,8 @@ def test_a_label_has_a_verdict_of_its_own_that_counts() -> None:
     text = io.StringIO()
     report.show(Console(file=text, width=120))
     assert "Read of the label a, in percent" in text.getvalue()
+    whose = "Of cells or label, whichever gives more away, the attack closes"
+    assert whose in read(render([report], {}))["verdict"]
 
 
 def test_a_label_that_another_party_attacks_stands_apart() -> None:
@@ -269,6 +271,7 @@ def test_a_label_that_another_party_attacks_stands_apart() -> None:
     assert (first["tier"], first["label_tier"]) == ("none", "total")
     assert "A bystander reads 99% of the label a (baseline 80%): total." in headline(report).words
     assert "The label a: a bystander reads 99.0%" in report.summary()
+    assert "whichever gives more away" not in read(render([report], {}))["verdict"]
 
 
 def test_an_audit_of_labels_alone_has_a_headline() -> None:
