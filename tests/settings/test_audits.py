@@ -13,11 +13,14 @@ from safetensors.torch import load_file
 
 from seepage.assessment import Measurement
 from seepage.errors import BadInputError
+from seepage.settings.horizontal import HorizontalAudit
+from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.pooled import DRAWN, PooledAudit
 from seepage.settings.pooled_spec import PooledSpec
 from seepage.settings.setting import Audit, Configuration, Outcome
 from seepage.settings.split import SplitAudit
 from seepage.settings.split_spec import SplitSpec
+from seepage.settings.subject import prepare
 from seepage.settings.units import UnitFigures, outcome
 from seepage.settings.vertical import VerticalAudit
 from seepage.settings.vertical_spec import VerticalSpec
@@ -218,3 +221,14 @@ def test_figures_that_a_unit_lacks_are_missing_and_not_zero() -> None:
 def test_a_configuration_stands_for_a_defense() -> None:
     audit = split_audit(defenses=["none", "label_flip:{probability: 0.1}"])
     assert audit.configurations == (Configuration("none", 32), Configuration("label_flip", 32))
+
+
+def test_an_aggregate_is_one_batch_of_all_its_records_for_the_rank() -> None:
+    spec = make_spec(
+        dataset="german", batch_sizes=8, attacks="unmix", defenses=[{"name": "aggregation", "clients": 4}], victims=2
+    )
+    told = " ".join(HorizontalAudit(spec, prepare(spec)).threat_model())
+    assert "sees the mean of 4 clients' messages" in told
+    assert "on average 32 of 32 records" in told
+    # The attacker adapts to nothing that is done to the mean.
+    assert "how updates were defended" not in told

@@ -169,7 +169,9 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         """Return who sees and knows what, how the audit is set up and what a victim is, a sentence each."""
         attack = next((part for part in self.parts if part.kind == "attack"), None)
         granted = {} if attack is None else {c.defense: self.granted(c, attack) for c in self.configurations}
-        return threat_model(self.spec, self.subject, granted)
+        ran = [self.protocol(configuration) for configuration in self.configurations]
+        together = sorted({protocol.batch_size * protocol.clients for protocol in ran})
+        return threat_model(self.spec, self.subject, granted, together)
 
     def protocol(self, configuration: Configuration) -> Clients[View]:
         """Return what the clients do in a configuration."""

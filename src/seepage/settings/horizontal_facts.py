@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from seepage.models.wrapping import returns_chances
 from seepage.settings.horizontal_spec import HorizontalSpec
@@ -26,13 +26,14 @@ _LABELS = {
 
 
 def threat_model(
-    spec: HorizontalSpec, subject: Subject, granted: Mapping[str, Mapping[str, object]]
+    spec: HorizontalSpec, subject: Subject, granted: Mapping[str, Mapping[str, object]], together: Sequence[int]
 ) -> tuple[str, ...]:
     """Return who sees and knows what, and how the audit is set up, a sentence each; the attacker first.
 
     Args:
         spec, subject: the audit.
         granted: knowledge of an attacker under each defense, by the defense's label; empty without attacks.
+        together: numbers of records in whose losses a client takes a step, of all clients of an aggregate.
     """
     first = next(iter(granted.values()), None)
     sees = "what clients send" if first is None else clean(first["sees"], 300)
@@ -47,7 +48,9 @@ def threat_model(
         )
         facts.append(f"it is granted: {knows}, batch size; {_LABELS[str(first['labels'])]}")
         defenses = [
-            _described(known["defense"]) for label, known in granted.items() if label != "none" and "defense" in known
+            said
+            for label, known in granted.items()
+            if label != "none" and (said := _described(known.get("defense", "none"))) != "none"
         ]
         if defenses:
             facts.append(f"it knows how updates were defended: {clean(', '.join(defenses), 400)}")
@@ -70,7 +73,7 @@ def threat_model(
         )
     if spec.profile != "default":
         facts.append(f"attacks as in the official implementations (profile {spec.profile}), not the strongest known")
-    facts += _rank(spec, subject)
+    facts += _rank(spec, subject, together)
     dataset = subject.dataset
     of = "batch" if spec.attacked_rounds == 1 else f"client with its records in {spec.attacked_rounds} rounds"
     drawn = "with replacement" if spec.replacement else "without replacement"
@@ -84,15 +87,15 @@ def threat_model(
     return tuple(f"{fact[:1].upper()}{fact[1:]}." for fact in facts)
 
 
-def _rank(spec: HorizontalSpec, subject: Subject) -> list[str]:
+def _rank(spec: HorizontalSpec, subject: Subject, together: Sequence[int]) -> list[str]:
     """Return how many records the rows of the table can be distinguished by linear algebra, in all and in a batch."""
     dataset = subject.dataset
     encoder, cells = Encoder(dataset.schema, dataset.statistics), dataset.train.cells.cpu()
     if encoder.width > _WIDEST_RANKED:
         return []
     of_batches = [
-        f"{batch_rank(encoder, cells, size, spec.seed, _RANKED_BATCHES, spec.replacement):.3g} of a batch of {size}"
-        for size in spec.batch_sizes
+        f"{batch_rank(encoder, cells, size, spec.seed, _RANKED_BATCHES, spec.replacement):.3g} of {size} records"
+        for size in together
         if size <= _LARGEST_RANKED
     ]
     mean = f", on average {listed(of_batches)}" if of_batches else ""
