@@ -34,6 +34,37 @@ def test_a_transcript_is_attacked(seepage: Run, tmp_path: Path) -> None:
     assert (status, "holds results.json already" in err) == (2, True)
 
 
+def test_every_named_attack_runs(seepage: Run, tmp_path: Path) -> None:
+    status, out, _ = seepage(
+        "attack", "transcript", "--attack", "exact", "--attack", "label_norm", "--truth", "truth.csv", "--out", "read"
+    )
+    assert (status, "Attacks that ran: exact, label_norm." in out) == (0, True)
+    read = pd.read_csv(tmp_path / "read" / "reconstruction.csv")
+    assert read["attack"].value_counts().to_dict() == {"exact": 60, "label_norm": 60}
+    again = ("--attack", "exact", "--attack", "exact:{keep: 3}", "--attack", "exact", "--out", "again")
+    _, out, _ = seepage("attack", "transcript", *again)
+    assert "Attacks that ran: exact, exact(keep=3)." in out
+    _, out, _ = seepage("attack", "--help")
+    assert "Repeatable for a transcript." in " ".join(out.replace("│", " ").split())
+    status, _, err = seepage(
+        *("attack", "u.safetensors", "--model", "nn3", "--schema", "transcript/schema.yaml", "--out", "other"),
+        *("--attack", "unmix", "--attack", "tableak"),
+    )
+    assert (status, "are read by one attack, got unmix and tableak" in err) == (2, True)
+
+
+@pytest.mark.parametrize("option", ["--truth", "--known", "--data"])
+def test_missing_cells_are_refused_with_what_helps(seepage: Run, tmp_path: Path, option: str) -> None:
+    rows = with_ids().astype(object)
+    rows.loc[3, "cause"] = None
+    table(tmp_path / "gaps.csv", rows)
+    status, _, err = seepage("attack", "transcript", option, "gaps.csv", "--out", "read")
+    said = " ".join(err.split())
+    assert status == 2
+    assert "1 in 'cause' (first in data row 4); fill them as in training, or leave out the rows that have one" in said
+    assert "--missing" not in said
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

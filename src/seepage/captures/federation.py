@@ -317,7 +317,7 @@ class FederationAttack:
         clients = list(dict.fromkeys(file.client for file in files))
         truths = self._truths(clients)
         for path in truths.values():
-            Table.read(path, self.schema, self.separator)
+            Table.read(path, self.schema, self.separator, missing=None)
         shown = Listener() if listener is None else listener
         shown.begin(float(len(files)), jobs=len(files))
         updates: list[UpdateFinding] = []
@@ -408,7 +408,7 @@ class FederationAttack:
         if self.restore_labels:
             capture = capture.without_labels()
         known = capture.about.batch_size or self.batch_size
-        rows = None if truth is None else Table.read(truth, schema, self.separator)
+        rows = None if truth is None else Table.read(truth, schema, self.separator, missing=None)
         notes = capture.notes
         if rows is not None and len(rows) != known:
             of = "an unknown number of" if known is None else f"{known}"
@@ -446,7 +446,7 @@ class FederationAttack:
             return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {why}")
         first = attacked[0]
         schema, statistics = first.recovered.schema, first.statistics
-        rows = None if truth is None else Table.read(truth, schema, self.separator)
+        rows = None if truth is None else Table.read(truth, schema, self.separator, missing=None)
         if rows is not None and len(rows) < largest:
             rows = None
         total = sum(one.records for one in attacked)
@@ -499,7 +499,7 @@ class FederationAttack:
 
     def _reference(self, schema: Schema) -> Table | None:
         if isinstance(self.reference, Path):
-            return Table.read(self.reference, schema, self.separator)
+            return Table.read(self.reference, schema, self.separator, missing=None)
         return self.reference
 
     def _truths(self, clients: Sequence[str]) -> dict[str, Path]:

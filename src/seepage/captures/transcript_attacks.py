@@ -12,6 +12,7 @@ from seepage.captures.transcript_runs import TranscriptFindings, TranscriptRun, 
 from seepage.captures.transcripts import RecordedTraining
 from seepage.captures.vertical_transcripts import VerticalRun
 from seepage.captures.whole_transcripts import WholeClientRun
+from seepage.config.choices import describe
 from seepage.digests import Json
 from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.needs import Need
@@ -64,7 +65,7 @@ class TranscriptAttack:
     def __post_init__(self) -> None:
         training, setting = self.training, self.training.about.setting
         self._tables = TranscriptTables(training, self.data, self.known, self.truth, self.separator, self.seed)
-        parts = [Part.model_validate(as_part(one)) for one in self.attacks]
+        parts = _labelled([Part.model_validate(as_part(one)) for one in dict.fromkeys(self.attacks)])
         registered = registry.attacks.of(setting)
         for part in parts:
             if part.name not in registered:
@@ -121,6 +122,17 @@ class TranscriptAttack:
             None if tables.truth is None else len(tables.truth[0]),
             tuple(runner.limits),
         )
+
+
+def _labelled(parts: Sequence[Part]) -> list[Part]:
+    """Return parts of which those of the same label have all their options as label."""
+    labels = [part.called for part in parts]
+    return [
+        part.model_copy(update={"label": describe(part.name, part.options)})
+        if part.label is None and labels.count(part.called) > 1
+        else part
+        for part in parts
+    ]
 
 
 def _lacks(entry: Entry[Attack], runner: TranscriptRun) -> str | None:

@@ -178,7 +178,7 @@ class TranscriptTables:
     ) -> None:
         self.training, self.schema, self.separator, self.seed = training, training.schema, separator, seed
         schema = self.schema
-        self.public = None if data is None else Table.read(data, schema, separator)
+        self.public = None if data is None else Table.read(data, schema, separator, missing=None)
         self.statistics = uniform_statistics(schema) if self.public is None else Statistics.of(self.public)
         self.places = {one: place for place, one in enumerate(training.ids)}
         self._secret = [schema.columns[i] for i in training.private]

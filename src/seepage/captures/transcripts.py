@@ -450,5 +450,5 @@ def read_cells(
         rows[name] = row
     # A schema of these columns alone; what is its target makes no difference to reading.
     alone = Schema.model_construct(columns=tuple(columns[:-1]), target=columns[-1])
-    table = Table(alone, open_table(path, separator))
+    table = Table(alone, open_table(path, separator), missing=None)
     return rows, torch.cat([table.cells, table.labels[:, None]], dim=1)

@@ -76,10 +76,10 @@ def attack(
         int | None, typer.Option(help="Records behind the update, where it does not say it. Default: counted.")
     ] = None,
     attack: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="Attack; [bold]seepage attacks[/bold] lists them. Default: unmix, of a transcript all that can be "
-            "tried."
+            "tried. Repeatable for a transcript."
         ),
     ] = None,
     known: Annotated[
@@ -169,7 +169,7 @@ def attack(
             raise BadInputError(f"{refused[0]} is of captured updates; leave it out for a transcript.")
         torch.set_num_threads(make_spec(threads=threads).threads)
         training = read_transcript(update, None if schema is None else Schema.load(schema))
-        made = TranscriptAttack(training, model, [attack] if attack else [], data, known, truth, separator, seed)
+        made = TranscriptAttack(training, model, attack or [], data, known, truth, separator, seed)
         _attack_transcript(out, made, as_json)
         return
     if known is not None:
@@ -195,7 +195,12 @@ def attack(
     if model is None or schema is None:
         lacking = "--model" if model is None else "--schema"
         raise BadInputError(f"Missing option '{lacking}': captured updates are attacked with their model and schema.")
-    attack = attack or "unmix"
+    if attack is not None and len(attack) > 1:
+        raise BadInputError(
+            f"captured updates are read by one attack, got {' and '.join(attack)}; name one, and the others in further "
+            "commands with an --out of their own."
+        )
+    chosen = attack[0] if attack else "unmix"
     spec = make_spec(
         head=head, device=device, threads=threads, seed=seed, profile=profile, model_seed=model_seed, dropout=dropout
     )
@@ -209,7 +214,7 @@ def attack(
         restarts, iterations = PROOFS_ONLY["restarts"], PROOFS_ONLY["iterations"]
     if certificate is None and open_:
         raise BadInputError("--open says what a certificate holds; give its file with --certificate FILE.")
-    options = _options(attack, profile, restarts, iterations)
+    options = _options(chosen, profile, restarts, iterations)
     torch.set_num_threads(spec.threads)
     if update.is_dir():
         if certificate is not None:
@@ -217,7 +222,7 @@ def attack(
         federation = FederationAttack(
             model,
             Schema.load(schema),
-            attack,
+            chosen,
             options,
             reference=data,
             truth=truth,
@@ -240,8 +245,8 @@ def attack(
         check_new_certificate(certificate)
     about = read_description(update)
     table = client_schema(Schema.load(schema), about)
-    reference = None if data is None else Table.read(data, table, separator)
-    rows = None if truth is None else Table.read(truth, table, separator)
+    reference = None if data is None else Table.read(data, table, separator, missing=None)
+    rows = None if truth is None else Table.read(truth, table, separator, missing=None)
     statistics, origin = known_statistics(table, about, reference)
     network, _ = make_model(
         model,
@@ -263,7 +268,7 @@ def attack(
             table,
             statistics,
             origin,
-            attack,
+            chosen,
             batch_size=batch_size,
             options=options,
             seed=seed,
@@ -305,8 +310,8 @@ def _attack_trees(
         raise BadInputError(
             "cells that trees do not tell are drawn from public rows of the same kind; give some with --data FILE."
         )
-    public = Table.read(data, schema, separator)
-    rows = None if truth is None else Table.read(truth, schema, separator)
+    public = Table.read(data, schema, separator, missing=None)
+    rows = None if truth is None else Table.read(truth, schema, separator, missing=None)
     message = load_tree_files(files, schema.width)
     found = read_trees(message, schema, Statistics.of(public), records, regularisation, learning_rate, seed, rows)
     plain = json.dumps(found.to_plain(), indent=1, ensure_ascii=False)

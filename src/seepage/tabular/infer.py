@@ -316,8 +316,12 @@ def _unended(one: str | BadInputError) -> list[str | Remedy]:
     return [*parts[:-1], parts[-1].rstrip(".")] if isinstance(parts[-1], str) else parts
 
 
-def missing_cells(counts: Mapping[str, tuple[int, int]]) -> BadInputError:
+def missing_cells(counts: Mapping[str, tuple[int, int]], steered: bool = True) -> BadInputError:
     """Return the error for missing cells: which columns have how many, and the position of the first.
+
+    Args:
+        counts: number of missing cells of each column, and the position of the first.
+        steered: whether the user has an option that says how missing cells are treated.
 
     Example:
         >>> print(missing_cells({"age": (2, 0)}))
@@ -325,12 +329,17 @@ def missing_cells(counts: Mapping[str, tuple[int, int]]) -> BadInputError:
     """
     listed = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
     more = f" and {len(listed) - _LISTED} more columns" if len(listed) > _LISTED else ""
+    said, first_row = f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; ", "Data row 1 is the first"
+    if not steered:
+        return BadInputError(
+            f"{said}fill them as in training, or leave out the rows that have one. {first_row} under the header"
+        )
     return BadInputError(
-        f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; add ",
+        f"{said}add ",
         Remedy("missing", "category"),
         " (they become a category of their own, in columns of numbers the median) or ",
         Remedy("missing", "drop"),
-        " (rows that have one are left out), or fill them yourself. Data row 1 is the first under the header",
+        f" (rows that have one are left out), or fill them yourself. {first_row} under the header",
     )
 
 

@@ -38,7 +38,8 @@ class Table:
             where that is a category and the number 1 where 1 is one, and ``NA`` is missing only where it is not a
             category.
         missing: treatment of rows with missing cells that the schema has no place for (a column's own ``missing``):
-            ``refuse`` them, ``drop`` them, or (``category``) drop those without a target and refuse the others.
+            ``refuse`` them, ``drop`` them, or (``category``) drop those without a target and refuse the others. None:
+            refuse them, where the user has no option for another treatment.
 
     Attributes:
         schema: schema of the rows.
@@ -60,8 +61,9 @@ class Table:
         ([[30.0], [41.0]], [0.0, 1.0])
     """
 
-    def __init__(self, schema: Schema, source: pd.DataFrame | Source, missing: Missing = "refuse") -> None:
-        check_choice("policy for missing cells:", missing, Missing)
+    def __init__(self, schema: Schema, source: pd.DataFrame | Source, missing: Missing | None = "refuse") -> None:
+        if missing is not None:
+            check_choice("policy for missing cells:", missing, Missing)
         self.schema = schema
         opened = open_table(source) if isinstance(source, pd.DataFrame) else source
         columns, self.notes, self.kept = _read(schema, opened, missing)
@@ -69,8 +71,8 @@ class Table:
         self._target = _tensor(columns[schema.target.name])
 
     @classmethod
-    def read(cls, path: str | Path, schema: Schema, separator: str = ",", missing: Missing = "refuse") -> Table:
-        """Read the table of a ``.csv``, ``.csv.gz`` or ``.parquet`` file.
+    def read(cls, path: str | Path, schema: Schema, separator: str = ",", missing: Missing | None = "refuse") -> Table:
+        """Read the table of a ``.csv``, ``.csv.gz`` or ``.parquet`` file; arguments are those of ``Table``.
 
         Raises:
             BadInputError: the file cannot be read, or its rows do not fit the schema.
@@ -173,7 +175,7 @@ def frame_of(schema: Schema, cells: Float[Tensor, "record column"]) -> pd.DataFr
 
 
 def _read(
-    schema: Schema, source: Source, missing: Missing
+    schema: Schema, source: Source, missing: Missing | None
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...], np.ndarray | None]:
     """Return each column's cells in the smallest type that holds them, notes, and which rows were kept (None: all)."""
     wanted = {column.name: column for column in (*schema.columns, schema.target)}
@@ -226,16 +228,16 @@ def _read(
         if not gaps and not wrong:
             held[name] = _compact(values if kept is None else values[kept])
     if gaps:
-        wrong.append(missing_cells(gaps))
+        wrong.append(missing_cells(gaps, steered=missing is not None))
     raise_all(wrong)
     if kept is not None:
         notes.append(f"{int((~kept).sum()):,} of {len(kept):,} rows have missing cells and were dropped")
     return held, tuple(notes), kept
 
 
-def _kept(schema: Schema, source: Source, missing: Missing) -> np.ndarray | None:
+def _kept(schema: Schema, source: Source, missing: Missing | None) -> np.ndarray | None:
     """Return which rows are kept where those with missing cells are dropped; None for all."""
-    columns = {"refuse": (), "drop": (*schema.columns, schema.target), "category": (schema.target,)}[missing]
+    columns = {"drop": (*schema.columns, schema.target), "category": (schema.target,)}.get(missing or "refuse", ())
     at_stake = {column.name: column for column in columns if column.missing is None}
     kept: np.ndarray | None = None
     for name, raw in source.columns(list(at_stake)):
