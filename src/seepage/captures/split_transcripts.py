@@ -9,13 +9,16 @@ from dataclasses import dataclass, fields, replace
 from typing import cast
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor, nn
 
 from seepage import registry
 from seepage.assessment import Figures, measure_columns
 from seepage.assessment.columns import shown_figures
 from seepage.attacks.split import Posterior
-from seepage.attacks.split.exact import not_exact
+from seepage.attacks.split.exact import check_gradient, not_exact
+from seepage.attacks.split.parts.nearest import rounding
+from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.space import Space
 from seepage.captures.transcript_runs import (
     NO_MEANING,
@@ -29,6 +32,7 @@ from seepage.captures.transcript_runs import (
 )
 from seepage.captures.transcripts import RecordedTraining, RoundMessages
 from seepage.errors import BadInputError, one_line, unknown_name
+from seepage.models.batch_norm import BatchNorm
 from seepage.models.deepfm import deepfm
 from seepage.models.own import find_own, is_own
 from seepage.models.own_parts import own_split
@@ -43,16 +47,25 @@ from seepage.tabular.schema import Schema
 from seepage.tabular.table import frame_of
 from seepage.wire.labels import ReturnedView
 from seepage.wire.secret import CutTranscript
-from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView, KnownCut
+from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutRounds, CutView, KnownCut
 
-# Groups of records with the same weights in all of their exchanges, and records in each, from which on all exchanges
-# are used together: each group is attacked by itself.
+# Number of groups of records with the same weights in all of their messages up to which these are used together, and
+# records in each group from which on they are used whatever the number of groups: each group takes a search.
 _FEW_GROUPS, _MANY_RECORDS = 64, 16
+# Share of records whose messages must be replayed, below which the transcript is said not to fit.
+_MOST = 0.5
+# Layers that compute something else in training, with what makes the difference.
+_RANDOM: tuple[type[nn.Module], ...] = (
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, nn.RReLU),
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNorm),
+)
+# Place of a round and of the record in it, of each message of each record, the oldest first.
+_History = Mapping[int, Sequence[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Records whose messages were all computed with the same weights."""
+    """Records whose messages in the view were computed with the same weights."""
 
     places: Tensor
     view: CutView
@@ -99,8 +112,11 @@ class SplitRun(TranscriptRun):
         self._known = _known_cut(training.about.defense)
         space = Space.of(self._base, CutKnowledge(tables.schema, tables.statistics))
         self.limits = [*filter(None, [not_exact(self._base, space)])]
-        self.groups = self._grouped()
-        self.places = torch.cat([group.places for group in self.groups])
+        self._every, self._used = self._histories()
+        self.places = torch.tensor(sorted(self._every))
+        for one in training.rounds:
+            # Weights that do not fit are refused before anything is attacked.
+            self._with_weights(self._weights_of(one.number))
         self.figures, self.named = self._baselines()
 
     def tried(self, part: Part) -> TriedAttack:
@@ -111,6 +127,10 @@ class SplitRun(TranscriptRun):
         made = make_part(registry.attacks.of("split"), part)
         begun = time.perf_counter()
         guess = self._guess(made, "auxiliary" in entry.needs)
+        fits = self._fitting(part, guess)
+        if fits is not None and guess.ties is not None:
+            # Several answers of which none replays the message are no ties.
+            guess = replace(guess, ties=torch.where(fits, guess.ties.cpu(), 0))
         seconds = time.perf_counter() - begun
         model = self._base
         columns = [model.schema.columns[i] for i in model.private]
@@ -120,19 +140,41 @@ class SplitRun(TranscriptRun):
         if guess.certified is not None:
             held = zip(columns, guess.certified.unbind(1), strict=True)
             said |= {f"{column.name} certified": cells.tolist() for column, cells in held}
+        shown = shown_figures(model.schema, model.private, guess)
+        if fits is not None:
+            shown["replayed", None] = float(fits.double().mean())
         figures = self._scored(guess)
         return TriedAttack(
             part.called,
             "columns",
             len(self.places),
             seconds,
-            shown_figures(model.schema, model.private, guess),
+            shown,
             None if figures is None else score_rows(figures, self.figures, self.named),
             self.tables.answers(part.called, self.places, said),
         )
 
     def _guess(self, attack: Callable[..., CutGuess], auxiliary: bool) -> CutGuess:
-        """Return the guess for the records of all groups, one group after the other."""
+        """Return an attack's guess for all records; that of those without a gradient is the prior's."""
+        if not self._used:
+            check_gradient(self._view(0, None, [seen[-1] for seen in self._every.values()], list(self._every)))
+        guess = self._answered(attack, auxiliary, self._used)
+        rest = {place: seen for place, seen in self._every.items() if place not in self._used}
+        if not rest:
+            return guess
+        prior = replace(attack, observed=False) if isinstance(attack, Posterior) else self._prior
+        unread = _unread(guess, self._answered(prior, False, rest))
+        return _chosen(_joined([guess, unread]), torch.tensor([*sorted(self._used), *sorted(rest)]).argsort())
+
+    @property
+    def _prior(self) -> Callable[..., CutGuess]:
+        """Return the baseline that answers records without a gradient."""
+        if self.training.weights:
+            return Posterior(observed=False)
+        return cast("Callable[..., CutGuess]", registry.baselines.of("split").create("marginals"))
+
+    def _answered(self, attack: Callable[..., CutGuess], auxiliary: bool, history: _History) -> CutGuess:
+        """Return the guess for the records of a history, in the order of their positions."""
         rows = self.tables.public
         # Without its own columns the server cannot tell its records by them from the auxiliary rows.
         held = None if rows is None or not (auxiliary or self.training.own is not None) else rows
@@ -143,14 +185,43 @@ class SplitRun(TranscriptRun):
             None if held is None else Auxiliary(held.cells, held.labels),
         )
         seeds = [stream(self.tables.seed, 0, "starts")]
-        return _joined([attack(group.view, knowledge, seeds) for group in self.groups])
+        if isinstance(attack, Posterior):
+            rounds = self._rounds(history if attack.observed else _newest(history, 1))
+            if attack.by_round(rounds.views[0], knowledge):
+                return attack(rounds, knowledge, seeds)
+            history = self._together(history) if attack.observed else _newest(history, 1)
+        else:
+            # All other attacks read one message of each record.
+            history = _newest(history, 1)
+        groups = self._grouped(history)
+        order = torch.cat([group.places for group in groups]).argsort()
+        return _chosen(_joined([attack(group.view, knowledge, seeds) for group in groups]), order)
+
+    def _fitting(self, part: Part, guess: CutGuess) -> Bool[Tensor, " record"] | None:
+        """Return whose newest message the guess replays, up to rounding, and say so where these are few.
+
+        Args:
+            part: the attack.
+            guess: its guess for all records; None is returned where it compares no messages, or changes them first.
+        """
+        if guess.residual is None or not {"scale", "undo_mean"}.isdisjoint(part.options):
+            return None
+        gradient = self._newest_view().own_gradient
+        # In twice the precision: squares of numbers that training should not have would overflow.
+        size = rounding(gradient.double()) * (torch.finfo(gradient.dtype).eps / torch.finfo(torch.float64).eps)
+        within = guess.residual.isfinite() & (guess.residual <= FAR * size)
+        read = torch.isin(self.places, torch.tensor(sorted(self._used)))
+        share = float(within[read].double().mean())
+        if share < _MOST and self._known.bare and not self.limits and not self.doubts:
+            self.doubts.append(_misfit(part.called, int((~within[read]).sum()), int(read.sum()), self._base.client))
+        return within & read
 
     def _scored(self, guess: CutGuess) -> Figures | None:
         known = self.tables.true_cells(self.places)
         if known is None:
             return None
         at, held = known
-        model, seen = self._base, CutTranscript(self.groups[0].view, held[:, :-1], held[:, -1])
+        model, seen = self._base, CutTranscript(self._newest_view(), held[:, :-1], held[:, -1])
         figures, _ = measure_columns(model.schema, model.private, seen, _chosen(guess, at))
         return {key: value for key, value in figures.items() if key[0] not in NO_MEANING}
 
@@ -173,52 +244,111 @@ class SplitRun(TranscriptRun):
 
     def _tried_baseline(self, baseline: Callable[..., CutGuess]) -> Figures | None:
         try:
-            return self._scored(self._guess(baseline, False))
+            return self._scored(self._answered(baseline, False, self._every))
         except BadInputError:
             # A space too large to go through has no prior, and few public rows no neighbours.
             return None
 
+    def _newest_view(self) -> CutView:
+        """Return the newest message of all records; the model is that of any round."""
+        newest = [(self._used.get(place) or self._every[place])[-1] for place in self.places.tolist()]
+        return self._view(0, None, newest, self.places.tolist())
+
     def _returned(self) -> ReturnedView:
-        views = [group.view for group in self.groups]
-        cut, came = (torch.cat(one) for one in zip(*((v.cut, v.own_gradient) for v in views), strict=True))
-        own = torch.zeros(1, len(cut), 1)
+        view = self._newest_view()
+        own = torch.zeros(1, view.records, 1)
         if self.training.own is not None:
             model = self._base
             schema = model.schema.model_copy(update={"columns": tuple(model.schema.columns[i] for i in model.public)})
-            own = encoder_of(schema).encode(torch.cat([view.features for view in views])[None])
-        return ReturnedView(cut[None], came[None], own.to(cut.dtype))
+            own = encoder_of(schema).encode(view.features[None])
+        return ReturnedView(view.cut[None], view.own_gradient[None], own.to(view.cut.dtype))
 
-    def _grouped(self) -> list[_Group]:
-        """Return the records by the weights of all their exchanges, or of the newest where these are too many."""
-        history = history_of(self.training.rounds, self.tables.places)
-        keyed = self._keyed(history)
-        if len(keyed) > _FEW_GROUPS and len(history) < _MANY_RECORDS * len(keyed):
+    def _histories(self) -> tuple[_History, _History]:
+        """Return the messages of all records, and those that tell something of the records that have such.
+
+        Messages without a gradient tell nothing. Those of rounds whose client weights are not there are left out where
+        a record has others.
+        """
+        rounds, numbers = self.training.rounds, [number for number, _ in self.training.weights]
+        every = dict(sorted(history_of(rounds, self.tables.places).items()))
+        back = [torch.zeros(0) if one.gradient is None else one.gradient.any(dim=1) for one in rounds]
+        used = {place: [one for one in seen if bool(back[one[0]][one[1]])] for place, seen in every.items()}
+        used = {place: seen for place, seen in used.items() if seen}
+        if used and len(used) < len(every):
             self.notes.append(
-                "only the newest message of each record is used: client weights are those of too many rounds to take "
-                "several messages together"
+                f"{len(every) - len(used):,} of {len(every):,} records have a gradient of zero in all of their "
+                "messages: nothing came back of them to attack, so that their answers are those of the prior, and none "
+                "is certified"
             )
-            history = {place: seen[-1:] for place, seen in history.items()}
-            keyed = self._keyed(history)
-        numbers = [number for number, _ in self.training.weights]
-        apart = [abs(one.number - numbers[self._weights_of(one.number)]) for one in self.training.rounds if numbers]
-        if max(apart, default=0) > 0:
+        if not numbers:
+            return every, used
+        apart = [abs(one.number - numbers[self._weights_of(one.number)]) for one in rounds]
+        own = {place: [one for one in seen if not apart[one[0]]] for place, seen in used.items()}
+        if any(0 < len(own[place]) < len(seen) for place, seen in used.items()):
+            self.notes.append("of records with messages of rounds whose client weights are there, others are left out")
+        # Gradients as they are exclude the truth under weights that are off, one message more than another.
+        lacking = 1 if self._known.bare else None
+        used = {place: own[place] or list(_newest({0: seen}, lacking)[0]) for place, seen in used.items()}
+        most = max((apart[k] for seen in used.values() for k, _ in seen), default=0)
+        if most > 0:
             self.notes.append(
-                f"client weights are up to {max(apart):,} round(s) away from the messages that they are held against; "
+                f"client weights are up to {most:,} round(s) away from the messages that they are held against; "
                 "write them before each round for exact answers"
             )
             if not self._known.clips:
                 self.further = [Part(name="posterior", options={"weights": "about"}, label="posterior_about")]
+        return every, used
+
+    def _together(self, history: _History) -> _History:
+        """Return the newest messages of each record, as many as there may be groups with the same weights in all."""
+        most = max(len(seen) for seen in history.values())
+        taken = next(
+            (
+                number
+                for number in range(most, 1, -1)
+                if (groups := len(self._keyed(_newest(history, number)))) <= _FEW_GROUPS
+                or len(history) >= _MANY_RECORDS * groups
+            ),
+            1,
+        )
+        if taken < most:
+            self.notes.append(
+                f"the newest {taken} of up to {most} messages of each record are used together: the records of older "
+                "ones were in too many combinations of rounds, each of which takes a search of its own"
+            )
+        return _newest(history, taken)
+
+    def _rounds(self, history: _History) -> CutRounds:
+        """Return the messages of a history by round, the newest first; records are numbered by their positions."""
+        number = {place: k for k, place in enumerate(sorted(history))}
+        held: dict[int, list[tuple[int, int]]] = {}
+        for place, seen in history.items():
+            for k, row in seen:
+                held.setdefault(k, []).append((place, row))
+        views, rows = [], []
+        for k, messages in sorted(held.items(), reverse=True):
+            one = self.training.rounds[k]
+            places = [place for place, _ in messages]
+            views.append(self._view(*self._kind(one), [(k, row) for _, row in messages], places))
+            rows.append(torch.tensor([number[place] for place in places]))
+        return CutRounds(tuple(views), tuple(rows))
+
+    def _grouped(self, history: _History) -> list[_Group]:
+        """Return the records by the weights and bounds of all their messages."""
         groups = []
-        for kinds, places in keyed.items():
+        for kinds, places in self._keyed(history).items():
             exchanges = zip(*(reversed(history[place]) for place in places), strict=True)
             views = [self._view(*kind, each, places) for kind, each in zip(kinds, exchanges, strict=True)]
             groups.append(_Group(torch.tensor(places), replace(views[0], earlier=tuple(views[1:]))))
         return groups
 
-    def _keyed(self, history: Mapping[int, Sequence[tuple[int, int]]]) -> dict[tuple[_Kind, ...], list[int]]:
+    def _kind(self, messages: RoundMessages) -> _Kind:
+        return self._weights_of(messages.number), messages.clip
+
+    def _keyed(self, history: _History) -> dict[tuple[_Kind, ...], list[int]]:
         """Return records by the weights and bounds of their exchanges, the newest first."""
-        rounds, keyed = self.training.rounds, {}
-        kinds = [(self._weights_of(one.number), one.clip) for one in rounds]
+        keyed: dict[tuple[_Kind, ...], list[int]] = {}
+        kinds = [self._kind(one) for one in self.training.rounds]
         for place, seen in history.items():
             keyed.setdefault(tuple(kinds[k] for k, _ in reversed(seen)), []).append(place)
         return keyed
@@ -328,6 +458,49 @@ def _check_fits(model: SplitModel, messages: RoundMessages) -> None:
         )
 
 
+def _newest(history: _History, number: int | None) -> _History:
+    """Return the newest messages of each record; all if None."""
+    return history if number is None else {place: seen[-number:] for place, seen in history.items()}
+
+
+def _misfit(attack: str, lacking: int, records: int, client: nn.Module) -> str:
+    """Return, as a sentence, that messages are not replayed, with what may be the cause.
+
+    Args:
+        attack: label of the attack.
+        lacking: number of records whose message is not replayed.
+        records: number of records that were attacked.
+        client: client part.
+    """
+    whose = "any message" if lacking == records else f"the message of {lacking:,} of {records:,} records"
+    layers = sorted({type(module).__name__ for module in client.modules() if isinstance(module, _RANDOM)})
+    if layers:
+        cause = f", or {' and '.join(layers)} of the client part computed something else in training"
+    else:
+        cause = ", or parts of the network draw random numbers in training"
+    return (
+        f"No combination of private values that {attack} compared replays {whose} within rounding: the network, the "
+        "client weights, the declared defense, the precision of the messages or the server's own columns do not fit "
+        f"the transcript{cause}. What was read says nothing of what leaked."
+    )
+
+
+def _unread(guess: CutGuess, prior: CutGuess) -> CutGuess:
+    """Return the prior's answers for records without a message, with the fields of an attack's guess of others."""
+    records, private = prior.cells.shape
+    never = torch.zeros(records, dtype=torch.bool)
+    nowhere = torch.full((records,), torch.nan, dtype=torch.float64)
+    return replace(
+        prior,
+        residual=None if guess.residual is None else nowhere.to(guess.residual.dtype),
+        runner_up=None if guess.runner_up is None else nowhere.to(guess.runner_up.dtype),
+        ties=None if guess.ties is None else never.long(),
+        proven=None if guess.proven is None else never,
+        certified=None if guess.certified is None else never[:, None].repeat(1, private),
+        mass=None if guess.mass is None else nowhere[:, None].repeat(1, private),
+    )
+
+
 def _joined(guesses: Sequence[CutGuess]) -> CutGuess:
     """Return the guesses of several groups as one."""
     if len(guesses) == 1:
@@ -335,7 +508,10 @@ def _joined(guesses: Sequence[CutGuess]) -> CutGuess:
     joined = {}
     for one in fields(CutGuess):
         values = [getattr(guess, one.name) for guess in guesses]
-        if any(value is None for value in values):
+        if any(value is None for value in values) or (
+            isinstance(values[0], tuple) and len({tuple(part.shape[1] for part in value) for value in values}) > 1
+        ):
+            # What one of the guesses lacks, or gives for other values, is given for none.
             joined[one.name] = None
         elif isinstance(values[0], tuple):
             joined[one.name] = tuple(torch.cat(parts) for parts in zip(*values, strict=True))

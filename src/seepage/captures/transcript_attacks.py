@@ -121,6 +121,7 @@ class TranscriptAttack:
             tuple(dict.fromkeys(runner.notes)),
             None if tables.truth is None else len(tables.truth[0]),
             tuple(runner.limits),
+            tuple(runner.doubts),
         )
 
 

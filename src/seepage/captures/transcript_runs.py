@@ -75,6 +75,7 @@ class TranscriptFindings:
         notes: what a reader should know of the transcript.
         scored: number of records with a known truth; None without.
         limits: sentence for each part of the network that no attack solves exactly.
+        doubts: sentence for an attack whose answers replay few messages, so that something does not fit.
     """
 
     setting: str
@@ -87,6 +88,7 @@ class TranscriptFindings:
     notes: tuple[str, ...]
     scored: int | None = None
     limits: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     def headline(self) -> list[str]:
         """Return what was found, and what could not be tried, as sentences."""
@@ -98,6 +100,7 @@ class TranscriptFindings:
         proven = None if best is None else best.shown.get(("certified_cells", None))
         if best is not None and proven:
             said.append(f"{best.attack} certifies {100 * proven:.1f}% of the private cells.")
+        said += self.doubts
         said += self.limits
         if self.not_tried:
             said.append(
@@ -286,6 +289,7 @@ class TranscriptRun(ABC):
         grants: side information that it holds.
         notes: what a reader should know of it.
         limits: sentence for each part of the network that no attack solves exactly.
+        doubts: sentence for an attack so far whose answers replay few messages.
         further: attacks that are tried beside all registered ones, where none is named.
     """
 
@@ -297,6 +301,7 @@ class TranscriptRun(ABC):
         self.grants: set[Need] = set()
         self.notes: list[str] = []
         self.limits: list[str] = []
+        self.doubts: list[str] = []
         self.further: list[Part] = []
 
     @abstractmethod

@@ -13,6 +13,7 @@ from seepage.text import clean, percent, points
 _SHOWN = {
     "certified_cells": "private cells certified",
     "still_possible": "share of values that still replay the message",
+    "replayed": "records whose message an answer replays",
     "ties": "records with several answers that fit alike",
 }
 

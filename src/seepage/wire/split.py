@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -51,7 +54,7 @@ class CutView:
         """Each record's gradient of its own loss: the division by the number of records is undone."""
         return self.gradient * self.behind[:, None].to(self.gradient)
 
-    def of(self, chosen: slice) -> CutView:
+    def of(self, chosen: slice | Tensor) -> CutView:
         """Return the view of some of the records."""
         return replace(
             self,
@@ -61,6 +64,52 @@ class CutView:
             behind=self.behind[chosen],
             earlier=tuple(one.of(chosen) for one in self.earlier),
         )
+
+
+@dataclass(frozen=True)
+class CutRounds:
+    """Messages of several rounds about records that were not all in the same ones, such as those of shuffled epochs.
+
+    Attributes:
+        views: view of each round without earlier ones, the newest first.
+        rows: positions of each round's records among all, which are numbered from 0 without gaps.
+
+    Example:
+        >>> view = CutView(None, torch.zeros(2, 1), torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2))
+        >>> rounds = CutRounds((view, view), (torch.tensor([0, 2]), torch.tensor([1, 2])))
+        >>> rounds.records, [held.tolist() for held in rounds.newest]
+        (3, [[True, True], [True, False]])
+    """
+
+    views: tuple[CutView, ...]
+    rows: tuple[Int[Tensor, " _record"], ...]
+
+    @classmethod
+    def of(cls, views: Sequence[CutView]) -> CutRounds:
+        """Return the rounds of views of the same records, the newest first."""
+        return cls(tuple(views), tuple(torch.arange(one.records) for one in views))
+
+    @cached_property
+    def records(self) -> int:
+        """Number of records."""
+        return 1 + max(int(rows.max()) for rows in self.rows if len(rows))
+
+    @cached_property
+    def newest(self) -> tuple[Bool[Tensor, " _record"], ...]:
+        """Which of each round's records are in no newer round."""
+        seen, held = torch.zeros(self.records, dtype=torch.bool), []
+        for rows in self.rows:
+            held.append(~seen[rows])
+            seen[rows] = True
+        return tuple(held)
+
+    @cached_property
+    def features(self) -> Float[Tensor, "record public"]:
+        """Cells of the server's own columns of all records, unscaled."""
+        found = self.views[0].features.new_zeros(self.records, self.views[0].features.shape[1])
+        for view, rows in zip(self.views, self.rows, strict=True):
+            found[rows] = view.features
+        return found
 
 
 def batches(behind: Float[Tensor, " record"]) -> list[slice]:

@@ -25,10 +25,11 @@ from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.split import label_chances
 from seepage.registry import attacks
 from seepage.tabular.schema import Continuous
-from seepage.wire.split import CutGuess, CutKnowledge, CutView, KnownCut
+from seepage.wire.split import CutGuess, CutKnowledge, CutRounds, CutView, KnownCut
 
 Decision = Literal["columns", "joint"]
 Weights = Literal["current", "about"]
+Fitted = Mismatch | AlongGradient | AlongDifference
 
 # Noise where there is none: rounding of a gradient's entries as a standard deviation, in units of its norm.
 _ROUNDING = 1e-5
@@ -50,7 +51,8 @@ class Posterior:
     prior, gives the combination's chance. The prior of the label given all columns is the network's own prediction:
     the server knows both parts, and they were trained to predict the labels that clients train with. Where the target
     is a number, each combination has its label, see ``parts.number_target``. A flipped label
-    is undone by Bayes' rule too. With several views of the same records (one a round), likelihoods multiply.
+    is undone by Bayes' rule too. With several messages of a record, likelihoods multiply; other records may have been
+    in other rounds (``CutRounds``).
 
     Not in the paper: a defense must withstand this attacker before it is called effective.
 
@@ -95,25 +97,48 @@ class Posterior:
         for name in ("bins", "most"):
             check_count(name, getattr(self, name))
 
+    def by_round(self, view: CutView, knowledge: CutKnowledge) -> bool:
+        """Return whether rounds are weighed one by one, so that records need not have been in the same ones.
+
+        Numbers that a message determines up to a region, and targets that are numbers, are found from all messages of
+        a record at once.
+
+        Args:
+            view: any view of the training.
+            knowledge: side information.
+        """
+        if isinstance(knowledge.schema.target, Continuous):
+            return False
+        binned = bool(Space.of(view.model, knowledge, self.bins).binned)
+        return not (binned and self.observed and self.weights == "current" and replayable(view, knowledge))
+
     def __call__(
-        self, view: CutView | Sequence[CutView], knowledge: CutKnowledge, seeds: Sequence[int] = (0,)
+        self, view: CutView | CutRounds | Sequence[CutView], knowledge: CutKnowledge, seeds: Sequence[int] = (0,)
     ) -> CutGuess:
         """Return the guess with the chances of all values; ``seeds`` are those of samples of numbers.
 
         Raises:
             BadInputError: there are more configurations than ``most``, no gradient was received, or views are of
-                different numbers of records, or ``weights`` cannot be ``about`` here.
+                different numbers of records, or ``weights`` cannot be ``about`` here, or rounds of different records
+                cannot be weighed one by one.
         """
-        views = list(view.exchanges) if isinstance(view, CutView) else list(view)
-        if not views or any(one.records != views[0].records for one in views):
+        apart = isinstance(view, CutRounds)
+        views = list(view.exchanges if isinstance(view, CutView) else view.views if apart else view)
+        if not views or (not apart and any(one.records != views[0].records for one in views)):
             raise BadInputError(
                 f"views of the same records are needed, got {len(views)} view(s) of "
                 f"{', '.join(str(one.records) for one in views) or 'no'} records; give those of one set of records."
             )
-        for one in views:
-            check_gradient(one)
+        if self.observed:
+            for one in views:
+                check_gradient(one)
         first, defense = views[0], knowledge.defense
         space = Space.of(first.model, knowledge, self.bins)
+        if apart and not self.by_round(first, knowledge):
+            raise BadInputError(
+                "numbers are found from all messages of a record at once, but the records were in different rounds; "
+                "give one CutView for all records that were in the same."
+            )
         if isinstance(knowledge.schema.target, Continuous):
             if self.weights == "about":
                 raise BadInputError(
@@ -123,55 +148,69 @@ class Posterior:
             check_enumerable(space, self.most)
             return number_target_guess(views, knowledge, space, weigh=True, observed=self.observed)
         generator = torch.Generator().manual_seed(seeds[0])
-        if not self.observed and space.configurations > self.most:
-            return self._sampled(first, knowledge, space, generator)
-        check_enumerable(space, self.most)
-        if space.binned and self.observed and self.weights == "current" and replayable(first, knowledge):
+        if not self.by_round(first, knowledge):
+            check_enumerable(space, self.most)
             return replayed_guess(views, knowledge, responder(first.model, self.closed_form), space, generator)
         if self.weights == "current" and defense.bare and isinstance(view, CutView):
             # A gradient as it is tells all categories up to rounding: another one would only take time.
             views = views[:1]
-        prior = CellPrior.of(first.model, knowledge, space, first.features)
-        gathered = _Gathered(space, first.records)
-        width = max(1, sum(p.shape[0] for p in first.model.client.parameters() if p.dim() > 1))
-        candidates = max(1, min(space.size, _AT_ONCE // width))
-        together = max(1, _AT_ONCE // (width * candidates))
-        responders = [responder(one.model, self.closed_form) for one in views]
-        seen = views if self.observed else []
-        fitted = [
-            self._fitted(one, respond, space, prior, defense) for one, respond in zip(seen, responders, strict=False)
-        ]
-        for chunk in space.chunks(candidates):
-            believed = prior.of_places(space, chunk)
-            cells = space.cells(chunk).to(first.cut)
-            tables = [respond.of_cells(cells) for respond in responders]
-            for start in range(0, first.records, together):
-                some = slice(start, min(start + together, first.records))
-                # The network predicts the labels that clients train with, flipped ones included.
-                records = responders[0].of_cut(first.cut[some]).across()
-                predicted = label_chances(first.model.head, responders[0].outputs(records, tables[0]))
-                predicted = predicted.cpu().double().clamp(min=_LEAST)
-                total = believed[some, :, None] + predicted.log()
-                for one, respond, table, noise in zip(seen, responders, tables, fitted, strict=False):
-                    answer = respond.responses(respond.of_cut(one.cut[some]).across(), table)
-                    if isinstance(noise, Mismatch):
-                        total = total + noise.log_likelihood(*answer, one.of(some))
-                        continue
-                    found = candidate_gradients(one.model, *answer)
-                    if noise is None:
-                        total = total + _log_likelihood(found, one.own_gradient[some], defense, one.clip)
-                    else:
-                        total = total + noise.log_likelihood(found, one.own_gradient[some], some)
-                gathered.add(some, chunk, total, _unflipped(predicted, defense.flip))
-        guess = self._guess(first, space, gathered)
+        rounds = view if isinstance(view, CutRounds) else CutRounds.of(views)
+        if not self.observed and space.configurations > self.most:
+            return self._sampled(rounds, knowledge, space, generator)
+        check_enumerable(space, self.most)
+        guess = self._guess(first, space, self._gathered(rounds, knowledge, space))
         if self.observed or not space.binned:
             return guess
         # Bins are coarser than what is believed beforehand.
-        return replace(guess, cells=_with_numbers(first, knowledge, guess.cells, generator))
+        return replace(guess, cells=_with_numbers(rounds, knowledge, guess.cells, generator))
+
+    def _gathered(self, rounds: CutRounds, knowledge: CutKnowledge, space: Space) -> _Gathered:
+        """Return the chances of all combinations, a block of records after the other."""
+        first, defense = rounds.views[0], knowledge.defense
+        prior = CellPrior.of(first.model, knowledge, space, rounds.features)
+        gathered = _Gathered(space, rounds.records)
+        width = max(1, sum(p.shape[0] for p in first.model.client.parameters() if p.dim() > 1))
+        candidates = max(1, min(space.size, _AT_ONCE // width))
+        together = max(1, _AT_ONCE // (width * candidates))
+        block = max(together, _AT_ONCE // (candidates * space.labels))
+        responders = [responder(one.model, self.closed_form) for one in rounds.views]
+        fitted = [
+            self._fitted(one, respond, space, prior.rows(rows), defense) if self.observed else None
+            for one, respond, rows in zip(rounds.views, responders, rounds.rows, strict=True)
+        ]
+        for start in range(0, rounds.records, block):
+            some = slice(start, min(start + block, rounds.records))
+            # Places, in each round, of the records of the block.
+            inside = [((rows >= some.start) & (rows < some.stop)).nonzero()[:, 0] for rows in rounds.rows]
+            believed = prior.rows(some)
+            for chunk in space.chunks(candidates):
+                cells = space.cells(chunk).to(first.cut)
+                total = believed.of_places(space, chunk)[..., None].repeat(1, 1, space.labels)
+                predicted = torch.zeros_like(total)
+                for k, one in enumerate(rounds.views):
+                    respond, places = responders[k], inside[k]
+                    table = respond.of_cells(cells) if len(places) else None
+                    for at in places.split(together) if table is not None else ():
+                        records, row, newest = (
+                            respond.of_cut(one.cut[at]),
+                            rounds.rows[k][at] - start,
+                            rounds.newest[k][at],
+                        )
+                        if bool(newest.any()):
+                            # The network predicts the labels that clients train with, flipped ones included.
+                            outputs = respond.outputs(records.at(newest).across(), table)
+                            chances = label_chances(one.model.head, outputs).cpu().double().clamp(min=_LEAST)
+                            predicted[row[newest]] = chances
+                            total[row[newest]] += chances.log()
+                        if self.observed:
+                            answer = respond.responses(records.across(), table)
+                            total[row] += _weighed(fitted[k], answer, one, at, defense)
+                gathered.add(some, chunk, total, _unflipped(predicted, defense.flip))
+        return gathered
 
     def _fitted(
         self, view: CutView, respond: Responder, space: Space, prior: CellPrior, defense: KnownCut
-    ) -> Mismatch | AlongGradient | AlongDifference | None:
+    ) -> Fitted | None:
         """Return what is fitted on the messages before they are weighed; None where nothing is."""
         if self.weights == "about":
             return Mismatch.fit(view, respond, space, prior, defense)
@@ -181,25 +220,30 @@ class Posterior:
             return AlongGradient.fit(view)
         return AlongDifference.fit(view, respond, space, prior)
 
-    def _sampled(self, view: CutView, knowledge: CutKnowledge, space: Space, generator: torch.Generator) -> CutGuess:
+    def _sampled(
+        self, rounds: CutRounds, knowledge: CutKnowledge, space: Space, generator: torch.Generator
+    ) -> CutGuess:
         """Return what is believed beforehand in a space too large to go through: label chances are from samples.
 
         The standard error of a label's chance is at most 0.5 / sqrt(1,024), about 1.6 percentage points.
         """
-        prior, respond = CellPrior.of(view.model, knowledge, space, view.features), responder(view.model)
+        model = rounds.views[0].model
+        prior = CellPrior.of(model, knowledge, space, rounds.features)
         chances = tuple(column.softmax(1) for column in prior.columns)
         codes = torch.stack(
             [one.multinomial(_SAMPLES, replacement=True, generator=generator) for one in chances], dim=2
         )
-        labels = []
-        for r in range(view.records):
-            table = respond.of_cells(space.of_codes(codes[r]).to(view.cut))
-            outputs = respond.outputs(respond.of_cut(view.cut[r : r + 1]).across(), table)[0]
-            predicted = label_chances(view.model.head, outputs).cpu().double().clamp(min=_LEAST)
-            labels.append((predicted[..., None] * _unflipped(predicted, knowledge.defense.flip)).sum(1).mean(0))
-        true = torch.stack(labels)
-        best = torch.stack([decided(view.model, space, k, one) for k, one in enumerate(chances)], dim=1)
-        cells = _with_numbers(view, knowledge, view.model.unscaled(space.of_codes(best), view.model.private), generator)
+        true = torch.zeros(rounds.records, space.labels, dtype=torch.float64)
+        for view, rows, newest in zip(rounds.views, rounds.rows, rounds.newest, strict=True):
+            respond = responder(view.model)
+            for at in newest.nonzero()[:, 0].tolist():
+                r = int(rows[at])
+                table = respond.of_cells(space.of_codes(codes[r]).to(view.cut))
+                outputs = respond.outputs(respond.of_cut(view.cut[at : at + 1]).across(), table)[0]
+                predicted = label_chances(model.head, outputs).cpu().double().clamp(min=_LEAST)
+                true[r] = (predicted[..., None] * _unflipped(predicted, knowledge.defense.flip)).sum(1).mean(0)
+        best = torch.stack([decided(model, space, k, one) for k, one in enumerate(chances)], dim=1)
+        cells = _with_numbers(rounds, knowledge, model.unscaled(space.of_codes(best), model.private), generator)
         return CutGuess(cells, true.argmax(1).double(), chances=chances, label_chances=true)
 
     def _guess(self, view: CutView, space: Space, gathered: _Gathered) -> CutGuess:
@@ -217,12 +261,32 @@ class Posterior:
         )
 
 
+def _weighed(
+    noise: Fitted | None, answer: tuple[Tensor, Tensor], view: CutView, at: Int[Tensor, " record"], defense: KnownCut
+) -> Float[Tensor, "record place label"]:
+    """Return the log-likelihood of some of a round's messages under each combination, up to a constant a record.
+
+    Args:
+        noise: what was fitted on the round's messages.
+        answer: logits of each combination, and their derivatives.
+        view: view of the round.
+        at: places of the records in it.
+        defense: clients' defense.
+    """
+    if isinstance(noise, Mismatch):
+        return noise.log_likelihood(*answer, view.of(at))
+    found, received = candidate_gradients(view.model, *answer), view.own_gradient[at]
+    if noise is None:
+        return _log_likelihood(found, received, defense, view.clip)
+    return noise.log_likelihood(found, received, at)
+
+
 def _with_numbers(
-    view: CutView, knowledge: CutKnowledge, cells: Float[Tensor, "record private"], generator: torch.Generator
+    rounds: CutRounds, knowledge: CutKnowledge, cells: Float[Tensor, "record private"], generator: torch.Generator
 ) -> Float[Tensor, "record private"]:
     """Return cells whose numbers are the likeliest beforehand."""
-    model, cells = view.model, cells.clone()
-    drawn = prior_samples(NumberPrior.of(model, knowledge, view.features), view.records, generator)
+    model, cells = rounds.views[0].model, cells.clone()
+    drawn = prior_samples(NumberPrior.of(model, knowledge, rounds.features), rounds.records, generator)
     for k, i in enumerate(numbers_of(model)):
         column = model.schema.columns[model.private[i]]
         assert isinstance(column, Continuous)

@@ -81,7 +81,7 @@ class CellPrior:
         assert isinstance(total, Tensor)
         return total if self.joint is None else total + self.joint[places]
 
-    def rows(self, some: slice) -> CellPrior:
+    def rows(self, some: slice | Tensor) -> CellPrior:
         """Return the prior of some of the records."""
         return CellPrior(tuple(column[some] for column in self.columns), self.joint)
 

@@ -45,7 +45,7 @@ class AlongGradient:
         return cls(largest)
 
     def log_likelihood(
-        self, found: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: slice
+        self, found: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: Tensor
     ) -> Float[Tensor, "record place label"]:
         """Return the log-density of messages under candidates' gradients, up to a constant a record.
 
@@ -99,7 +99,7 @@ class AlongDifference:
         return cls(*(torch.cat(parts) for parts in zip(*fitted, strict=True)))
 
     def log_likelihood(
-        self, found: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: slice
+        self, found: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: Tensor
     ) -> Float[Tensor, "record place label"]:
         """Return the log-density of messages under candidates' gradients, up to a constant.
 
