@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from seepage import TranscriptWriter, write_weights
@@ -24,6 +26,7 @@ from seepage.models.deepfm import deepfm
 from seepage.models.vertical import vertical_mlp
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.protocols.vertical import Rows, VerticalLearning
+from seepage.report.transcript import show_transcript
 from seepage.tabular.partition import by_names
 
 DATA: Dataset = telling(rows=200)
@@ -182,6 +185,27 @@ def test_the_passive_party_reads_labels_of_a_transcript(vertical: Path, tmp_path
     assert value(found, "label_direction", "accuracy", TARGET) > 0.9
     assert "active" in found.not_tried["label_completion_active"]
     assert "BatchView" in found.not_tried["label_batch"]
+
+
+def test_baselines_hold_what_the_attacker_knows(vertical: Path, tmp_path: Path) -> None:
+    (vertical / "round-000004.safetensors").unlink()
+    training, truth = read_transcript(vertical), table(tmp_path / "truth.csv", with_ids())
+    attacks = ["label_direction", "ridge_sa"]
+    known = table(tmp_path / "known.csv", with_ids(ids=range(20)))
+    found = TranscriptAttack(training, attacks=attacks, known=known, truth=truth).run()
+    mode = ROWS.frame[TARGET][:20].mode()[0]
+    assert value(found, "label_direction", "accuracy", TARGET, "baseline") == (ROWS.frame[TARGET][20:] == mode).mean()
+    cause = ROWS.frame["cause"][:20].mode()[0]
+    assert value(found, "ridge_sa", "accuracy", "cause", "baseline") >= (ROWS.frame["cause"][20:] == cause).mean()
+    assert (found.assumed, found.knowledge["statistics"]) == ((), "marginals of the known records")
+    labels = table(tmp_path / "labels.csv", with_ids([TARGET], range(20)))
+    found = TranscriptAttack(training, attacks=attacks, known=labels).run()
+    assert found.assumed == PRIVATE
+    nothing = TranscriptAttack(training, attacks=["label_norm"], truth=truth).run()
+    assert nothing.assumed == (*PRIVATE, TARGET)
+    console = Console(width=300, record=True, file=io.StringIO())
+    show_transcript(console, nothing)
+    assert "the best baseline, which sees no message and holds no marginals" in " ".join(console.export_text().split())
 
 
 def changed(**values: object) -> Callable[[Path], None]:

@@ -102,7 +102,7 @@ class TranscriptAttack:
                     reason = f"it failed with {one_line(error)}"
             reasons[part.called] = reason
         granted: dict[str, Json] = {
-            "statistics": "marginals of the public rows" if tables.public is not None else "assumed: all values likely",
+            "statistics": tables.origin,
             "auxiliary": 0 if tables.public is None else len(tables.public),
             "labels": 0 if tables.known_labels is None else len(tables.known_labels[0]),
             "leaked": 0 if tables.leaked is None else len(tables.leaked[0]),
@@ -122,6 +122,7 @@ class TranscriptAttack:
             None if tables.truth is None else len(tables.truth[0]),
             tuple(runner.limits),
             tuple(runner.doubts),
+            tables.assumed,
         )
 
 

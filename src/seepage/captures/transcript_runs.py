@@ -24,7 +24,7 @@ from seepage.files import make_folder, write_whole
 from seepage.needs import Need
 from seepage.seeds import stream
 from seepage.settings.part import Part, make_part
-from seepage.tabular.assumed import uniform_statistics
+from seepage.tabular.assumed import partly_known_statistics
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
 from seepage.tabular.statistics import Statistics
@@ -76,6 +76,7 @@ class TranscriptFindings:
         scored: number of records with a known truth; None without.
         limits: sentence for each part of the network that no attack solves exactly.
         doubts: sentence for an attack whose answers replay few messages, so that something does not fit.
+        assumed: names of attacked columns whose marginals nothing tells, so that baselines take all values as likely.
     """
 
     setting: str
@@ -89,6 +90,7 @@ class TranscriptFindings:
     scored: int | None = None
     limits: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     def headline(self) -> list[str]:
         """Return what was found, and what could not be tried, as sentences."""
@@ -159,7 +161,9 @@ class TranscriptTables:
         seed: seed of the attacks.
 
     Attributes:
-        statistics: marginals of the public rows; all values are likely without any.
+        statistics: marginals of the public rows, or without any of the known records; of other columns all values are
+            likely.
+        assumed: names of private columns, and of the target, whose marginals nothing tells.
         public: public rows; None without.
         places: position of each record by its id.
         known_labels, leaked: positions of records with a known label, or with known private cells, and these; None
@@ -182,16 +186,38 @@ class TranscriptTables:
         self.training, self.schema, self.separator, self.seed = training, training.schema, separator, seed
         schema = self.schema
         self.public = None if data is None else Table.read(data, schema, separator, missing=None)
-        self.statistics = uniform_statistics(schema) if self.public is None else Statistics.of(self.public)
         self.places = {one: place for place, one in enumerate(training.ids)}
         self._secret = [schema.columns[i] for i in training.private]
         self.truth = self._table(truth, "the truth", (*self._secret, schema.target))
         self.known_labels, self.leaked = self._what_is_known(known)
+        cells = self._known_cells()
+        self.statistics = partly_known_statistics(schema, cells) if self.public is None else Statistics.of(self.public)
+        names = [column.name for column in (*self._secret, schema.target)]
+        self.assumed = tuple(name for name in names if self.public is None and name not in cells)
 
     @property
     def ids(self) -> tuple[str, ...]:
         """Ids of all records."""
         return self.training.ids
+
+    @property
+    def origin(self) -> str:
+        """Words for where the statistics come from."""
+        if self.public is not None:
+            return "marginals of the public rows"
+        assumed = f"all values likely of {', '.join(self.assumed)}"
+        if self.known_labels is None and self.leaked is None:
+            return f"assumed: {assumed}"
+        return "marginals of the known records" + (f"; assumed: {assumed}" if self.assumed else "")
+
+    def _known_cells(self) -> dict[str, Tensor]:
+        """Return the cells of known records, by column."""
+        known = {}
+        if self.leaked is not None:
+            known |= {column.name: cells for column, cells in zip(self._secret, self.leaked[1].unbind(1), strict=True)}
+        if self.known_labels is not None:
+            known[self.schema.target.name] = self.known_labels[1]
+        return known
 
     def true_cells(self, places: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return which of some records have a known truth, by their position, and its cells; None where none has."""
@@ -264,9 +290,16 @@ class TranscriptTables:
             counted = ~true.isnan()
             counted[0, at] = False
             if bool(counted.any()):
-                found = measure_labels(target, true, guess, counted)
-                figures: Figures = {(one.metric, one.column): float(one.values[0]) for one in found}
-                scores = score_rows(figures, baselines, named)
+                mode = LabelGuess(torch.full_like(true, self.statistics.target.median))
+                figures, plain = (
+                    {
+                        (one.metric, one.column): float(one.values[0])
+                        for one in measure_labels(target, true, said, counted)
+                    }
+                    for said in (guess, mode)
+                )
+                best, names = best_figures([("label_mode", plain)], baselines, named)
+                scores = score_rows(figures, best, names)
         alone = Schema.model_construct(columns=(target,), target=target)
         said = frame_of(alone, guess.labels[0][:, None])[target.name]
         return TriedAttack(
@@ -356,14 +389,22 @@ def score_rows(figures: Figures, baselines: Figures, named: Mapping[tuple, str])
     return rows
 
 
-def best_figures(found: Iterable[tuple[str, Figures]]) -> tuple[Figures, dict[tuple, str]]:
+def best_figures(
+    found: Iterable[tuple[str, Figures]], so_far: Figures | None = None, names: Mapping[tuple, str] | None = None
+) -> tuple[Figures, dict[tuple, str]]:
     """Return the best figure of several baselines, and the name of that baseline.
 
     Args:
         found: name and figures of each.
+        so_far: best figures of further baselines.
+        names: names of these.
+
+    Example:
+        >>> best_figures([("mode", {("accuracy", None): 0.5})], {("accuracy", None): 0.75}, {("accuracy", None): "knn"})
+        ({('accuracy', None): 0.75}, {('accuracy', None): 'knn'})
     """
-    best: Figures = {}
-    named: dict[tuple, str] = {}
+    best: Figures = dict(so_far or {})
+    named: dict[tuple, str] = dict(names or {})
     for name, figures in found:
         for key, value in figures.items():
             before = best.get(key)

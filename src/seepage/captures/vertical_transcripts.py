@@ -204,8 +204,7 @@ class ActivationRun(TranscriptRun):
         return {key: value for key, value in figures.items() if key[0] not in NO_MEANING}
 
     def _baselines(self) -> tuple[Figures, dict[tuple, str]]:
-        truth, target = self.tables.truth, self.tables.schema.target
-        if truth is None:
+        if self.tables.truth is None:
             return {}, {}
         found: list[tuple[str, Figures]] = []
         for entry in registry.baselines.of(self.setting).entries():
@@ -217,9 +216,6 @@ class ActivationRun(TranscriptRun):
             figures = self._scored(guess)
             if figures is not None:
                 found.append((entry.name, figures))
-        mode = self.tables.statistics.target.median
-        share = (truth[1][:, -1] == mode).double().mean()
-        found.append(("label_mode", {("accuracy", target.name): float(share)}))
         return best_figures(found)
 
 

@@ -40,8 +40,12 @@ def show_transcript(console: Console, findings: TranscriptFindings) -> None:
             table.add_row(Text(clean(one.attack)), Text(one.sought), f"{one.records:,}", Text(_shown(one)))
         console.print(table)
     if any(one.scores for one in findings.tried):
+        lacks = " and holds no marginals" if findings.assumed else ""
+        if 0 < len(findings.assumed) <= len(findings.private):
+            lacks += f" of {clean(', '.join(findings.assumed), 200)}"
         table = make_table(
             f"Beside the truth of {findings.scored:,} records: share read, and the best baseline, which sees no message"
+            + lacks
         )
         for name in ("attack", "cells"):
             table.add_column(name, no_wrap=True)

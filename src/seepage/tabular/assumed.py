@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Column, Discrete, Schema
-from seepage.tabular.statistics import Marginal, Statistics
+from seepage.tabular.statistics import Marginal, Statistics, marginal_of
 
 _BINS = 100
 # Largest deviation from 1 of the sum of a column's means at which they are taken as shares of its categories.
@@ -35,23 +35,37 @@ def uniform_statistics(schema: Schema, bins: int = _BINS) -> Statistics:
         >>> uniform_statistics(schema).mean.tolist(), round(uniform_statistics(schema).std.item(), 3)
         ([6.0], 3.464)
     """
-    marginals = tuple(_uniform(column, bins) for column in schema.columns)
-    means, stds = [], []
-    for column, marginal in zip(schema.columns, marginals, strict=True):
-        if isinstance(column, Discrete):
-            p = marginal.probabilities
-            means.append(p)
-            stds.append((p * (1 - p)).sqrt())
+    return partly_known_statistics(schema, {}, bins)
+
+
+def partly_known_statistics(schema: Schema, known: Mapping[str, Tensor], bins: int = _BINS) -> Statistics:
+    """Return the statistics of columns of which some cells are known; all others are uniform.
+
+    Shares of categories count one more row of each, since a few cells rarely show all of them.
+
+    Args:
+        schema: schema of the table.
+        known: cells of columns by name, the target's among them: codes of categories, or numbers.
+        bins: bound on the number of values of a continuous marginal.
+
+    Example:
+        >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
+        >>> known = {"ill": torch.tensor([1.0, 1.0], dtype=torch.float64)}
+        >>> found = partly_known_statistics(Schema(columns=(sex,), target=ill), known)
+        >>> found.target.probabilities.tolist(), found.marginals[0].probabilities.tolist()
+        ([0.25, 0.75], [0.5, 0.5])
+    """
+    marginals = []
+    for column in (*schema.columns, schema.target):
+        cells = known.get(column.name)
+        if cells is None or not len(cells):
+            marginals.append(_uniform(column, bins))
+        elif isinstance(column, Discrete):
+            counts = torch.bincount(cells.long(), minlength=column.width).double() + 1
+            marginals.append(_discrete(counts / counts.sum()))
         else:
-            means.append(torch.tensor([marginal.mean], dtype=torch.float64))
-            stds.append(torch.tensor([marginal.std], dtype=torch.float64))
-    std = torch.cat(stds)
-    return Statistics(
-        marginals=marginals,
-        target=_uniform(schema.target, bins),
-        mean=torch.cat(means),
-        std=torch.where(std > 0, std, torch.ones_like(std)),
-    )
+            marginals.append(marginal_of(column, cells, bins))
+    return _with_moments(schema, marginals)
 
 
 def standardised_statistics(
@@ -102,6 +116,26 @@ def standardised_statistics(
             fit = column.low <= m <= column.high and s <= column.high - column.low and not identity
             marginals.append(_bell(flat, m, s) if fit else flat)
     return Statistics(tuple(marginals), _uniform(schema.target, bins), means, stds)
+
+
+def _with_moments(schema: Schema, marginals: Sequence[Marginal]) -> Statistics:
+    """Return statistics with these marginals, the target's last, and the moments that follow from them."""
+    means, stds = [], []
+    for column, marginal in zip(schema.columns, marginals, strict=False):
+        if isinstance(column, Discrete):
+            p = marginal.probabilities
+            means.append(p)
+            stds.append((p * (1 - p)).sqrt())
+        else:
+            means.append(torch.tensor([marginal.mean], dtype=torch.float64))
+            stds.append(torch.tensor([marginal.std], dtype=torch.float64))
+    std = torch.cat(stds)
+    return Statistics(
+        marginals=tuple(marginals[:-1]),
+        target=marginals[-1],
+        mean=torch.cat(means),
+        std=torch.where(std > 0, std, torch.ones_like(std)),
+    )
 
 
 def _uniform(column: Column, bins: int) -> Marginal:

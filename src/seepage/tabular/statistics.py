@@ -94,7 +94,7 @@ class Statistics:
             )
         means, stds, marginals = [], [], []
         for i, column in enumerate(table.schema.columns):
-            marginal = _marginal(column, table.column(i), bins)
+            marginal = marginal_of(column, table.column(i), bins)
             marginals.append(marginal)
             if isinstance(column, Discrete):
                 p, n = marginal.probabilities, len(table)
@@ -106,7 +106,7 @@ class Statistics:
         std = torch.cat(stds)
         return cls(
             marginals=tuple(marginals),
-            target=_marginal(table.schema.target, table.labels, bins),
+            target=marginal_of(table.schema.target, table.labels, bins),
             mean=torch.cat(means),
             std=torch.where(std > 0, std, torch.ones_like(std)),
         )
@@ -127,7 +127,19 @@ class Statistics:
         return torch.stack(cells, dim=-1)
 
 
-def _marginal(column: Column, cells: Float[Tensor, " record"], bins: int) -> Marginal:
+def marginal_of(column: Column, cells: Float[Tensor, " record"], bins: int) -> Marginal:
+    """Return the marginal of a column's cells.
+
+    Args:
+        column: column.
+        cells: its cells, at least one.
+        bins: bound on the number of values of a continuous column.
+
+    Example:
+        >>> sex = Discrete(name="sex", categories=("f", "m"))
+        >>> marginal_of(sex, torch.tensor([1.0, 1.0, 0.0, 1.0]).double(), bins=10).probabilities.tolist()
+        [0.25, 0.75]
+    """
     mean, std = _moments(cells)
     if isinstance(column, Discrete):
         counts = torch.bincount(cells.long(), minlength=column.width).double()

@@ -75,7 +75,10 @@ class CutRounds:
         rows: positions of each round's records among all, which are numbered from 0 without gaps.
 
     Example:
-        >>> view = CutView(None, torch.zeros(2, 1), torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2))
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.models.deepfm import deepfm
+        >>> model = deepfm(telling(rows=20).schema, ["cause"], seed=0)
+        >>> view = CutView(model, torch.zeros(2, 1), torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2))
         >>> rounds = CutRounds((view, view), (torch.tensor([0, 2]), torch.tensor([1, 2])))
         >>> rounds.records, [held.tolist() for held in rounds.newest]
         (3, [[True, True], [True, False]])
