@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -27,7 +28,7 @@ NOISE = {"cut_noise": {"noise_multiplier": 1.0}}
 
 
 def shuffled(
-    folder: Path, learning: SplitLearning, result: TrainedSplit, rows: Rows, stages: int, parts: int, **about: object
+    folder: Path, learning: SplitLearning, result: TrainedSplit, rows: Rows, stages: int, parts: int, **about: Any
 ) -> Path:
     """Return the folder of a transcript in which each of the last stages sees the rows in shuffled rounds."""
     names = [result.model.schema.columns[i].name for i in result.model.private]

@@ -292,11 +292,8 @@ class TranscriptTables:
             if bool(counted.any()):
                 mode = LabelGuess(torch.full_like(true, self.statistics.target.median))
                 figures, plain = (
-                    {
-                        (one.metric, one.column): float(one.values[0])
-                        for one in measure_labels(target, true, said, counted)
-                    }
-                    for said in (guess, mode)
+                    Figures({(one.metric, one.column): float(one.values[0]) for one in found})
+                    for found in (measure_labels(target, true, said, counted) for said in (guess, mode))
                 )
                 best, names = best_figures([("label_mode", plain)], baselines, named)
                 scores = score_rows(figures, best, names)

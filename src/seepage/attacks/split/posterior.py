@@ -188,9 +188,11 @@ class Posterior:
                 total = believed.of_places(space, chunk)[..., None].repeat(1, 1, space.labels)
                 predicted = torch.zeros_like(total)
                 for k, one in enumerate(rounds.views):
-                    respond, places = responders[k], inside[k]
-                    table = respond.of_cells(cells) if len(places) else None
-                    for at in places.split(together) if table is not None else ():
+                    if not len(inside[k]):
+                        continue
+                    respond = responders[k]
+                    table = respond.of_cells(cells)
+                    for at in inside[k].split(together):
                         records, row, newest = (
                             respond.of_cut(one.cut[at]),
                             rounds.rows[k][at] - start,
