@@ -81,7 +81,7 @@ def _best(inputs: Sequence[Floats], places: NDArray[np.int64], labels: Floats, t
         # What is the same for all known records tells nothing.
         usable = np.ptp(rows[places], axis=0) > 0
         if usable.any():
-            for head in (_kernel, _forest, *([] if classes is None else [_logistic])):
+            for head in (_kernel, forest, *([] if classes is None else [_logistic])):
                 left_out, answers = head(rows[places][:, usable], values, rows[:, usable], seed, classes is not None)
                 found.append((_loss(left_out, values, classes is not None), answers))
     constant = np.broadcast_to(values.mean(0), (len(inputs[0]), values.shape[1])).copy()
@@ -109,7 +109,7 @@ def _as_chances(values: Floats) -> Floats:
     return kept / kept.sum(1, keepdims=True)
 
 
-def _forest(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+def forest(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
     """Return what a random forest says of left-out (out-of-bag) and of asked records."""
     if not discrete:
         forest = RandomForestRegressor(_TREES, oob_score=True, random_state=seed).fit(rows, values[:, 0])

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.attacks.split.exact import check_gradient, replayable, replayed_guess
+from seepage.attacks.split.parts.label_prior import LabelPrior, honest
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.mismatch import Mismatch
 from seepage.attacks.split.parts.nearest import candidate_gradients
@@ -22,7 +23,7 @@ from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.shaped import AlongDifference, AlongGradient
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.models.split import label_chances
+from seepage.models.split import SplitModel
 from seepage.registry import attacks
 from seepage.tabular.schema import Continuous
 from seepage.wire.split import CutGuess, CutKnowledge, CutRounds, CutView, KnownCut
@@ -33,8 +34,6 @@ Fitted = Mismatch | AlongGradient | AlongDifference
 
 # Noise where there is none: rounding of a gradient's entries as a standard deviation, in units of its norm.
 _ROUNDING = 1e-5
-# Least chance.
-_LEAST = 1e-12
 # Samples of a record where a space is too large to go through.
 _SAMPLES = 1024
 # Numbers in memory at once.
@@ -48,8 +47,8 @@ class Posterior:
 
     The received gradient of a record is ``clip(g) + normal noise``, or that of ``max_norm`` or ``marvell``, whose shape
     is fitted on the messages, see ``parts.shaped``; its likelihood under a combination, times the
-    prior, gives the combination's chance. The prior of the label given all columns is the network's own prediction:
-    the server knows both parts, and they were trained to predict the labels that clients train with. Where the target
+    prior, gives the combination's chance. The prior of the label given all columns is the network's own prediction, as
+    the server knows both parts, or what auxiliary rows say beside it, see ``parts.label_prior``. Where the target
     is a number, each combination has its label, see ``parts.number_target``. A flipped label
     is undone by Bayes' rule too. With several messages of a record, likelihoods multiply; other records may have been
     in other rounds (``CutRounds``).
@@ -156,18 +155,19 @@ class Posterior:
             views = views[:1]
         rounds = view if isinstance(view, CutRounds) else CutRounds.of(views)
         if not self.observed and space.configurations > self.most:
-            return self._sampled(rounds, knowledge, space, generator)
+            return self._sampled(rounds, knowledge, space, generator, seeds[0])
         check_enumerable(space, self.most)
-        guess = self._guess(first, space, self._gathered(rounds, knowledge, space))
+        guess = self._guess(first, knowledge, space, self._gathered(rounds, knowledge, space, seeds[0]))
         if self.observed or not space.binned:
             return guess
         # Bins are coarser than what is believed beforehand.
         return replace(guess, cells=_with_numbers(rounds, knowledge, guess.cells, generator))
 
-    def _gathered(self, rounds: CutRounds, knowledge: CutKnowledge, space: Space) -> _Gathered:
+    def _gathered(self, rounds: CutRounds, knowledge: CutKnowledge, space: Space, seed: int) -> _Gathered:
         """Return the chances of all combinations, a block of records after the other."""
         first, defense = rounds.views[0], knowledge.defense
         prior = CellPrior.of(first.model, knowledge, space, rounds.features)
+        classes = LabelPrior.of(first.model, knowledge, space, rounds.features, seed)
         gathered = _Gathered(space, rounds.records)
         width = max(1, sum(p.shape[0] for p in first.model.client.parameters() if p.dim() > 1))
         candidates = max(1, min(space.size, _AT_ONCE // width))
@@ -175,7 +175,7 @@ class Posterior:
         block = max(together, _AT_ONCE // (candidates * space.labels))
         responders = [responder(one.model, self.closed_form) for one in rounds.views]
         fitted = [
-            self._fitted(one, respond, space, prior.rows(rows), defense) if self.observed else None
+            self._fitted(one, respond, space, prior.rows(rows), classes.rows(rows), defense) if self.observed else None
             for one, respond, rows in zip(rounds.views, responders, rounds.rows, strict=True)
         ]
         for start in range(0, rounds.records, block):
@@ -184,7 +184,8 @@ class Posterior:
             inside = [((rows >= some.start) & (rows < some.stop)).nonzero()[:, 0] for rows in rounds.rows]
             believed = prior.rows(some)
             for chunk in space.chunks(candidates):
-                cells = space.cells(chunk).to(first.cut)
+                codes = space.codes(chunk)
+                cells = space.of_codes(codes).to(first.cut)
                 total = believed.of_places(space, chunk)[..., None].repeat(1, 1, space.labels)
                 predicted = torch.zeros_like(total)
                 for k, one in enumerate(rounds.views):
@@ -199,9 +200,8 @@ class Posterior:
                             rounds.newest[k][at],
                         )
                         if bool(newest.any()):
-                            # The network predicts the labels that clients train with, flipped ones included.
                             outputs = respond.outputs(records.at(newest).across(), table)
-                            chances = label_chances(one.model.head, outputs).cpu().double().clamp(min=_LEAST)
+                            chances = classes.rows(rounds.rows[k][at][newest]).trained(outputs, codes)
                             predicted[row[newest]] = chances
                             total[row[newest]] += chances.log()
                         if self.observed:
@@ -211,7 +211,13 @@ class Posterior:
         return gathered
 
     def _fitted(
-        self, view: CutView, respond: Responder, space: Space, prior: CellPrior, defense: KnownCut
+        self,
+        view: CutView,
+        respond: Responder,
+        space: Space,
+        prior: CellPrior,
+        classes: LabelPrior,
+        defense: KnownCut,
     ) -> Fitted | None:
         """Return what is fitted on the messages before they are weighed; None where nothing is."""
         if self.weights == "about":
@@ -220,10 +226,10 @@ class Posterior:
             return None
         if defense.shaped == "max_norm":
             return AlongGradient.fit(view)
-        return AlongDifference.fit(view, respond, space, prior)
+        return AlongDifference.fit(view, respond, space, prior, classes)
 
     def _sampled(
-        self, rounds: CutRounds, knowledge: CutKnowledge, space: Space, generator: torch.Generator
+        self, rounds: CutRounds, knowledge: CutKnowledge, space: Space, generator: torch.Generator, seed: int
     ) -> CutGuess:
         """Return what is believed beforehand in a space too large to go through: label chances are from samples.
 
@@ -231,6 +237,7 @@ class Posterior:
         """
         model = rounds.views[0].model
         prior = CellPrior.of(model, knowledge, space, rounds.features)
+        classes = LabelPrior.of(model, knowledge, space, rounds.features, seed)
         chances = tuple(column.softmax(1) for column in prior.columns)
         codes = torch.stack(
             [one.multinomial(_SAMPLES, replacement=True, generator=generator) for one in chances], dim=2
@@ -241,22 +248,21 @@ class Posterior:
             for at in newest.nonzero()[:, 0].tolist():
                 r = int(rows[at])
                 table = respond.of_cells(space.of_codes(codes[r]).to(view.cut))
-                outputs = respond.outputs(respond.of_cut(view.cut[at : at + 1]).across(), table)[0]
-                predicted = label_chances(model.head, outputs).cpu().double().clamp(min=_LEAST)
+                outputs = respond.outputs(respond.of_cut(view.cut[at : at + 1]).across(), table)
+                predicted = classes.rows(slice(r, r + 1)).trained(outputs, codes[r])[0]
                 true[r] = (predicted[..., None] * _unflipped(predicted, knowledge.defense.flip)).sum(1).mean(0)
-        best = torch.stack([decided(model, space, k, one) for k, one in enumerate(chances)], dim=1)
-        cells = _with_numbers(rounds, knowledge, model.unscaled(space.of_codes(best), model.private), generator)
+        cells = _with_numbers(rounds, knowledge, _decided(model, knowledge, space, chances), generator)
         return CutGuess(cells, true.argmax(1).double(), chances=chances, label_chances=true)
 
-    def _guess(self, view: CutView, space: Space, gathered: _Gathered) -> CutGuess:
+    def _guess(self, view: CutView, knowledge: CutKnowledge, space: Space, gathered: _Gathered) -> CutGuess:
         chances = tuple(column / column.sum(1, keepdim=True) for column in gathered.columns)
         true = gathered.labels / gathered.labels.sum(1, keepdim=True)
         if self.decision == "joint":
-            codes = space.codes(gathered.place)
+            cells = view.model.unscaled(space.of_codes(space.codes(gathered.place)), view.model.private)
         else:
-            codes = torch.stack([decided(view.model, space, k, column) for k, column in enumerate(chances)], dim=1)
+            cells = _decided(view.model, knowledge, space, chances)
         return CutGuess(
-            cells=view.model.unscaled(space.of_codes(codes), view.model.private),
+            cells=cells,
             labels=true.argmax(1).double(),
             chances=chances,
             label_chances=true,
@@ -281,6 +287,12 @@ def _weighed(
     if noise is None:
         return _log_likelihood(found, received, defense, view.clip)
     return noise.log_likelihood(found, received, at)
+
+
+def _decided(
+    model: SplitModel, knowledge: CutKnowledge, space: Space, chances: Sequence[Float[Tensor, "record _value"]]
+) -> Float[Tensor, "record private"]:
+    return torch.stack([decided(model, knowledge, space, k, one) for k, one in enumerate(chances)], dim=1)
 
 
 def _with_numbers(
@@ -341,10 +353,8 @@ def _unflipped(predicted: Float[Tensor, "record place label"], flip: float) -> F
     same = torch.eye(classes, dtype=predicted.dtype)
     if flip == 0:
         return same.expand(*predicted.shape, classes)
-    other = flip / (classes - 1)
-    true = ((predicted - other) / (1 - flip - other)).clamp(min=_LEAST)
-    channel = same * (1 - flip) + (1 - same) * other
-    joint = channel * true[..., None, :]
+    channel = same * (1 - flip) + (1 - same) * flip / (classes - 1)
+    joint = channel * honest(predicted, flip)[..., None, :]
     return joint / joint.sum(-1, keepdim=True)
 
 

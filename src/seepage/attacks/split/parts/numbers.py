@@ -10,11 +10,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seepage.attacks.split.parts.nearest import rounding
-from seepage.attacks.split.parts.prior import classified, encoded
+from seepage.attacks.split.parts.prior import blended, encoded
 from seepage.models.deepfm import DeepFMClient
+from seepage.models.logistic import shrunk
 from seepage.models.split import SplitModel, label_chances
 from seepage.models.split import slopes as loss_slopes
 from seepage.tabular.schema import Continuous
+from seepage.tabular.statistics import Marginal
 from seepage.wire.split import CutKnowledge
 
 # Chains of a record, proposals of a step, and steps for each column.
@@ -73,8 +75,9 @@ class NumberPrior:
                 ends = bin_edges(values, column)
                 codes = (torch.searchsorted(ends, values.contiguous(), right=True) - 1).clamp(0, len(ends) - 2)
                 counts = torch.bincount(codes, minlength=len(ends) - 1).double()
-                share = (counts + 0.5) / (counts + 0.5).sum()
-                chance = classified(known, codes, asked, share).exp()
+                share = blended(counts, _shares_between(knowledge.statistics.marginals[i], ends)).log()
+                found = shrunk(known, codes, share.expand(len(known), -1))
+                chance = (share + found.logistic.scores(asked) + found.logistic.bias).softmax(1)
             span = column.high - column.low or 1.0
             edges.append((ends - column.low) / span)
             chances.append(chance)
@@ -121,6 +124,16 @@ class NumberPrior:
         empty = (last - first) <= 1e-15
         found = torch.where(empty, low[..., None] + uniform * (high - low)[..., None], found)
         return torch.minimum(torch.maximum(found, low[..., None]), high[..., None])
+
+
+def _shares_between(marginal: Marginal, edges: Float[Tensor, " edge"]) -> Float[Tensor, " bin"]:
+    """Return the share of each bin by a column's marginal, whose values are spread evenly up to the next."""
+    ends = torch.cat([marginal.values, edges[-1:].clamp(min=float(marginal.values[-1]))])
+    below = torch.cat([torch.zeros(1, dtype=torch.float64), marginal.probabilities.cumsum(0)])
+    at = (torch.searchsorted(ends, edges.contiguous(), right=True) - 1).clamp(0, len(marginal.values) - 1)
+    within = ((edges - ends[at]) / ends.diff()[at].clamp(min=1e-300)).clamp(0, 1)
+    share = (below[at] + within * marginal.probabilities[at]).diff() + 1e-6
+    return share / share.sum()
 
 
 def bin_edges(values: Float[Tensor, " row"], column: Continuous) -> Float[Tensor, " edge"]:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from seepage.attacks.split.parts.space import Space
+from seepage.models.logistic import folds, gains, shrunk
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Discrete, Schema
-from seepage.wire.split import Auxiliary, CutKnowledge
+from seepage.wire.split import CutKnowledge
 
-# Weight of the product of the columns' shares in the joint distribution, in rows.
-_WEIGHT = 50.0
-# Weight of the squared coefficients in a classifier's loss, per row.
-_RIDGE = 1e-3
+# Number of rows that a column's marginal may count for beside auxiliary rows, and that the product of the columns'
+# shares may count for beside counted combinations.
+_WEIGHTS = tuple(10.0**k for k in range(6))
+_JOINT_WEIGHTS = (50.0, 200.0, 1000.0, 5000.0)
 # Number of combinations above which columns are assumed independent given the public ones.
 _MOST_JOINT = 2_000_000
+# Pairs of rows in memory at once.
+_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,9 @@ class CellPrior:
         Without auxiliary rows, columns follow their marginals independently. With them, the prior is the joint
         share of each combination among these rows (smoothed towards the product of the shares) times, for each
         column, ``P(value | public columns) / P(value)`` by a multinomial logistic regression on the public columns.
+        A column's shares are those of the rows, drawn towards its marginal. By how much each of the three departs from
+        the marginals follows from the likelihood of auxiliary rows that are left out: of few or untelling rows, the
+        marginals remain.
 
         Args:
             model: model with the private columns.
@@ -53,26 +60,31 @@ class CellPrior:
             space: space of the combinations.
             features: public columns of the records, unscaled.
         """
+        marginals = [_marginal(model, knowledge, space, k) for k in range(len(model.private))]
         auxiliary = knowledge.auxiliary
         if auxiliary is None or len(auxiliary) == 0:
-            shares = [_marginal(model, knowledge, space, k) for k in range(len(model.private))]
-            return cls(tuple(share.log().expand(len(features), -1) for share in shares), None)
-        codes = torch.stack([_nearest(model, space, k, auxiliary) for k in range(len(model.private))], dim=1)
-        counts = [torch.bincount(codes[:, k], minlength=w).double() for k, w in enumerate(space.widths)]
-        shares = [(count + 1) / (count.sum() + len(count)) for count in counts]
+            return cls(tuple(share.log().expand(len(features), -1) for share in marginals), None)
+        codes = torch.stack(
+            [_candidates(model, space, k, auxiliary.cells[:, i]) for k, i in enumerate(model.private)], dim=1
+        )
         known = encoded(knowledge.schema, model.public, auxiliary.cells[:, list(model.public)])
         asked = encoded(knowledge.schema, model.public, features)
-        columns = []
-        for k, share in enumerate(shares):
-            columns.append(classified(known, codes[:, k], asked, share))
-        if space.size > _MOST_JOINT:
-            return cls(tuple(columns), None)
+        shares, relative, left_out = [], [], []
+        for k, marginal in enumerate(marginals):
+            share = blended(torch.bincount(codes[:, k], minlength=len(marginal)).double(), marginal).log()
+            found = shrunk(known, codes[:, k], share.expand(len(known), -1))
+            chances = (share + found.logistic.scores(asked) + found.logistic.bias).log_softmax(1)
+            shares.append(share)
+            relative.append(chances - share)
+            left_out.append(found.left_out - share)
+        weight = None if space.size > _MOST_JOINT else _joint_weight(codes, shares, left_out)
+        if weight is None:
+            return cls(tuple(one + share for one, share in zip(relative, shares, strict=True)), None)
         product = torch.ones(1, dtype=torch.float64)
         for share in shares:
-            product = (product[:, None] * share).flatten()
-        joint = torch.bincount(space.places(codes), minlength=space.size).double() + _WEIGHT * product
-        relative = tuple(column - share.log() for column, share in zip(columns, shares, strict=True))
-        return cls(relative, (joint / joint.sum()).log())
+            product = (product[:, None] * share.exp()).flatten()
+        joint = torch.bincount(space.places(codes), minlength=space.size).double() + weight * product
+        return cls(tuple(relative), (joint / joint.sum()).log())
 
     def of_places(self, space: Space, places: Tensor) -> Float[Tensor, "record place"]:
         """Return the log-probabilities of some combinations, for every record."""
@@ -92,7 +104,9 @@ def _marginal(model: SplitModel, knowledge: CutKnowledge, space: Space, k: int) 
         # A value that never occurs in the statistics may still occur.
         return (marginal.probabilities + 1e-6) / (1 + 1e-6 * len(marginal.probabilities))
     if k in space.binned:
-        return torch.full((len(space.values[k]),), 1 / len(space.values[k]), dtype=torch.float64)
+        at = _candidates(model, space, k, marginal.values)
+        share = torch.zeros(space.widths[k], dtype=torch.float64).index_add(0, at, marginal.probabilities) + 1e-6
+        return share / share.sum()
     # Each whole number has an equal part of its bin of the marginal.
     values = model.unscaled(space.values[k][:, None], [model.private[k]])[:, 0]
     at = (torch.searchsorted(marginal.values, values.contiguous(), right=True) - 1).clamp(min=0)
@@ -100,11 +114,68 @@ def _marginal(model: SplitModel, knowledge: CutKnowledge, space: Space, k: int) 
     return share / share.sum()
 
 
-def _nearest(model: SplitModel, space: Space, k: int, auxiliary: Auxiliary) -> Tensor:
-    """Return the candidate of a private column that is nearest to each auxiliary row's cell."""
-    cells = model.scaled(auxiliary.cells, [model.private[k]])[:, 0].cpu()
-    values = space.values[k].to(cells)
-    return (cells[:, None] - values).abs().argmin(1)
+def blended(counts: Float[Tensor, " value"], shares: Float[Tensor, " value"]) -> Float[Tensor, " value"]:
+    """Return shares drawn from those of counted rows towards shares known before.
+
+    These count as so many rows as make each counted row likeliest given the others.
+
+    Args:
+        counts: number of rows of each value.
+        shares: shares known before, which sum to 1.
+
+    Example:
+        >>> even = torch.full((2,), 0.5).double()
+        >>> [blended(torch.tensor(one).double(), even).argmax().item() for one in ([900, 100], [100, 900])]
+        [0, 1]
+    """
+    rows, seen = float(counts.sum()), counts > 0
+
+    def likelihood(weight: float) -> float:
+        others = (counts[seen] - 1 + weight * shares[seen]).clamp(min=1e-300) / (rows - 1 + weight)
+        return float((counts[seen] * others.log()).sum())
+
+    weight = max(_WEIGHTS, key=likelihood)
+    return (counts + weight * shares) / (rows + weight)
+
+
+def _joint_weight(
+    codes: Int[Tensor, "row column"],
+    shares: Sequence[Float[Tensor, " _value"]],
+    left_out: Sequence[Float[Tensor, "row _value"]],
+) -> float | None:
+    """Return the number of rows that the product of shares counts for beside counted combinations.
+
+    It is the one under which rows, each without the others of its fold, are likeliest; None where counted combinations
+    add nothing.
+
+    Args:
+        codes: value of each column of each auxiliary row.
+        shares: log-share of each column's values.
+        left_out: log of each column's chances relative to its shares, from a regression without the row.
+    """
+    rows, columns = codes.shape
+    if columns == 1:
+        return None
+    fold = folds(rows)
+    alone = torch.stack([share[codes[:, k]] for k, share in enumerate(shares)]).sum(0)
+    gained = {weight: torch.empty(rows, dtype=torch.float64) for weight in _JOINT_WEIGHTS}
+    for some in torch.arange(rows).split(max(1, _AT_ONCE // rows)):
+        ratio = torch.stack([one[some][:, codes[:, k]] for k, one in enumerate(left_out)]).sum(0).exp()
+        others = fold[some, None] != fold
+        same = (codes[some, None] == codes).all(2) & others
+        total, equal = (ratio * others).sum(1), same.sum(1)
+        for weight, gain in gained.items():
+            gain[some] = (equal / alone[some].exp() + weight).log() - (total + weight).log()
+    weight = max(gained, key=lambda one: float(gained[one].mean()))
+    return weight if gains(gained[weight]) else None
+
+
+def _candidates(model: SplitModel, space: Space, k: int, values: Float[Tensor, " some"]) -> Int[Tensor, " some"]:
+    """Return the candidate of a private column that is nearest to each of some values, unscaled."""
+    row = torch.zeros(len(values), len(model.schema.columns), dtype=torch.float64)
+    row[:, model.private[k]] = values
+    cells = model.scaled(row, [model.private[k]])[:, 0].cpu()
+    return (cells[:, None] - space.values[k].to(cells)).abs().argmin(1)
 
 
 def encoded(schema: Schema, columns: tuple[int, ...], cells: Float[Tensor, "row column"]) -> Float[Tensor, "row input"]:
@@ -120,40 +191,30 @@ def encoded(schema: Schema, columns: tuple[int, ...], cells: Float[Tensor, "row 
     return torch.cat(parts, dim=1)
 
 
-def classified(
-    known: Tensor, codes: Tensor, asked: Tensor, share: Float[Tensor, " value"]
-) -> Float[Tensor, "record value"]:
-    """Return the log of a column's chances given public columns, by multinomial logistic regression."""
-    center, spread = known.mean(0), known.std(0).clamp(min=1e-3)
-    known, asked = (known - center) / spread, ((asked - center) / spread).clamp(-5, 5)
-    weight = torch.zeros(known.shape[1], len(share), requires_grad=True)
-    bias = share.log().float().requires_grad_(True)
-    optimiser = torch.optim.LBFGS([weight, bias], max_iter=60, history_size=10, line_search_fn="strong_wolfe")
+def decided(
+    model: SplitModel, knowledge: CutKnowledge, space: Space, k: int, chances: Float[Tensor, "record value"]
+) -> Float[Tensor, " record"]:
+    """Return the cell of a column that is most often right, unscaled: numbers are within the column's tolerance.
 
-    def closure() -> float:
-        optimiser.zero_grad()
-        loss = nn.functional.cross_entropy(known @ weight + bias, codes) + _RIDGE * weight.square().sum()
-        loss.backward()
-        return float(loss.detach())
-
-    optimiser.step(closure)
-    with torch.no_grad():
-        return (asked @ weight + bias).double().log_softmax(1)
-
-
-def decided(model: SplitModel, space: Space, k: int, chances: Float[Tensor, "record value"]) -> Int[Tensor, " record"]:
-    """Return the value of a column that is most often right: numbers are within the column's tolerance.
+    Within a bin, numbers have the shares of the column's marginal.
 
     Args:
         model: model with the private columns.
-        space: space of their values.
+        knowledge: side information with the marginals.
+        space: space of the columns' values.
         k: position of the column among the private ones.
         chances: chance of each value.
     """
-    column = model.schema.columns[model.private[k]]
+    i = model.private[k]
+    column, marginal = knowledge.schema.columns[i], knowledge.statistics.marginals[i]
     if isinstance(column, Discrete):
-        return chances.argmax(1)
-    values, within = space.values[k].double(), column.tolerance / (column.high - column.low or 1.0)
-    near = ((values[:, None] - values).abs() <= within).to(chances.dtype)
+        return chances.argmax(1).double()
+    if k in space.binned:
+        values, at = marginal.values, _candidates(model, space, k, marginal.values)
+        share = torch.zeros(space.widths[k], dtype=torch.float64).index_add(0, at, marginal.probabilities)
+        chances = chances[:, at] * (marginal.probabilities / share[at])
+    else:
+        values = model.unscaled(space.values[k][:, None], [i])[:, 0]
+    near = ((values[:, None] - values).abs() <= column.tolerance).to(chances.dtype)
     # Among equally good ones the likeliest itself.
-    return (chances @ near + 1e-9 * chances).argmax(1)
+    return values[(chances @ near + 1e-9 * chances).argmax(1)]

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.attacks.split.parts.label_prior import LabelPrior
 from seepage.attacks.split.parts.nearest import candidate_gradients
 from seepage.attacks.split.parts.prior import CellPrior
 from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
-from seepage.models.split import label_chances
 from seepage.wire.split import CutView, batches
 
 # Numbers in memory at once while noise is fitted.
@@ -83,7 +83,9 @@ class AlongDifference:
     across: Float[Tensor, "record label"]
 
     @classmethod
-    def fit(cls, view: CutView, respond: Responder, space: Space, prior: CellPrior) -> AlongDifference:
+    def fit(
+        cls, view: CutView, respond: Responder, space: Space, prior: CellPrior, classes: LabelPrior
+    ) -> AlongDifference:
         """Return the noise under which the messages are likeliest, by expectation maximisation.
 
         Each round weighs the combinations of each record by their probability, and computes the difference of the mean
@@ -94,8 +96,9 @@ class AlongDifference:
             respond: responder of the client part.
             space: space of the combinations.
             prior: prior of the records of the view.
+            classes: prior of their labels.
         """
-        fitted = [_fitted(view, some, respond, space, prior) for some in batches(view.behind)]
+        fitted = [_fitted(view, some, respond, space, prior, classes) for some in batches(view.behind)]
         return cls(*(torch.cat(parts) for parts in zip(*fitted, strict=True)))
 
     def log_likelihood(
@@ -119,7 +122,7 @@ def _density(on: Tensor, beside: Tensor, along: Tensor, across: Tensor, features
 
 
 def _fitted(
-    view: CutView, some: slice, respond: Responder, space: Space, prior: CellPrior
+    view: CutView, some: slice, respond: Responder, space: Space, prior: CellPrior, classes: LabelPrior
 ) -> tuple[Float[Tensor, "record cut"], Float[Tensor, "record label"], Float[Tensor, "record label"]]:
     """Return direction and variances of one batch, for each of its records."""
     cut, received = view.cut[some], view.own_gradient[some].double().cpu()
@@ -129,10 +132,11 @@ def _fitted(
     prepared = respond.of_cut(cut)
     gradients, believed = [], []
     for r in range(records):
-        table = respond.of_cells(space.cells(likely.indices[r]).to(view.cut))
+        codes, at = space.codes(likely.indices[r]), some.start + r
+        table = respond.of_cells(space.of_codes(codes).to(view.cut))
         logits, jacobian = respond.responses(prepared.at(torch.tensor([r])).across(), table)
         gradients.append(candidate_gradients(view.model, logits, jacobian)[0].double().cpu())
-        predicted = label_chances(view.model.head, logits)[0].cpu().double().clamp(min=_LEAST)
+        predicted = classes.rows(slice(at, at + 1)).trained(logits, codes)[0]
         believed.append(likely.values[r][:, None] + predicted.log())
     found, log_prior = torch.stack(gradients), torch.stack(believed)
     log_prior = log_prior - log_prior.logsumexp((1, 2), keepdim=True)

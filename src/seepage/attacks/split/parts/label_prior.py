@@ -1,0 +1,157 @@
+"""The attacker's prior of a record's class given all of its columns, before any gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from seepage.attacks.split.parts.prior import blended, encoded
+from seepage.attacks.split.parts.space import Space
+from seepage.models.label_heads import forest
+from seepage.models.logistic import Shrunk, gains, shrunk
+from seepage.models.split import SplitModel, label_chances
+from seepage.wire.split import CutKnowledge
+
+# Least chance, and the same for what a forest says.
+_LEAST, _LEAST_OF_FOREST = 1e-12, 0.01
+
+
+@dataclass(frozen=True)
+class LabelPrior:
+    """Chances of the classes of records, given outputs of the network for combinations of private cells.
+
+    Attributes:
+        model: model whose predictions are used.
+        flip: probability that a label is flipped before clients train with it.
+        found: regression on the network's prediction and on columns; None where its prediction stands as it is.
+        before: log-chances that the regression's scores are added to; None where these are the network's prediction.
+        records: scores of each record's own columns.
+        columns: scores of each private column's values; empty where the regression does not read them.
+    """
+
+    model: SplitModel
+    flip: float
+    found: Shrunk | None = None
+    before: Float[Tensor, " label"] | None = None
+    records: Float[Tensor, "record label"] | None = None
+    columns: tuple[Float[Tensor, "_value label"], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        model: SplitModel,
+        knowledge: CutKnowledge,
+        space: Space,
+        features: Float[Tensor, "record public"],
+        seed: int,
+    ) -> LabelPrior:
+        """Return the prior.
+
+        Without auxiliary rows, it is the network's own prediction. With them, it is what makes the labels of rows that
+        are left out likeliest: the network's prediction, the shares of the classes, or a logistic regression. This
+        starts from the better of the two and reads the network's prediction, the server's own columns, a random
+        forest's prediction from these, and the private columns, each beside those before. The shares, and then the
+        regression, are taken where they add to that likelihood by more than its standard error.
+
+        Args:
+            model: model with the private columns.
+            knowledge: side information with the marginal of the labels and auxiliary rows.
+            space: space of the combinations.
+            features: public columns of the records, unscaled.
+            seed: seed of the forest.
+        """
+        as_it_is, rows = cls(model, knowledge.defense.flip), knowledge.auxiliary
+        if rows is None or len(rows) == 0:
+            return as_it_is
+        schema, classes, labels = knowledge.schema, space.labels, rows.labels.long()
+        network = honest(label_chances(model.head, model.answers(rows.cells)).cpu().double(), as_it_is.flip).log()
+        share = blended(functional.one_hot(labels, classes).sum(0).double(), _shares(knowledge)).log()
+        known = encoded(schema, model.public, rows.cells[:, list(model.public)])
+        asked = encoded(schema, model.public, features)
+        seen, predicted = _by_forest(known, labels, asked, classes, seed)
+        private = [encoded(schema, (i,), rows.cells[:, [i]]) for i in model.private]
+        groups = [network, known, seen, torch.cat(private, dim=1)]
+
+        def reached(log_chances: Tensor) -> Float[Tensor, " row"]:
+            return log_chances.gather(1, labels[:, None])[:, 0]
+
+        everyone = share.expand(len(labels), -1)
+        plain = gains(reached(everyone) - reached(network))
+        nothing = shrunk(network[:, :0], labels, everyone)
+        best, likelihood = (cls(model, as_it_is.flip, nothing, share), everyone) if plain else (as_it_is, network)
+        default, read = likelihood, 0
+        for number in range(1, len(groups) + 1):
+            found = shrunk(torch.cat(groups[:number], dim=1).double(), labels, default)
+            if reached(found.left_out).mean() > reached(likelihood).mean():
+                best = cls(model, as_it_is.flip, found, best.before)
+                likelihood, read = found.left_out, number
+        if best.found is None or not read:
+            return best
+        regression, first = best.found.logistic, classes
+        records = torch.zeros(len(features), classes, dtype=torch.float64)
+        for group in (asked, predicted)[: read - 1]:
+            records = records + regression.scores(group, first)
+            first += group.shape[1]
+        columns = []
+        for k, i in enumerate(model.private if read == len(groups) else ()):
+            values = encoded(schema, (i,), model.unscaled(space.values[k][:, None], [i]))
+            columns.append(regression.scores(values, first))
+            first += values.shape[1]
+        return cls(model, best.flip, best.found, best.before, records, tuple(columns))
+
+    def rows(self, which: slice | Int[Tensor, " row"]) -> LabelPrior:
+        """Return the prior of some of the records."""
+        return self if self.records is None else replace(self, records=self.records[which])
+
+    def trained(
+        self, outputs: Float[Tensor, "record place output"], codes: Int[Tensor, "place column"]
+    ) -> Float[Tensor, "record place label"]:
+        """Return the chance of each label that clients train with, flipped ones included.
+
+        Args:
+            outputs: outputs of the network for all records and combinations.
+            codes: values of the private columns in the combinations.
+        """
+        predicted = label_chances(self.model.head, outputs).cpu().double()
+        if self.found is None:
+            return predicted.clamp(min=_LEAST)
+        network = honest(predicted, self.flip).log()
+        scores = (network if self.before is None else self.before) + self.found.logistic.bias
+        if self.records is not None:
+            scores = scores + self.found.logistic.scores(network) + self.records[:, None]
+        for k, column in enumerate(self.columns):
+            scores = scores + column[codes[:, k]]
+        chances = scores.softmax(-1).expand_as(predicted)
+        other = self.flip / (chances.shape[-1] - 1)
+        return (chances * (1 - self.flip) + (1 - chances) * other).clamp(min=_LEAST)
+
+
+def honest(predicted: Float[Tensor, "*some label"], flip: float) -> Float[Tensor, "*some label"]:
+    """Return the chance of each true label, given that of each label that clients train with.
+
+    Args:
+        predicted: chance of each label that clients train with.
+        flip: probability that a label is flipped.
+    """
+    other = flip / (predicted.shape[-1] - 1)
+    return ((predicted - other) / (1 - flip - other)).clamp(min=_LEAST)
+
+
+def _shares(knowledge: CutKnowledge) -> Float[Tensor, " label"]:
+    share = knowledge.statistics.target.probabilities + 1e-6
+    return share / share.sum()
+
+
+def _by_forest(
+    known: Tensor, labels: Int[Tensor, " row"], asked: Tensor, classes: int, seed: int
+) -> tuple[Float[Tensor, "row label"], Float[Tensor, "record label"]]:
+    """Return the log-chances of a random forest: for rows out of bag, and for records."""
+    values = np.asarray(functional.one_hot(labels, classes).double())
+    found = forest(np.asarray(known.double()), values, np.asarray(asked.double()), seed % 2**32, True)
+    first, second = ((torch.from_numpy(one) + _LEAST_OF_FOREST / classes).log() for one in found)
+    return first, second

@@ -1,0 +1,190 @@
+"""Multinomial logistic regression that leaves chances known before only as far as rows that are left out ask for it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+# Weights of the squared coefficients beside the sum of the rows' losses, from the strongest to the weakest.
+_PENALTIES = (1000.0, 300.0, 100.0, 30.0, 10.0, 2.0)
+_FOLDS = 4
+# Rows below which nothing is learned, and steps of a fit.
+_FEWEST, _STEPS = 12, 60
+# Largest standardised input: beyond what was seen, a straight line is not trusted.
+_LARGEST = 5.0
+_SMALLEST_SPREAD = 1e-3
+# Largest number of coefficients that Newton's method fits; gain of a row, in nats, below which steps end; and least
+# share of a step.
+_NEWTON, _GAIN, _LEAST_SHARE = 150, 1e-5, 1e-3
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Scores that are linear in the inputs and are added to the logarithms of chances known before.
+
+    Attributes:
+        center, spread: mean and standard deviation of the inputs.
+        weight: score of each value for each standardised input.
+        bias: score of each value.
+    """
+
+    center: Float[Tensor, " _input"]
+    spread: Float[Tensor, " _input"]
+    weight: Float[Tensor, "_input _value"]
+    bias: Float[Tensor, " _value"]
+
+    @classmethod
+    def none(cls, inputs: int, values: int) -> Logistic:
+        """Return scores that are zero.
+
+        Args:
+            inputs: number of inputs.
+            values: number of values.
+        """
+        zero, one = (make(inputs, dtype=torch.float64) for make in (torch.zeros, torch.ones))
+        return cls(zero, one, zero[:, None].expand(-1, values), torch.zeros(values, dtype=torch.float64))
+
+    def scores(self, inputs: Float[Tensor, "*some _input"], first: int = 0) -> Float[Tensor, "*some _value"]:
+        """Return the scores without the bias, so that those of several groups of inputs add up.
+
+        Args:
+            inputs: inputs, or a group of them that follow each other.
+            first: position of the first of them.
+        """
+        some = slice(first, first + inputs.shape[-1])
+        scaled = (inputs.double() - self.center[some]) / self.spread[some]
+        return scaled.clamp(-_LARGEST, _LARGEST) @ self.weight[some]
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """Result of a regression.
+
+    Attributes:
+        logistic: scores to add to the logarithms of the chances known before.
+        left_out: log-chances of each row, from a regression without it.
+    """
+
+    logistic: Logistic
+    left_out: Float[Tensor, "row _value"]
+
+
+def shrunk(
+    inputs: Float[Tensor, "row _input"], codes: Int[Tensor, " row"], before: Float[Tensor, "row _value"]
+) -> Shrunk:
+    """Fit a multinomial logistic regression that starts from chances known before.
+
+    The penalty on coefficients is that with the largest likelihood of rows that are left out, in four folds. Where no
+    penalty adds to that likelihood by more than its standard error, the chances known before remain as they are.
+
+    Args:
+        inputs: inputs of each row.
+        codes: value of each row.
+        before: log-chances of the values of each row that are known before.
+
+    Example:
+        >>> x = torch.linspace(-1, 1, 80)[:, None]
+        >>> even = torch.full((80, 2), 0.5).log().double()
+        >>> found = shrunk(x, (x[:, 0] > 0).long(), even)
+        >>> float((found.left_out.argmax(1) == (x[:, 0] > 0)).double().mean()) > 0.9
+        True
+        >>> shrunk(x, torch.arange(80) % 2, even).logistic.weight.tolist()
+        [[0.0, 0.0]]
+    """
+    rows, values = before.shape
+    nothing = Shrunk(Logistic.none(inputs.shape[1], values), before)
+    if rows < _FEWEST or not inputs.shape[1]:
+        return nothing
+    own = before.gather(1, codes[:, None])[:, 0]
+    fold = folds(rows)
+    starts: list[Logistic | None] = [None] * _FOLDS
+    best, chosen, likelihood = before, math.inf, own
+    for penalty in _PENALTIES:
+        left_out = torch.empty_like(before)
+        for k in range(_FOLDS):
+            kept, out = fold != k, fold == k
+            fit = _fitted(inputs[kept], codes[kept], before[kept], penalty, starts[k])
+            starts[k] = fit
+            left_out[out] = (before[out] + fit.scores(inputs[out]) + fit.bias).log_softmax(1)
+        reached = left_out.gather(1, codes[:, None])[:, 0]
+        if reached.mean() <= likelihood.mean():
+            break
+        best, chosen, likelihood = left_out, penalty, reached
+    if not gains(likelihood - own):
+        return nothing
+    return Shrunk(_fitted(inputs, codes, before, chosen, None), best)
+
+
+def folds(rows: int) -> Int[Tensor, " row"]:
+    """Return the fold of each row: rows that follow each other are in different ones."""
+    return torch.arange(rows) % _FOLDS
+
+
+def gains(differences: Float[Tensor, " row"]) -> bool:
+    """Return whether the mean of differences is positive by more than its standard error.
+
+    Args:
+        differences: what each row gains, such as log-likelihood in nats.
+    """
+    return bool(differences.mean() > differences.std() / math.sqrt(len(differences)))
+
+
+def _fitted(inputs: Tensor, codes: Tensor, before: Tensor, penalty: float, start: Logistic | None) -> Logistic:
+    inputs = inputs.double()
+    center, spread = inputs.mean(0), inputs.std(0).clamp(min=_SMALLEST_SPREAD)
+    scaled = ((inputs - center) / spread).clamp(-_LARGEST, _LARGEST)
+    known = start or Logistic.none(inputs.shape[1], before.shape[1])
+    design = torch.cat([scaled, torch.ones_like(scaled[:, :1])], dim=1)
+    found = torch.cat([known.weight, known.bias[None]])
+    fit = _by_newton if found.numel() <= _NEWTON else _by_gradients
+    found = fit(design, codes, before, penalty, found)
+    return Logistic(center, spread, found[:-1], found[-1])
+
+
+def _by_newton(design: Tensor, codes: Tensor, before: Tensor, penalty: float, found: Tensor) -> Tensor:
+    """Return coefficients by Newton's method, for few of them; steps that do not help are halved."""
+    wanted, size = functional.one_hot(codes, before.shape[1]).double(), found.numel()
+    eye = torch.eye(before.shape[1], dtype=torch.float64)
+
+    def loss(at: Tensor) -> float:
+        fit = functional.cross_entropy(before + design @ at, codes, reduction="sum")
+        return float(fit + penalty * at.square().sum())
+
+    reached = loss(found)
+    for _ in range(_STEPS):
+        chances = (before + design @ found).softmax(1)
+        slope = design.T @ (chances - wanted) + 2 * penalty * found
+        each = (design[:, :, None] * chances[:, None]).flatten(1)
+        same = torch.einsum("vab,vw->avbw", design.T @ (design * chances.T[..., None]), eye).reshape(size, size)
+        hessian = same - each.T @ each + 2 * penalty * torch.eye(size, dtype=torch.float64)
+        step = torch.linalg.solve(hessian, slope.flatten()).view_as(found)
+        share, before_step = 1.0, reached
+        while (reached := loss(found - share * step)) > before_step and share > _LEAST_SHARE:
+            share /= 2
+        found = found - share * step
+        if before_step - reached < _GAIN * len(codes):
+            break
+    return found
+
+
+def _by_gradients(design: Tensor, codes: Tensor, before: Tensor, penalty: float, found: Tensor) -> Tensor:
+    """Return coefficients by a quasi-Newton method."""
+    found = found.clone().requires_grad_(True)
+    optimiser = torch.optim.LBFGS(
+        [found], max_iter=_STEPS, tolerance_change=_GAIN, history_size=10, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> float:
+        optimiser.zero_grad()
+        loss = functional.cross_entropy(before + design @ found, codes, reduction="sum")
+        loss = (loss + penalty * found.square().sum()) / len(codes)
+        loss.backward()
+        return float(loss.detach())
+
+    optimiser.step(closure)
+    return found.detach()
