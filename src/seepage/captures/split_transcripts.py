@@ -188,7 +188,7 @@ class SplitRun(TranscriptRun):
         if isinstance(attack, Posterior):
             rounds = self._rounds(history if attack.observed else _newest(history, 1))
             if attack.by_round(rounds.views[0], knowledge):
-                return attack(rounds, knowledge, seeds)
+                return attack.of_rounds(rounds, knowledge, seeds)
             history = self._together(history) if attack.observed else _newest(history, 1)
         else:
             # All other attacks read one message of each record.

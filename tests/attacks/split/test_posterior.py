@@ -13,7 +13,7 @@ from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.protocols.split import SplitLearning
 from seepage.wire.secret import CutTranscript
-from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
+from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutRounds
 from tests.attacks.split.test_exact import PLAIN, exchange, table
 from tests.oracles.split import configurations, loss_gradient
 
@@ -191,6 +191,25 @@ def test_several_exchanges_of_a_record_tell_more_than_one() -> None:
     first, second = (cells_right(Posterior()(one.view, known), one) for one in (once, often))
     assert second > first
     assert often.view.of(slice(2, 5)).earlier[0].records == 3
+
+
+def test_rounds_of_some_of_the_records_tell_what_rounds_of_all_do() -> None:
+    protocol = replace(PLAIN, noise=CutNoise(1.0))
+    trained = protocol.train(deepfm(DATA.schema, ("a", "c"), seed=0, hidden=(16, 8)), DATA.train, seed=0)
+    rows = DATA.train.rows(range(40))
+    view = protocol.observe_all([(stage, None) for stage in reversed(trained.stages[1:])], rows, 1).view
+    known = CutKnowledge(DATA.schema, DATA.statistics, protocol.known())
+    order = torch.Generator().manual_seed(0)
+    parts = [(one, at) for one in view.exchanges for at in torch.randperm(40, generator=order).chunk(3)]
+    rounds = CutRounds(tuple(one.of(at) for one, at in parts), tuple(at for _, at in parts))
+    assert (rounds.records, sum(int(newest.sum()) for newest in rounds.newest)) == (40, 40)
+    torch.testing.assert_close(rounds.features, view.features)
+    for attack in (Posterior(), Posterior(observed=False)):
+        torch.testing.assert_close(attack.of_rounds(rounds, known).chances, attack(view, known).chances)
+    torch.testing.assert_close(
+        Posterior(observed=False, most=1).of_rounds(rounds, known).label_chances,
+        Posterior(observed=False, most=1)(view, known).label_chances,
+    )
 
 
 def test_no_exchange_is_refused() -> None:

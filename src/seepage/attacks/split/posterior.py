@@ -51,7 +51,7 @@ class Posterior:
     the server knows both parts, or what auxiliary rows say beside it, see ``parts.label_prior``. Where the target
     is a number, each combination has its label, see ``parts.number_target``. A flipped label
     is undone by Bayes' rule too. With several messages of a record, likelihoods multiply; other records may have been
-    in other rounds (``CutRounds``).
+    in other rounds, see ``of_rounds``.
 
     Not in the paper: a defense must withstand this attacker before it is called effective.
 
@@ -112,32 +112,28 @@ class Posterior:
         return not (binned and self.observed and self.weights == "current" and replayable(view, knowledge))
 
     def __call__(
-        self, view: CutView | CutRounds | Sequence[CutView], knowledge: CutKnowledge, seeds: Sequence[int] = (0,)
+        self, view: CutView | Sequence[CutView], knowledge: CutKnowledge, seeds: Sequence[int] = (0,)
     ) -> CutGuess:
         """Return the guess with the chances of all values; ``seeds`` are those of samples of numbers.
 
         Raises:
             BadInputError: there are more configurations than ``most``, no gradient was received, or views are of
-                different numbers of records, or ``weights`` cannot be ``about`` here, or rounds of different records
-                cannot be weighed one by one.
+                different numbers of records, or ``weights`` cannot be ``about`` here.
         """
-        apart = isinstance(view, CutRounds)
-        views = list(view.exchanges if isinstance(view, CutView) else view.views if apart else view)
-        if not views or (not apart and any(one.records != views[0].records for one in views)):
+        views = list(view.exchanges) if isinstance(view, CutView) else list(view)
+        if not views or any(one.records != views[0].records for one in views):
             raise BadInputError(
                 f"views of the same records are needed, got {len(views)} view(s) of "
                 f"{', '.join(str(one.records) for one in views) or 'no'} records; give those of one set of records."
             )
-        if self.observed:
-            for one in views:
-                check_gradient(one)
-        first, defense = views[0], knowledge.defense
+        first = views[0]
+        if self.by_round(first, knowledge):
+            if self.weights == "current" and knowledge.defense.bare and isinstance(view, CutView):
+                # A gradient as it is tells all categories up to rounding: another one would only take time.
+                views = views[:1]
+            return self.of_rounds(CutRounds.of(views), knowledge, seeds)
+        self._check_gradients(views)
         space = Space.of(first.model, knowledge, self.bins)
-        if apart and not self.by_round(first, knowledge):
-            raise BadInputError(
-                "numbers are found from all messages of a record at once, but the records were in different rounds; "
-                "give one CutView for all records that were in the same."
-            )
         if isinstance(knowledge.schema.target, Continuous):
             if self.weights == "about":
                 raise BadInputError(
@@ -146,14 +142,31 @@ class Posterior:
                 )
             check_enumerable(space, self.most)
             return number_target_guess(views, knowledge, space, weigh=True, observed=self.observed)
+        check_enumerable(space, self.most)
         generator = torch.Generator().manual_seed(seeds[0])
+        return replayed_guess(views, knowledge, responder(first.model, self.closed_form), space, generator)
+
+    def of_rounds(self, rounds: CutRounds, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
+        """Return the guess for records that were not all in the same rounds.
+
+        Args:
+            rounds: messages by round.
+            knowledge: side information.
+            seeds: seeds of samples of numbers.
+
+        Raises:
+            BadInputError: rounds cannot be weighed one by one (see ``by_round``), there are more configurations than
+                ``most``, no gradient was received, or ``weights`` cannot be ``about`` here.
+        """
+        first = rounds.views[0]
         if not self.by_round(first, knowledge):
-            check_enumerable(space, self.most)
-            return replayed_guess(views, knowledge, responder(first.model, self.closed_form), space, generator)
-        if self.weights == "current" and defense.bare and isinstance(view, CutView):
-            # A gradient as it is tells all categories up to rounding: another one would only take time.
-            views = views[:1]
-        rounds = view if isinstance(view, CutRounds) else CutRounds.of(views)
+            raise BadInputError(
+                "numbers are found from all messages of a record at once, but the records were in different rounds; "
+                "give one CutView for all records that were in the same."
+            )
+        self._check_gradients(rounds.views)
+        space = Space.of(first.model, knowledge, self.bins)
+        generator = torch.Generator().manual_seed(seeds[0])
         if not self.observed and space.configurations > self.most:
             return self._sampled(rounds, knowledge, space, generator, seeds[0])
         check_enumerable(space, self.most)
@@ -162,6 +175,10 @@ class Posterior:
             return guess
         # Bins are coarser than what is believed beforehand.
         return replace(guess, cells=_with_numbers(rounds, knowledge, guess.cells, generator))
+
+    def _check_gradients(self, views: Sequence[CutView]) -> None:
+        for one in views if self.observed else ():
+            check_gradient(one)
 
     def _gathered(self, rounds: CutRounds, knowledge: CutKnowledge, space: Space, seed: int) -> _Gathered:
         """Return the chances of all combinations, a block of records after the other."""
@@ -300,6 +317,8 @@ def _with_numbers(
 ) -> Float[Tensor, "record private"]:
     """Return cells whose numbers are the likeliest beforehand."""
     model, cells = rounds.views[0].model, cells.clone()
+    if not numbers_of(model):
+        return cells
     drawn = prior_samples(NumberPrior.of(model, knowledge, rounds.features), rounds.records, generator)
     for k, i in enumerate(numbers_of(model)):
         column = model.schema.columns[model.private[i]]
