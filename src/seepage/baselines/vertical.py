@@ -28,11 +28,18 @@ class Constant:
 
     def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used."""
-        row = [
-            marginal.median if isinstance(column, Discrete) else marginal.likeliest(NEAR * (column.high - column.low))
-            for column, marginal in zip(knowledge.schema.columns, knowledge.marginals, strict=True)
-        ]
-        return _same(view, row)
+        return _same(view, constants(knowledge))
+
+
+def constants(knowledge: FeatureKnowledge) -> Float[Tensor, " column"]:
+    """Return each column's most frequent category, or the number with most others within a tenth of its range."""
+    row = [
+        marginal.median
+        if isinstance(column, Discrete)
+        else float(marginal.likeliest(NEAR * (column.high - column.low)))
+        for column, marginal in zip(knowledge.schema.columns, knowledge.marginals, strict=True)
+    ]
+    return torch.tensor(row, dtype=torch.float64)
 
 
 @baselines.register("median", "split")
@@ -43,7 +50,7 @@ class Median:
 
     def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
         """Return the guess; ``seeds`` are not used."""
-        return _same(view, [marginal.median for marginal in knowledge.marginals])
+        return _same(view, torch.tensor([marginal.median for marginal in knowledge.marginals], dtype=torch.float64))
 
 
 @baselines.register("random", "vertical")
@@ -106,6 +113,5 @@ def own_inputs(
     return torch.cat([encoded, torch.nn.functional.one_hot(labels.long(), target.width).to(encoded)], dim=-1)
 
 
-def _same(view: ActivationView, row: Sequence[float | Tensor]) -> FeatureGuess:
-    cells = torch.tensor([float(value) for value in row], dtype=torch.float64)
-    return FeatureGuess(cells.repeat(view.trainings, view.records, 1))
+def _same(view: ActivationView, row: Float[Tensor, " column"]) -> FeatureGuess:
+    return FeatureGuess(row.repeat(view.trainings, view.records, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seepage.attacks.vertical.parts.choice import or_constants, right_pairs
 from seepage.models.inverse import Calibration, cells_of
 from seepage.models.kernel_regression import fitted
 from seepage.models.vertical import encoder_of
@@ -21,7 +22,8 @@ class RidgeStealth:
     Our own: a closed form in place of the stealth attack's InverNet, which has only a few dozen pairs to learn from.
     The leave-one-out residuals of a linear smoother are its residuals divided by one less its diagonal (Golub,
     Heath and Wahba 1979). They also give the confidence of the answers: chances and radii are fitted on the leaked
-    records, each left out in turn.
+    records, each left out in turn. A column that it reads no better
+    than a constant on these records is answered by the constant, see ``parts.choice``.
     """
 
     def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
@@ -35,9 +37,11 @@ class RidgeStealth:
         encoded = encoder.encode(leaked.cells).double()
         found = fitted(leaked.features.double(), encoded, view.received.double())
         sure = Calibration.of(encoder, found.left_out, encoded)
-        return FeatureGuess(
+        guess = FeatureGuess(
             cells_of(encoder, found.values),
             sure.chances(encoder, found.values),
             sure.widths(encoder),
             ~found.values.flatten(1).isfinite().all(1),
         )
+        right = right_pairs(knowledge.schema, cells_of(encoder, found.left_out), leaked.cells)
+        return or_constants(guess, right, leaked.cells, encoder, knowledge)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from seepage.attacks.vertical.parts.choice import mixed, or_constants, right_pairs
 from seepage.attacks.vertical.parts.generated import generated, plain_uniform, smooth_noise
 from seepage.attacks.vertical.parts.shadow import shadow
 from seepage.baselines.vertical import own_inputs
@@ -18,7 +19,6 @@ from seepage.models.images import Shape
 from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
 from seepage.registry import attacks
-from seepage.tabular.align import right_cells
 from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
@@ -142,8 +142,8 @@ class QueryAttack(_InverNet):
         outputs = found.outputs(answered[:, kept:])
         sure = Calibration.of(encoder, outputs, pairs.asked[:, kept:])
         chances = sure.chances(encoder, found.outputs(received))
-        right = right_cells(encoder.schema, found.cells(answered[:, kept:]), pairs.cells[:, kept:])
-        return _Answer(replace(guess, chances=chances, radii=sure.widths(encoder)), right.double().mean(1))
+        right = right_pairs(encoder.schema, found.cells(answered[:, kept:]), pairs.cells[:, kept:])
+        return _Answer(replace(guess, chances=chances, radii=sure.widths(encoder)), right)
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,10 @@ class _Pairs:
 
 @dataclass(frozen=True)
 class _Answer:
-    """A guess, and the share of held-out pairs that it has right; None where none are held out."""
+    """A guess, and which cells of held-out pairs it has right; None where none are held out."""
 
     guess: FeatureGuess
-    right: Float[Tensor, "training column"] | None = None
+    right: Bool[Tensor, "training pair column"] | None = None
 
 
 @attacks.register("informed_qa", "vertical", needs=("auxiliary", "queries"))
@@ -188,8 +188,9 @@ class InformedQueryAttack(QueryAttack):
 
     Two networks are trained: the published one, on features alone, and one that takes the attacker's own columns
     beside them and has a loss for each kind of column. Each column is answered by the network that has more of the
-    held-out pairs right. Where a defense leaves little in the features, own columns still tell something. Without
-    held-out pairs the second network answers alone. Networks for images take features alone, so that there is one.
+    held-out pairs right, or by a constant where neither reads more than one: see ``parts.choice``. Where a defense
+    leaves little in the features, own columns still tell something. Without held-out pairs the second network answers
+    alone. Networks for images take features alone, so that there is one.
     """
 
     loss: InverseLoss = "fields"
@@ -203,25 +204,10 @@ class InformedQueryAttack(QueryAttack):
             return own.guess
         alone = replace(self, loss="mse")._answer(pairs, knowledge, seeds, own=False)
         assert alone.right is not None
-        return _mixed(own.guess, alone.guess, alone.right > own.right)
-
-
-def _mixed(first: FeatureGuess, second: FeatureGuess, take: Bool[Tensor, "training column"]) -> FeatureGuess:
-    """Return a guess whose columns are those of the second where ``take`` says so, and of the first elsewhere."""
-    chances = None
-    if first.chances is not None and second.chances is not None:
-        chances = tuple(
-            None if a is None or b is None else torch.where(take[:, i, None, None], b, a)
-            for i, (a, b) in enumerate(zip(first.chances, second.chances, strict=True))
-        )
-    radii = None
-    if first.radii is not None and second.radii is not None:
-        radii = torch.where(take, second.radii, first.radii)
-    cells = torch.where(take[:, None], second.cells, first.cells)
-    assert first.failed is not None
-    assert second.failed is not None
-    failed = (first.failed & ~take.all(-1)) | (second.failed & take.any(-1))
-    return replace(first, cells=cells, chances=chances, radii=radii, failed=failed)
+        take = alone.right.double().mean(1) > own.right.double().mean(1)
+        right = torch.where(take[:, None], alone.right, own.right)
+        better = mixed(own.guess, alone.guess, take)
+        return or_constants(better, right, pairs.cells[:, pairs.kept :], pairs.encoder, knowledge)
 
 
 @dataclass(frozen=True)
