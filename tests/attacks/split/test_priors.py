@@ -27,7 +27,7 @@ COLUMNS = ("x", "y", "z", "group")
 def rows(classes: int = 2, seed: int = 0) -> Table:
     """Return columns that are independent of each other, but ``copy`` of ``group``, and a label of two of them."""
     draw = np.random.default_rng(seed)
-    frame = {name: draw.normal(size=ROWS) for name in ("x", "y", "z")}
+    frame: dict[str, np.ndarray] = {name: draw.normal(size=ROWS) for name in ("x", "y", "z")}
     frame["group"] = draw.integers(0, 5, ROWS)
     frame["kind"] = draw.choice(5, ROWS, p=[0.4, 0.3, 0.2, 0.07, 0.03])
     frame["copy"] = np.where(draw.random(ROWS) < 0.7, frame["group"], draw.integers(0, 5, ROWS))
