@@ -32,8 +32,9 @@ from seepage.captures.transcript_runs import (
 )
 from seepage.captures.transcripts import RecordedTraining, RoundMessages
 from seepage.errors import BadInputError, one_line, unknown_name
-from seepage.models.batch_norm import BatchNorm
+from seepage.models.batch_norm import normalising
 from seepage.models.deepfm import deepfm
+from seepage.models.dropout import dropping
 from seepage.models.own import find_own, is_own
 from seepage.models.own_parts import own_split
 from seepage.models.split import SplitModel
@@ -54,11 +55,6 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutRounds, Cut
 _FEW_GROUPS, _MANY_RECORDS = 64, 16
 # Share of records whose messages must be replayed, below which the transcript is said not to fit.
 _MOST = 0.5
-# Layers that compute something else in training, with what makes the difference.
-_RANDOM: tuple[type[nn.Module], ...] = (
-    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, nn.RReLU),
-    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNorm),
-)
 # Place of a round and of the record in it, of each message of each record, the oldest first.
 _History = Mapping[int, Sequence[tuple[int, int]]]
 
@@ -473,7 +469,7 @@ def _misfit(attack: str, lacking: int, records: int, client: nn.Module) -> str:
         client: client part.
     """
     whose = "any message" if lacking == records else f"the message of {lacking:,} of {records:,} records"
-    layers = sorted({type(module).__name__ for module in client.modules() if isinstance(module, _RANDOM)})
+    layers = sorted({place.partition(" ")[0] for place in [*dropping(client), *normalising(client)]})
     if layers:
         cause = f", or {' and '.join(layers)} of the client part computed something else in training"
     else:

@@ -105,6 +105,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         ours = {"hidden": list(spec.hidden), "cut": spec.cut, "tower": list(spec.tower)}
         known = "client's first layers" + (" and those of the hop" if self.behind_hop else "")
         bottom = model.behind_hop if self.behind_hop else model.client
+        assert spec.topology != "columns"
         self.about = About(
             dataset=data.name,
             protocol=spec.topology,
