@@ -266,8 +266,9 @@ class Posterior:
                 r = int(rows[at])
                 table = respond.of_cells(space.of_codes(codes[r]).to(view.cut))
                 outputs = respond.outputs(respond.of_cut(view.cut[at : at + 1]).across(), table)
-                predicted = classes.rows(slice(r, r + 1)).trained(outputs, codes[r])[0]
-                true[r] = (predicted[..., None] * _unflipped(predicted, knowledge.defense.flip)).sum(1).mean(0)
+                predicted = classes.rows(slice(r, r + 1)).trained(outputs, codes[r])
+                unflipped = _unflipped(predicted, knowledge.defense.flip)
+                true[r] = (predicted[..., None] * unflipped).sum(2).mean(1)[0]
         cells = _with_numbers(rounds, knowledge, _decided(model, knowledge, space, chances), generator)
         return CutGuess(cells, true.argmax(1).double(), chances=chances, label_chances=true)
 
