@@ -32,7 +32,7 @@ install-dev: $(INSTALLED_DEV) ## As install, and the tools that check it
 audit: $(INSTALLED) ## Run the default audit on bundled data (AUDIT_OPTIONS="--batch-size 32 ...")
 	$(BIN)/seepage audit $(AUDIT_OPTIONS)
 
-test: lint types contracts docs tests ## Run lint, types, import contracts, documentation and tests
+test: lint types contracts tests ## Run lint, types, import contracts and tests, which build the documentation too
 
 # What a change breaks most often, in a few minutes; the rest of the suite needs a quarter of an hour.
 QUICK := tests/assessment tests/config tests/models tests/results tests/tabular tests/test_errors.py \

@@ -1,11 +1,13 @@
-"""Hostile inputs of five kinds: how many are refused with a message, finish, or end in a traceback.
+"""Hostile inputs of eight kinds: how many are refused with a message, finish, or end in a traceback.
 
-    python benchmarks/hostile.py                # 40 of each kind; writes benchmarks/results/hostile.csv
-    python benchmarks/hostile.py --each 4 --out hostile.csv
+    python benchmarks/hostile.py                # 500 of each kind; writes benchmarks/results/hostile.csv
+    python benchmarks/hostile.py --each 4 --kind documents --out hostile.csv
 
-Each input is made from a good one by a seeded change and given to the program in a forked process. Refused: exit
+Each input is made from a good file by a seeded change and given to the program in a forked process: some were written
+by hand, of the others half have single values changed for hostile ones, and half have damaged bytes. Refused: exit
 status 2 with one paragraph per mistake. Finished: status 0, 1, 3 or 4. Traceback: Python's, a status of a crash, or a
-signal. Too long: no end within 60 seconds of processor time. Inputs whose code was run are counted, too.
+signal. Too long: no end within 30 seconds of processor time. Inputs whose code was run are counted, too, and the most
+seconds and memory that one took.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import gzip
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -24,17 +27,26 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
+import xgboost
+import yaml
 
 from seepage import cli
+from seepage.protocols.trees import encoded
+from seepage.tabular.statistics import Statistics
 
-SECONDS = 60
-KINDS = ("tables", "documents", "captures", "run folders", "options")
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.attacks.trees.parts import people
+from tests.captures.test_transcripts import trained, written
+
+SECONDS = 30
 OUTCOMES = ("refused", "finished", "traceback", "too long")
+SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 TINY = ["--attack", "dlg:{iterations: 2}", "--batch-size", "1", "--victims", "1", "--no-control", "--workers", "1"]
 ROWS = "age,job,zip,ill\n" + "".join(f"{20 + i},{'abc'[i % 3]},{100 + i % 7},{'yn'[i % 2]}\n" for i in range(40))
 DOCUMENT = (
@@ -44,13 +56,24 @@ DOCUMENT = (
 # What the inputs try to leave behind, in the folder above theirs.
 SEEN = "seen"
 
+ATTACK = (
+    *("attack", "client/update.safetensors", "--model", "nn1", "--weights", "client/model.safetensors"),
+    *("--schema", "client/schema.yaml"),
+)
+# What values of files are changed to.
+VALUES: tuple[Any, ...] = (
+    *(None, True, 0, -1, 1, 2**31, 2**63, 10**30, -0.5, 1e-300, 1e308, float("nan"), float("inf")),
+    *("", " ", "x", "nan", "1e999", "9" * 5_000, "\x1b]0;title\x07", "\u202e", "../" * 50, "os:system", "a" * 10_000),
+    *([], {}, [[]], [None], {"": None}, [1] * 5_000, [[[[[[[[]]]]]]]]),
+)
+
 Command = list[str]
 
 
 def main() -> None:
     """Run all and write the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--each", type=int, default=40, help="inputs of each kind")
+    parser.add_argument("--each", type=int, default=500, help="inputs of each kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=KINDS, action="append", help="only these; rows of others stay as they are")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "hostile.csv")
@@ -58,53 +81,61 @@ def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
     # A process that is forked must not have begun any threads.
     torch.set_num_threads(1)
-    makers = (table, document, capture, run_folder, option)
+    asked = arguments.kind or list(KINDS)
+    lines = {row["kind"]: row for row in kept(arguments.out) if row["kind"] not in asked}
     with tempfile.TemporaryDirectory() as place:
         good = prepared(Path(place))
-        lines = (
-            [] if arguments.kind is None else [row for row in kept(arguments.out) if row["kind"] not in arguments.kind]
-        )
-        for kind, maker in zip(KINDS, makers, strict=True):
-            if kind not in (arguments.kind or KINDS):
-                continue
-            counts, left = Counter[str](), 0
-            for i in range(arguments.each):
-                folder = Path(place) / f"{kind.replace(' ', '_')}_{i}" / "inner"
-                shutil.copytree(good, folder)
-                command = maker(folder, random.Random(f"{arguments.seed} {kind} {i}"), i)
-                outcome, said = run(command, folder)
-                counts[outcome] += 1
-                left += (folder / SEEN).exists() or (folder.parent / SEEN).exists()
-                if outcome in ("traceback", "too long"):
-                    print(f"{kind} {i}: {outcome}: {' '.join(command)}\n{said[-1500:]}", file=sys.stderr)
-                shutil.rmtree(folder.parent)
-            lines.append({"kind": kind, "n": arguments.each, **{o: counts[o] for o in OUTCOMES}, "code_run": left})
-            print(json.dumps(lines[-1]), flush=True)
-    with arguments.out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["kind", "n", *OUTCOMES, "code_run"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(sorted(lines, key=lambda row: KINDS.index(str(row["kind"]))))
+        for kind in asked:
+            lines[kind] = tried(kind, arguments.each, arguments.seed, Path(place), good)
+            print(json.dumps(lines[kind]), flush=True)
+            with arguments.out.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, list(lines[kind]), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(lines[name] for name in KINDS if name in lines)
+
+
+def tried(kind: str, each: int, seed: int, place: Path, good: Path) -> dict[str, Any]:
+    """Return the figures of one kind; what ends badly is printed."""
+    counts, left, seconds, gigabytes = Counter[str](), 0, 0.0, 0.0
+    for i in range(each):
+        folder = place / f"{kind.replace(' ', '_')}_{i}" / "inner"
+        shutil.copytree(good, folder)
+        command = KINDS[kind](folder, random.Random(f"{seed} {kind} {i}"), i)
+        outcome, said, used = run(command, folder)
+        counts[outcome] += 1
+        seconds = max(seconds, used.ru_utime + used.ru_stime)
+        gigabytes = max(gigabytes, used.ru_maxrss / 2**20)
+        left += (folder / SEEN).exists() or (folder.parent / SEEN).exists()
+        if outcome in ("traceback", "too long") or used.ru_maxrss > 2**21:
+            print(f"{kind} {i}: {outcome}, {used.ru_maxrss} kB: {' '.join(command)}\n{said[-2500:]}", file=sys.stderr)
+        shutil.rmtree(folder.parent)
+    found = {o.replace(" ", "_"): counts[o] for o in OUTCOMES}
+    most = {"most_seconds": round(seconds, 1), "most_gigabytes": round(gigabytes, 2)}
+    return {"kind": kind, "n": each, **found, "code_run": left, **most}
 
 
 def kept(out: Path) -> list[dict[str, object]]:
     """Return the rows that were written before."""
+    if not out.exists():
+        return []
     with out.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def run(command: Command, folder: Path) -> tuple[str, str]:
-    """Return how the program ends with a command, and what it said."""
+def run(command: Command, folder: Path) -> tuple[str, str, resource.struct_rusage]:
+    """Return how the program ends with a command, what it said, and what it used."""
     spoken = folder.parent / "said.txt"
     child = os.fork()
     if child == 0:
         _become(command, folder, spoken)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _, ended, used = os.wait4(child, 0)
+    status = os.waitstatus_to_exitcode(ended)
     said = spoken.read_text(encoding="utf-8", errors="replace")
     if status == -signal.SIGXCPU:
-        return "too long", said
+        return "too long", said, used
     if "Traceback (most recent call last)" in said or status not in (0, 1, 2, 3, 4):
-        return "traceback", said
-    return ("refused" if status == 2 else "finished"), said
+        return "traceback", said, used
+    return ("refused" if status == 2 else "finished"), said, used
 
 
 def _become(command: Command, folder: Path, spoken: Path) -> NoReturn:
@@ -139,14 +170,34 @@ def prepared(place: Path) -> Path:
         "def build(inputs, outputs):\n    return nn.Linear(inputs, outputs)\n",
         encoding="utf-8",
     )
+    written(folder / "transcript", *trained())
+    _grown(folder)
     for command in (
+        *(["spec", "new", "--setting", name, "--dataset", "german", "--out", f"{name}.yaml"] for name in SETTINGS),
         ["capture", "example", "--dataset", "german", "--model", "nn1", "--out", "client"],
         ["audit", "audit.yaml", "--out", "run", "--quiet"],
+        [*ATTACK, "--certificate", "proof.json", "--out", "proved"],
     ):
-        outcome, said = run(command, folder)
+        outcome, said, _ = run(command, folder)
         if outcome != "finished":
             raise SystemExit(f"{' '.join(command)} was {outcome}: {said}")
     return folder
+
+
+def _grown(folder: Path) -> None:
+    """Write tree files of a client, and the schema and public rows with which they are read."""
+    table = people(100)
+    (folder / "people.yaml").write_text(table.schema.to_yaml(), encoding="utf-8")
+    table.frame.to_csv(folder / "public.csv", index=False)
+    rows = encoded(table.schema, Statistics.of(table), table.cells[:40])
+    booster = xgboost.train(
+        {"objective": "binary:logistic", "base_score": 0.5, "nthread": 1},
+        xgboost.DMatrix(rows, label=table.labels[:40].numpy(), nthread=1),
+        2,
+    )
+    (folder / "trees").mkdir()
+    for number in range(2):
+        booster[number : number + 1].save_model(folder / "trees" / f"round_{number}.json")
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
@@ -162,6 +213,82 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
         ]
         content = draw.choice(changes)(content)
     return content
+
+
+def changed(value: Any, draw: random.Random) -> Any:
+    """Return plain values of which one to three are changed, left out, repeated or exchanged."""
+    for _ in range(draw.randint(1, 3)):
+        places = [*_places(value)]
+        if not places:
+            return draw.choice(VALUES)
+        container, key = draw.choice(places)
+        other, beside = draw.choice(places)
+        what = draw.randrange(5)
+        if what == 0:
+            del container[key]
+        elif what == 1 and isinstance(container, list):
+            container.extend([container[key]] * draw.choice([1, 1000]))
+        elif what == 1:
+            container[draw.choice(["", "x", "\x1b[31m", f"{key}2"])] = container[key]
+        elif what == 2:
+            container[key] = json.loads(json.dumps(other[beside], default=str))
+        else:
+            container[key] = draw.choice(VALUES)
+    return value
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    for key, part in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        yield value, key
+        if isinstance(part, dict | list):
+            yield from _places(part)
+
+
+def attacked(file: Path, draw: random.Random) -> None:
+    """Change a good file: the values of its form, or its bytes."""
+    content = file.read_bytes()
+    if draw.random() < 0.5:
+        file.write_bytes(damaged(content, draw))
+    elif file.suffix == ".json":
+        file.write_text(json.dumps(changed(json.loads(content), draw)), encoding="utf-8")
+    elif file.suffix == ".yaml":
+        file.write_text(yaml.safe_dump(changed(yaml.safe_load(content), draw)), encoding="utf-8")
+    elif file.suffix == ".csv":
+        rows = [line.split(",") for line in content.decode().splitlines()]
+        text = "\n".join(",".join(map(str, row)) if isinstance(row, list) else str(row) for row in changed(rows, draw))
+        file.write_text(text + "\n", encoding="utf-8", errors="replace")
+    else:
+        file.write_bytes(_tensors_changed(content, draw))
+
+
+def _tensors_changed(content: bytes, draw: random.Random) -> bytes:
+    """Return a safetensors file with a changed header, or tensors of hostile numbers."""
+    size = struct.unpack("<Q", content[:8])[0]
+    header, data = json.loads(content[8 : 8 + size]), bytearray(content[8 + size :])
+    name = draw.choice([key for key in header if key != "__metadata__"])
+    if draw.random() < 0.4:
+        begin, end = header[name]["data_offsets"]
+        number = draw.choice([float("nan"), float("inf"), 3e38, 1e-45, 0.0, -1.0])
+        some = struct.pack("<f", number) * ((end - begin) // 4)
+        data[begin : begin + len(some)] = some
+    elif "seepage" in header.get("__metadata__", {}) and draw.random() < 0.6:
+        about = changed(json.loads(header["__metadata__"]["seepage"]), draw)
+        header["__metadata__"]["seepage"] = json.dumps(about)
+    else:
+        header = changed(header, draw)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(data)
+
+
+def filled_in(text: str, draw: random.Random) -> str:
+    """Return a starter document with some keys given hostile values, or their examples."""
+    lines = text.splitlines()
+    keys = [i for i, line in enumerate(lines) if re.match(r"^(# )?[a-z_]+: ", line)]
+    for i in draw.sample(keys, min(len(keys), draw.randint(1, 3))):
+        key, example = lines[i].removeprefix("# ").split(": ", 1)
+        value = draw.choice([example, f"[{example}, {example}]", *(json.dumps(value) for value in VALUES)])
+        lines[i] = f"{key}: {value}"
+    return "\n".join(lines) + "\n"
 
 
 def wide(draw: random.Random) -> str:
@@ -187,8 +314,11 @@ def table(folder: Path, draw: random.Random, i: int) -> Command:
         ("t.csv", ROWS.replace("20,", "=cmd|' /C calc'!A0,").replace(",a,", ",\x1b]0;x\x07,").encode()),
         ("t.csv", ROWS.replace("21,", "nan,").replace("22,", "inf,").replace("23,", "1e999,").encode()),
     ]
-    name, content = written[i] if i < len(written) else ("t.csv", damaged(ROWS.encode(), draw))
-    (folder / name).write_bytes(content)
+    name, content = written[i] if i < len(written) else ("table.csv", b"")
+    if i < len(written):
+        (folder / name).write_bytes(content)
+    else:
+        attacked(folder / name, draw)
     return ["audit", "--data", name, "--target", "ill", *TINY, "--quiet", "--out", "new"]
 
 
@@ -222,8 +352,19 @@ def document(folder: Path, draw: random.Random, i: int) -> Command:
         f"data: {'../' * 50}etc/passwd\ntarget: x\n",
         "",
     ]
-    (folder / "hostile.yaml").write_bytes(written[i].encode() if i < len(written) else damaged(DOCUMENT.encode(), draw))
-    return ["spec", "check", "hostile.yaml"]
+    file = folder / f"{SETTINGS[i % len(SETTINGS)]}.yaml"
+    if i < len(written):
+        file.write_text(written[i], encoding="utf-8")
+    elif draw.random() < 0.3:
+        file = folder / "audit.yaml"
+        attacked(file, draw)
+    else:
+        file.write_text(filled_in(file.read_text(encoding="utf-8"), draw), encoding="utf-8")
+        if draw.random() < 0.3:
+            file.write_bytes(damaged(file.read_bytes(), draw))
+    if i % 10 == 0:
+        return ["audit", file.name, "--time-budget", "2s", "--workers", "1", "--quiet", "--out", "new"]
+    return ["spec", "check", file.name]
 
 
 def capture(folder: Path, draw: random.Random, i: int) -> Command:
@@ -254,11 +395,47 @@ def capture(folder: Path, draw: random.Random, i: int) -> Command:
         described(encoding={"mean": [0.0], "std": [0.0]}),
         content[: 8 + size] + b"\xff" * (len(content) - 8 - size),
     ]
-    file.write_bytes(written[i] if i < len(written) else damaged(content, draw))
-    return [
-        *("attack", "client/update.safetensors", "--model", "nn1", "--weights", "client/model.safetensors", "--schema"),
-        *("client/schema.yaml", "--attack", "dlg", "--iterations", "2", "--out", "read"),
+    if i < len(written):
+        file.write_bytes(written[i])
+    else:
+        others = ("model.safetensors", "schema.yaml", "truth.csv")
+        attacked(draw.choice([file, file, *(folder / "client" / name for name in others)]), draw)
+    how = ["--attack", "dlg", "--iterations", "2"] if i % 2 else ["--truth", "client/truth.csv", "--proofs-only"]
+    return [*ATTACK, *how, "--out", "read"]
+
+
+def transcript(folder: Path, draw: random.Random, i: int) -> Command:
+    """Return a command on a hostile transcript of split learning."""
+    place = folder / "transcript"
+    attacked(draw.choice(sorted([*place.iterdir(), place / "transcript.json"])), draw)
+    name = ("exact", "label_norm", "posterior", "label_direction")[i % 4]
+    return ["attack", "transcript", "--attack", name, "--out", "read"]
+
+
+def certificate(folder: Path, draw: random.Random, i: int) -> Command:
+    """Return a command that checks a hostile certificate."""
+    names = [
+        "proof.json",
+        "proof.opened.json",
+        "client/encoder.json",
+        "client/schema.yaml",
+        "client/update.safetensors",
     ]
+    attacked(folder / names[i % len(names)], draw)
+    opened = ["--opened", "proof.opened.json"] if i % 3 else []
+    return [
+        *("verify", "proof.json", *opened, "--update", "client/update.safetensors", "--model", "nn1", "--records", "1"),
+        *("--weights", "client/model.safetensors", "--schema", "client/schema.yaml"),
+        *("--encoder", "client/encoder.json"),
+    ]
+
+
+def trees(folder: Path, draw: random.Random, i: int) -> Command:
+    """Return a command on hostile tree files."""
+    rounds = [folder / "trees" / f"round_{number}.json" for number in range(2)]
+    attacked(draw.choice([*rounds, *rounds, folder / "people.yaml", folder / "public.csv"]), draw)
+    which = "trees" if i % 2 else "trees/round_0.json"
+    return ["attack", which, "--schema", "people.yaml", "--data", "public.csv", "--out", "read"]
 
 
 def run_folder(folder: Path, draw: random.Random, i: int) -> Command:
@@ -268,7 +445,12 @@ def run_folder(folder: Path, draw: random.Random, i: int) -> Command:
     file = folder / "run" / name
     content = file.read_bytes()
     written = [b"", b"[" * 100_000, content[: len(content) // 2], b"\0" * 4096]
-    file.write_bytes(written[i // len(names)] if i // len(names) < len(written) else damaged(content, draw))
+    if i // len(names) < len(written):
+        file.write_bytes(written[i // len(names)])
+    elif file.suffix == ".json":
+        attacked(file, draw)
+    else:
+        file.write_bytes(damaged(content, draw))
     shutil.copytree(folder / "run", folder / "other")
     if name == "audit.sqlite":
         return ["audit", "audit.yaml", "--out", "run", "--quiet"]
@@ -304,6 +486,18 @@ def option(folder: Path, draw: random.Random, i: int) -> Command:
     flag = draw.choice(["--victims", "--batch-size", "--attack", "--defense", "--labels", "--metric", "--protocol"])
     text = "".join(draw.choice("0123456789-+.e:{}[]*&!'\"\\ \t§é✓abc") for _ in range(draw.randint(1, 30)))
     return ["audit", "--dataset", "german", *TINY, "--quiet", flag, text]
+
+
+KINDS = {
+    "tables": table,
+    "documents": document,
+    "captures": capture,
+    "transcripts": transcript,
+    "certificates": certificate,
+    "tree files": trees,
+    "run folders": run_folder,
+    "options": option,
+}
 
 
 if __name__ == "__main__":

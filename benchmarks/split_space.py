@@ -85,7 +85,7 @@ def main() -> None:
     protocol = SplitLearning(epochs=5, batch_size=64)
     with arguments.out.open("w", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        counted = ("records", "read", "proven", "wrong_proven", "ties")
+        counted = ("records", "read", "likely", "wrong_likely", "ties")
         writer.writerow(
             [
                 "columns",
@@ -110,12 +110,12 @@ def main() -> None:
             guess = Exact(search=search, most=10**8)(seen.view, CutKnowledge(data.schema, data.statistics))
             seconds = (time.process_time() - begun) / records
             right = (guess.cells == seen.cells).all(1) & (guess.labels == seen.labels)
-            assert guess.proven is not None
+            assert guess.likely is not None
             assert guess.ties is not None
             cells = WIDTH**columns
             limit = 2 * cells * (HIDDEN[0] * HIDDEN[1] + HIDDEN[1]) / reached
             tied = int((guess.ties > 1).sum())
-            counts = [int(right.sum()), int(guess.proven.sum()), int((guess.proven & ~right).sum()), tied]
+            counts = [int(right.sum()), int(guess.likely.sum()), int((guess.likely & ~right).sum()), tied]
             speed = (f"{seconds:.4g}", f"{reached / 1e9:.0f}", f"{limit:.3g}", f"{seconds / limit:.3g}")
             writer.writerow([columns, 2 * cells, search, records, *counts, *speed])
             file.flush()

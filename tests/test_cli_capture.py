@@ -85,7 +85,7 @@ TINY = ["--restarts", "2", "--iterations", "3"]
 
 
 def test_what_a_client_leaves_is_private_and_whole(client: Path) -> None:
-    names = {"update.safetensors", "model.safetensors", "schema.yaml", "truth.csv", "reference.csv"}
+    names = {"update.safetensors", "model.safetensors", "schema.yaml", "encoder.json", "truth.csv", "reference.csv"}
     assert {path.name for path in (client / "plain").iterdir()} == names
     assert stat.S_IMODE((client / "plain").stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in (client / "plain").iterdir()} == {0o600}

@@ -33,7 +33,7 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
     return run
 
 
-SEARCH = ("recommend", "--setting", "coins", "--no-control")
+SEARCH = ("recommend", "--setting", "coins")
 
 
 def test_a_search_of_any_setting_ends_with_the_status_of_what_it_found(seepage: Any, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_search_of_any_setting_ends_with_the_status_of_what_it_found(seepage: 
 
 
 def test_a_document_says_what_is_wished_for(seepage: Any, tmp_path: Path) -> None:
-    (tmp_path / "coins.yaml").write_text("setting: coins\ncontrol: false\nrecommend: {below: 0.2}\n")
+    (tmp_path / "coins.yaml").write_text("setting: coins\nrecommend: {below: 0.2}\n")
     assert seepage("recommend", "coins.yaml", "--below", 0.3, "--out", "run")[0] == 0
     assert (tmp_path / "run" / "recommend.yaml").exists()
     status, _, err = seepage("coins", "coins.yaml")

@@ -90,6 +90,10 @@ def test_every_registered_part_says_what_it_is(kind: str) -> None:
         # A dataclass without a docstring gets its signature as one.
         assert entry.summary
         assert not entry.summary.startswith(f"{entry.factory.__name__}(")
+        # Who published an attack, or that nobody did, stands in lists and reports.
+        assert kind != "attacks" or entry.source is not None, entry.name
+        assert entry.source is None or not re.search(r"Deviations|``|\*", entry.source), entry.name
+        assert kind != "defenses" or entry.name == "none" or entry.factory.words, entry.name
 
 
 def test_every_part_that_a_module_registers_is_declared_by_its_package() -> None:

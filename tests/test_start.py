@@ -110,20 +110,20 @@ read = {}
 for kind in ("attacks", "baselines", "defenses", "models", "protocols", "metrics", "datasets", "populations"):
     for entry in getattr(registry, kind).entries():
         card = card_of(entry.name) if kind in ("datasets", "populations") else None
-        read[kind, entry.setting, entry.name] = [entry.summary, card]
+        read[kind, entry.setting, entry.name] = [entry.summary, entry.source, card]
 assert not any(entry.loaded for entry in registry.attacks.entries())
-print(repr({key: (summary, repr(card)) for key, (summary, card) in read.items()}))
+print(repr({key: (summary, source, repr(card)) for key, (summary, source, card) in read.items()}))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     # Keys and values are texts.
-    read: dict[tuple[str, str | None, str], tuple[str, str]] = eval(done.stdout)
+    read: dict[tuple[str, str | None, str], tuple[str, str | None, str]] = eval(done.stdout)
     assert len(read) > 80
-    for (kind, setting, name), (summary, card) in read.items():
+    for (kind, setting, name), (summary, source, card) in read.items():
         kinds = getattr(registry, kind)
         entry = (kinds if setting is None else kinds.of(setting))[name]
         assert entry.factory is not None
         assert entry.loaded
-        assert entry.summary == summary
+        assert (entry.summary, entry.source) == (summary, source)
         if kind in ("datasets", "populations"):
             assert repr(card_of(name)) == card
 

@@ -20,7 +20,7 @@ from seepage.versions import installed
 if TYPE_CHECKING:
     from seepage import attacks, guard, models
     from seepage.advise.recommend import recommend
-    from seepage.auditing import audit, audit_document
+    from seepage.auditing import audit, audit_document, audit_pooled, audit_split, audit_trees, audit_vertical
     from seepage.captures.capturing import capture
     from seepage.captures.certifying import write_certificate
     from seepage.captures.transcribing import TranscriptWriter, write_weights
@@ -42,6 +42,10 @@ __all__ = [
     "attacks",
     "audit",
     "audit_document",
+    "audit_pooled",
+    "audit_split",
+    "audit_trees",
+    "audit_vertical",
     "capture",
     "guard",
     "models",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal, Unpack, overload
 
 import numpy as np
@@ -23,10 +25,12 @@ from seepage.files import write_whole
 from seepage.models.model import Model
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
-from seepage.report.report import Report
+from seepage.report.report import Report, verdicts_of
 from seepage.results.checks import Facts, run_checks
 from seepage.results.gate import check_gate, decide
-from seepage.results.rows import rows_of, write_results
+from seepage.results.proofs import contradicted, withdrawn
+from seepage.results.rows import lifts_of, rows_of, write_results
+from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
 from seepage.run.plan import Plan, make_plan
@@ -35,6 +39,7 @@ from seepage.run.runner import Listener, Run, run_audits
 from seepage.run.size import check_counts, enough_memory
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
+from seepage.settings.option import fields_of
 from seepage.settings.part import check_kept
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import STEERING, Spec
@@ -98,7 +103,8 @@ def run_all(
         audits: what to run.
         folder: the run folder, made if need be; None to keep nothing.
         listener: object that is informed of the progress.
-        budget: seconds that the jobs may take; what does not fit is left out, see ``make_plan``.
+        budget: seconds that all of it may take, of the processor where one worker computes alone and of the wall clock
+            elsewhere; what does not fit is left out, see ``make_plan``. That of the first spec if None.
         document: text that the audits were started from, copied into the folder.
         machines: other machines that carry the jobs out, see ``integrations.dask``; this one if None. Rows, store and
             report stay here.
@@ -112,6 +118,10 @@ def run_all(
             "a document with the key recommend asks what to change, which an audit does not answer; run it with "
             "'seepage recommend' (in Python seepage.recommend), or take the key out."
         )
+    budget = audits[0].spec.time_budget if budget is None and audits else budget
+    alone = machines is None and all(audit.spec.workers == 1 for audit in audits)
+    timed = None if budget is None else Budget(budget, alone)
+    trains = any(len(audit.spec.defenses) > 1 for audit in audits)
     private = any(audit.own for audit in audits)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
@@ -124,7 +134,9 @@ def run_all(
             check_folder(folder, store, audits)
         # All of them before the first runs: a mistake in the last must not cost hours.
         slots = None if machines is None else machines.slots()
-        plan = make_plan(every, store, budget, asked_before(store, audits), slots)
+        clock = monotonic if timed is None else timed.clock
+        left = None if timed is None else timed.for_jobs(trains)
+        plan = make_plan(every, store, left, asked_before(store, audits), slots, clock)
         listener = listener or Listener()
         listener.planned(plan)
         store.add_run(provenance(audits))
@@ -134,15 +146,19 @@ def run_all(
             if document is not None:
                 write_whole(folder / DOCUMENT, document, private)
         limits = {i: Limits(audit, level(store)) for i, audit in enumerate(audits) if audit.spec.gate}
-        runs = run_audits(every, store, listener, plan, budget, limits, machines)
-        further = [audit.further_rows(store.setup, listener.started) for audit in audits]
+        left = None if timed is None else timed.for_jobs(trains)
+        runs = run_audits(every, store, listener, plan, left, limits, machines, clock)
+        kept = store.setup if timed is None else timed.within(store.setup)
+        further = [audit.further_rows(kept, listener.started) for audit in audits]
         origin = store.runs()[-1]
         if folder is not None:
             write_provenance(folder, store, private)
     reports = _reports(audits, every, places, runs, further, limits, plan, origin)
     if folder is not None:
         write_html(folder / PAGE, reports, origin, private)
-        write_results(folder, [row for report in reports for row in report.rows], private)
+        rows = [row for report in reports for row in report.rows]
+        lifts = [entry for report in reports for entry in lifts_of(report.audit, report.runs)]
+        write_results(folder, rows, private, verdicts_of(reports), lifts)
     return reports
 
 
@@ -174,21 +190,29 @@ def _reports(
     """Return the reports of audits that were run with their controls behind them."""
     reports = []
     for i, audit in enumerate(audits):
-        rows = [*rows_of(audit, runs[i]), *further[i]]
+        # Messages of the negative control are those of other records, which proofs are right about.
+        beside = [places[i, "positive"]] if (i, "positive") in places else []
+        wrong = contradicted([run for place in (i, *beside) for run in runs[place]])
+        own = [withdrawn(run) for run in runs[i]] if wrong else runs[i]
+        rows = [*rows_of(audit, own), *further[i]]
         controls = {kind: _rows_at(every, runs, places.get((i, kind))) for kind in ("positive", "negative")}
-        findings = run_checks(Facts(audit, rows, runs[i], controls["positive"], controls["negative"]))
-        decision = decide(limits[i], rows, runs[i], findings) if i in limits else None
+        facts = Facts(audit, rows, own, controls["positive"], controls["negative"], wrong)
+        findings = run_checks(facts)
+        if i in limits and wrong:
+            limits[i].certified.clear()
+        decision = decide(limits[i], rows, own, findings, facts.gaps) if i in limits else None
         reports.append(
             Report(
                 audit,
                 rows,
-                runs[i],
+                own,
                 findings,
                 controls["positive"],
                 controls["negative"],
                 [] if decision is not None and decision.outcome != "undecided" else plan.left_out,
                 origin,
                 decision,
+                wrong,
             )
         )
     return reports
@@ -346,6 +370,92 @@ def audit(
     return report
 
 
+def audit_split(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    machines: Machines | None = None,
+    **options: Unpack[SplitOptions],
+) -> Report:
+    """Measure what one deployment of split learning gives away; arguments are those of ``audit``."""
+    return audit(source, model, setting="split", schema=schema, out=out, machines=machines, **options)
+
+
+def audit_vertical(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    machines: Machines | None = None,
+    **options: Unpack[VerticalOptions],
+) -> Report:
+    """Measure what one deployment of vertical federated learning gives away; arguments are those of ``audit``."""
+    return audit(source, model, setting="vertical", schema=schema, out=out, machines=machines, **options)
+
+
+def audit_pooled(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    machines: Machines | None = None,
+    **options: Unpack[PooledOptions],
+) -> Report:
+    """Measure what one deployment of learning on pooled data gives away; arguments are those of ``audit``."""
+    return audit(source, model, setting="pooled", schema=schema, out=out, machines=machines, **options)
+
+
+def audit_trees(
+    source: Source = "adult",
+    model: Network = None,
+    *,
+    schema: Schema | None = None,
+    out: str | Path | None = None,
+    machines: Machines | None = None,
+    **options: Unpack[TreesOptions],
+) -> Report:
+    """Measure what one deployment of boosted trees gives away; arguments are those of ``audit``."""
+    return audit(source, model, setting="trees", schema=schema, out=out, machines=machines, **options)
+
+
+def _documented(function: Callable[..., Report], options: type, spec: type[Spec]) -> None:
+    """Have ``help`` and notebooks know the options of a setting as arguments of a function, with types and meaning."""
+    known = {name: field for name, field in fields_of(spec).items() if name in options.__annotations__}
+    named = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default if not field.info.is_required() else None,
+            annotation=getattr(options.__annotations__[name], "__forward_arg__", options.__annotations__[name]),
+        )
+        for name, field in known.items()
+    ]
+    *own, others = inspect.signature(function).parameters.values()
+    others = [others] if function is audit else []
+    setattr(function, "__signature__", inspect.Signature([*own, *named, *others], return_annotation="Report"))  # noqa: B010
+    lines = [f"        {name}: {' '.join(field.option.help.split())}" for name, field in known.items()]
+    head = f"    Options of {spec.setting} learning{_OTHERS if function is audit else ''}:"
+    function.__doc__ = f"{inspect.getdoc(function)}\n\n{head}\n" + "\n".join(lines)
+
+
+_OTHERS = " (those of the others: ``audit_split``, ``audit_vertical``, ``audit_pooled`` and ``audit_trees``)"
+
+
+_OPTIONS: Mapping[Callable[..., Report], tuple[str, type]] = {
+    audit: ("horizontal", HorizontalOptions),
+    audit_split: ("split", SplitOptions),
+    audit_vertical: ("vertical", VerticalOptions),
+    audit_pooled: ("pooled", PooledOptions),
+    audit_trees: ("trees", TreesOptions),
+}
+for _function, (_setting, _options) in _OPTIONS.items():
+    _documented(_function, _options, find_setting(_setting).spec)
+
+
 def spec_of(
     source: Source, model: Network, setting: str, schema: Schema | None, options: Mapping[str, Any]
 ) -> tuple[Spec, Dataset | None, Model | nn.Module | None]:
@@ -371,6 +481,11 @@ def spec_of(
         if source.ndim != 2:
             raise BadInputError(f"an array is a table of rows and columns, got {source.ndim} axes; give two.")
         source = pd.DataFrame(source, columns=[f"x{i}" for i in range(source.shape[1])])
+    if not isinstance(source, str | Path | pd.DataFrame | Dataset):
+        raise BadInputError(
+            f"a source is a DataFrame, an array, a path, a dataset or its name, got {type(source).__name__}; make a "
+            "table of it, as in seepage.audit(pandas.DataFrame(...), target=...)."
+        )
     chosen = find_setting(setting)
     dataset: Dataset | None = None
     if isinstance(source, pd.DataFrame):
@@ -435,14 +550,32 @@ def audit_document(
     return run_all(prepare_all(specs, folder), folder, document=text, machines=machines)
 
 
+def _names(option: str, value: object) -> tuple[str, ...]:
+    """Return the names of columns that a caller gave as one text or several.
+
+    Raises:
+        BadInputError: it is neither.
+    """
+    names = (value,) if isinstance(value, str) else value
+    if isinstance(names, Mapping) or not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
+        raise BadInputError(
+            f"{option} takes the name of a column or a list of names, got {value!r}; give {option}=['column'], for "
+            "example."
+        )
+    return tuple(names)
+
+
 def _own(
     frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any], spec: type[Spec]
 ) -> tuple[Dataset, dict[str, object]]:
     options = dict(options)
     target = options.pop("target", None)
+    if not isinstance(target, str | None):
+        raise BadInputError(f"target takes the name of one column, got {target!r}; give target='column', for example.")
     beside: dict[str, Any] = {**spec.read_beside(options)}
     # A column that says nothing of the table is the setting's own.
     named = [f.name for f in fields(Policy) if f.name in spec.steering or f.name not in STEERING]
     steering = {name: options.pop(name) for name in named if name in options} | beside
+    steering |= {name: _names(name, steering[name]) for name in ("sensitive", "drop") if name in steering}
     dataset, _ = own_table(frame, schema, target=target, policy=Policy(**steering))
     return dataset, options

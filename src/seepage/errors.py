@@ -38,6 +38,10 @@ class Remedy:
         return f"{self.field}={self.value!r}" if self.placeholder is None else f"{self.field}={self.placeholder}"
 
 
+class CertifiedWrongError(RuntimeError):
+    """A cell that is certified is not what the truth says: a mistake in seepage, whatever else was found."""
+
+
 class BadInputError(ValueError):
     """An input from the caller that cannot be used.
 

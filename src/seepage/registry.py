@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -24,6 +25,9 @@ from seepage.user_code import import_part, is_reference
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., object])
+
+# The end of a sentence is a full stop before a capital letter: that of "et al." is none.
+_SOURCE = re.compile(r"\bSource: (.+?)\.(?=\s+[A-Z]|$)")
 
 # The settings of seepage itself; a plug-in may add another.
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
@@ -118,11 +122,22 @@ class Entry(Generic[T_co]):
         return tuple(dict.fromkeys(_classes(hints.get("view"))))
 
     @property
-    def summary(self) -> str:
-        """First line of the factory's docstring; a module that is not imported yet is only read."""
+    def _docstring(self) -> str:
+        """Docstring of the factory; a module that is not imported yet is only read."""
         if self._factory is None and self.module is not None:
-            return _summary_in_source(self.module, self.name)
-        return (inspect.getdoc(self.factory) or "").split("\n", 1)[0]
+            return _docstring_in_source(self.module, self.name)
+        return inspect.getdoc(self.factory) or ""
+
+    @property
+    def summary(self) -> str:
+        """First line of the factory's docstring."""
+        return self._docstring.split("\n", 1)[0]
+
+    @property
+    def source(self) -> str | None:
+        """Who published the part: what the factory's docstring says behind ``Source:``; None where it says nothing."""
+        found = _SOURCE.search(" ".join(self._docstring.split()))
+        return None if found is None else found[1].replace("*", "").replace("``", "")
 
 
 class Registry(Generic[T_co]):
@@ -185,7 +200,9 @@ class Registry(Generic[T_co]):
             self._entries[setting, name] = Entry(self.kind, name, setting, module)
 
     def register(self, name: str, setting: str | None = None, needs: tuple[Need, ...] = ()) -> Callable[[F], F]:
-        """Register the decorated factory; the first line of its docstring is its summary.
+        """Register the decorated factory.
+
+        The first line of its docstring is its summary, a sentence that begins with ``Source:`` says who published it.
 
         Args:
             name: name of the part, unique in its setting.
@@ -403,15 +420,15 @@ def constants(tree: ast.Module) -> dict[str, ast.expr]:
     }
 
 
-def _summary_in_source(module: str, name: str) -> str:
-    """Return the first line of the docstring of what a module registers under a name, from the module's source."""
+def _docstring_in_source(module: str, name: str) -> str:
+    """Return the docstring of what a module registers under a name, from the module's source."""
     tree = source_of(module)
     values = constants(tree)
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Call) and decorator.args and _label(decorator.args[0], values) == name:
-                    return (ast.get_docstring(node) or "").split("\n", 1)[0]
+                    return ast.get_docstring(node) or ""
     return ""
 
 

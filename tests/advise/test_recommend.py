@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from seepage.advise.page import as_json, render_recommendation, show_recommendation, write_recommendation
 from seepage.advise.recommend import CONFIRMATIONS, _Advisor, recommended
@@ -21,16 +22,16 @@ from seepage.settings.catalogue import settings
 from seepage.settings.horizontal_spec import make_spec
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part
-from seepage.settings.setting import Audit
+from seepage.settings.setting import Audit, Configuration
 from seepage.settings.spec import Spec
-from tests.settings.fifth import CoinAudit, CoinSpec
+from tests.settings.fifth import CoinAudit, CoinExposure, CoinSpec, CoinView
 from tests.settings.plugged import plugged_in  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("plugged_in")
 
 
 def search(folder: Path | None = None, **values: Any) -> Recommendation:
-    values = {"recommend": {"below": 0.2}, "control": False, **values}
+    values = {"recommend": {"below": 0.2}, **values}
     return recommended(CoinSpec.of(**values), folder)
 
 
@@ -102,8 +103,16 @@ def test_another_limit_in_the_same_folder_shares_the_level(tmp_path: Path) -> No
     assert search(tmp_path, recommend={"below": 0.3}).alpha == ALPHA / CONFIRMATIONS / 2
 
 
-def test_no_change_is_recommended_where_nothing_leaks() -> None:
-    found = search(coins=1, attacks=({"name": "listen", "threshold": -100.0},), recommend={"below": 0.3})
+def test_no_change_is_recommended_where_nothing_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All coins sound alike, but for those of the control.
+    def expose(self: CoinAudit, configuration: Configuration, units: range) -> CoinExposure:
+        exposure = CoinExposure(self.spec, units, 0.0, False)
+        if self._control != "positive":
+            exposure.view = CoinView(torch.ones_like(exposure.sides))
+        return exposure
+
+    monkeypatch.setattr(CoinAudit, "expose", expose)
+    found = search(recommend={"below": 0.3})
     assert found.outcome == "found"
     assert found.options == ""
     assert "no change is needed" in found.line
@@ -143,7 +152,7 @@ def test_what_leaves_it_undecided_is_named(below: bool) -> None:
 
 
 def test_an_attack_that_loses_leaves_it_undecided_where_no_control_shows_that_it_works() -> None:
-    found = search(repetitions=24)
+    found = search(repetitions=24, control=False)
     assert (found.outcome, found.timed_out) == ("undecided", False)
     assert "but an attack does worse than a baseline (SEEP001)" in found.line
     assert search(repetitions=24, control=True).outcome == "found"

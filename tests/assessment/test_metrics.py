@@ -14,6 +14,7 @@ from seepage.assessment import (
     measure,
 )
 from seepage.errors import BadInputError
+from seepage.kernel import Certified
 from seepage.registry import metrics
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Marginal, Statistics
@@ -290,13 +291,14 @@ def test_what_is_certified_is_counted_and_what_is_wrong_of_it():
     true = draw(2, 2, seed=0)
     cells = true.clone()
     cells[:, 0, 0] += 50
-    certain = torch.zeros_like(true, dtype=torch.bool)
-    certain[0, 0] = True
-    guess = RecordsGuess(cells, certified=certain)
+    certain, part = torch.zeros_like(true, dtype=torch.bool), torch.zeros(true.shape[1:], dtype=torch.bool)
+    certain[0, 0], part[1] = True, True
+    guess = RecordsGuess(cells, proofs=tuple(Certified(one, part) for one in certain))
     found = {m.metric: m for m in measure(SCHEMA, statistics_of(SCHEMA), secret_of(true), guess)}
     columns = true.shape[-1]
     assert found["certified"].values.tolist() == [0.5, 0.0]  # pyright: ignore[reportAttributeAccessIssue]
     assert found["certified_cells"].values.tolist() == [0.5, 0.0]  # pyright: ignore[reportAttributeAccessIssue]
+    assert found["certified_given"].values.tolist() == [0.5, 0.5]  # pyright: ignore[reportAttributeAccessIssue]
     wrong = found["certified_wrong"].values  # pyright: ignore[reportAttributeAccessIssue]
     assert wrong[0] == pytest.approx(1 / columns)
     assert wrong[1].isnan()

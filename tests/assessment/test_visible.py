@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from seepage.assessment.certified import Certified
+from seepage.assessment.certified import CertifiedShare
 from seepage.assessment.matched import match_records
 from seepage.assessment.measurement import Measurement
 from seepage.assessment.visible import visible
 from seepage.datasets.german import german
+from seepage.kernel import nothing
 from seepage.learning import LocalTraining, gradient, local_update
 from seepage.models.mlp import nn3
 from seepage.models.model import Model
@@ -62,9 +63,9 @@ def test_nothing_is_said_where_no_part_is_a_single_records() -> None:
 
 
 def test_the_share_stands_beside_what_is_certified() -> None:
-    guess = RecordsGuess(CELLS, certified=torch.zeros_like(CELLS, dtype=torch.bool))
+    guess = RecordsGuess(CELLS, proofs=(nothing(len(CELLS[0]), CELLS.shape[2]),))
     matched = match_records(DATA.schema, DATA.statistics, SECRET, guess)
-    assert "visible" not in [one.metric for one in Certified()(matched)]
+    assert "visible" not in [one.metric for one in CertifiedShare()(matched)]
     object.__setattr__(matched, "visible", torch.tensor([[True, False, True, False, False, False]]))
-    found = {one.metric: one.values for one in Certified()(matched) if isinstance(one, Measurement)}
+    found = {one.metric: one.values for one in CertifiedShare()(matched) if isinstance(one, Measurement)}
     assert found["visible"].tolist() == [2 / 6]

@@ -33,7 +33,9 @@ def test_batches_of_a_third_of_the_width_are_read_whole(name: str, records: int,
     encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
     ran = FedSGD(records, replacement=False).run(model, data.train, encoder, range(2))
     guess = unmix(restarts=1, iterations=1)(ran.view, Knowledge(data.schema, data.statistics, records), [0, 1])
-    assert guess.regime == (f"all {records} records proved",) * 2
+    assert guess.regime is not None
+    proved, whole = f"all {records} records proved", f"all {records} records read, which explains the whole message"
+    assert all(regime == proved or regime.startswith(whole) for regime in guess.regime)
     assert guess.labels is not None
     allowed = tolerances(data.schema) + 1e-6
     for cells, labels, true, known in zip(guess.cells, guess.labels, ran.secret.cells, ran.secret.labels, strict=True):

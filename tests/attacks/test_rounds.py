@@ -18,10 +18,11 @@ from seepage.attacks.horizontal.matching.engine import JointEngine, match
 from seepage.attacks.horizontal.matching.matching import Cosine
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.profiles import reconstruction
-from seepage.attacks.horizontal.matching.rounds import _Links, _proved_apart, pooled
+from seepage.attacks.horizontal.matching.rounds import _Links, pooled
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
+from seepage.kernel import Certified
 from seepage.models.mlp import nn3
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
@@ -96,57 +97,33 @@ def test_what_is_proved_stands_against_any_majority() -> None:
     whole = list(range(8))
     wrong, proved = guessed(whole, 0.0), guessed(whole, 0.5)
     wrong.cells[0, 3, 5] = (wrong.cells[0, 3, 5] + 1) % 8
-    none = torch.zeros_like(wrong.cells, dtype=torch.bool)
-    wrong = replace(wrong, certified=none)
+    none = torch.zeros(8, 6, dtype=torch.bool)
     certified = none.clone()
-    certified[0, 3] = True
-    found = pooled([wrong, replace(proved, certified=certified), wrong], knowing(8))
+    certified[3] = True
+    wrong, sure = replace(wrong, proofs=(Certified(none, none),)), replace(proved, proofs=(Certified(certified, none),))
+    found = pooled([wrong, sure, wrong], knowing(8))
     assert rows_of(found) == whole
     assert found.certified is not None
-    assert torch.equal(found.certified, certified)
+    assert torch.equal(found.certified[0], certified)
     # A round without proofs takes none from the others.
-    kept = pooled([proved, replace(proved, certified=certified)], knowing(8)).certified
+    kept = pooled([proved, sure], knowing(8)).certified
     assert kept is not None
-    assert torch.equal(kept, certified)
+    assert torch.equal(kept[0], certified)
     assert pooled([proved, proved], knowing(8)).certified is None
 
 
-def marked(*records: int) -> Tensor:
-    """Return readings (place, round, column) of the table's records in two rounds, one a place; -1 for none."""
-    blank = torch.full((1, len(records), 2, 7), torch.nan, dtype=torch.float64)
-    for i, record in enumerate(records):
-        if record >= 0:
-            blank[0, i, :, :6] = HELD[0, record]
-    return blank
-
-
-def test_one_record_is_not_certified_twice_where_its_readings_were_not_linked() -> None:
-    cells = marked(0, 1, 0, 2)
-    proved = torch.zeros_like(cells, dtype=torch.bool)
-    # The first round proves records 0 and 1, the second record 0 once more, elsewhere, and record 2.
-    proved[0, [0, 1], 0, :6] = True
-    proved[0, [2, 3], 1, :6] = True
-    sure, used = _proved_apart(DATA.schema, cells, proved)
-    assert sure.any(-1)[0].tolist() == [[True, False], [True, False], [False, False], [False, True]]
-    assert used.tolist() == [[True, True]]
-    # What proves nothing of the columns that differ may be of the same record.
-    proved[0, 3, 1, :6] = torch.tensor([False] * 5 + [True])
-    cells[0, 3, 1, 5] = cells[0, 0, 0, 5]
-    sure, used = _proved_apart(DATA.schema, cells, proved)
-    assert not sure[0, 3].any()
-    assert used.tolist() == [[True, False]]
-
-
-def test_certified_cells_of_one_record_are_of_one_round() -> None:
-    cells = marked(0, 1)
-    cells[0, 0, 1, :6] = HELD[0, 3]
-    proved = torch.zeros_like(cells, dtype=torch.bool)
-    proved[0, 0, 0, :4] = True
-    # Were the readings of two records, their cells together would be of none.
-    proved[0, 0, 1, 4:6] = True
-    sure, _ = _proved_apart(DATA.schema, cells, proved)
-    assert torch.equal(sure[0, :, 0], proved[0, :, 0])
-    assert not sure[0, :, 1].any()
+def test_certified_cells_are_of_the_one_round_that_proves_most() -> None:
+    """That two rounds' readings are of one record is likely only: what both prove together may be of none."""
+    rows, blank = [0, 1, 2], torch.zeros(3, 6, dtype=torch.bool)
+    most, least = blank.clone(), blank.clone()
+    most[[0, 1]], least[2] = True, True
+    guesses = [
+        replace(guessed(rows), proofs=(Certified(one, blank, (str(k),)),)) for k, one in enumerate((least, most))
+    ]
+    found = pooled(guesses, knowing(4))
+    assert found.proofs is not None
+    assert found.proofs[0].conditions == ("1",)
+    assert found.proofs[0].cells.any(1).tolist() == [row in (0, 1) for row in rows_of(found)]
 
 
 def test_certificates_of_rounds_are_kept_with_their_conditions_and_true() -> None:
@@ -160,16 +137,14 @@ def test_certificates_of_rounds_are_kept_with_their_conditions_and_true() -> Non
     assert found.certified is not None
     assert all(one.certified is not None for one in alone)
     most = torch.stack([one.certified.sum((1, 2)) for one in alone if one.certified is not None]).amax(0)
-    assert bool((found.certified.sum((1, 2)) >= most).all())
+    assert found.certified.sum((1, 2)).tolist() == most.tolist()
     assert int(most.sum()) > 0
     matched = match_records(german.schema, german.statistics, ran.secret, found)
     assert matched.certified is not None
     assert bool(matched.right[matched.certified].all())
-    assert found.certificates is not None
+    assert found.proofs is not None
     assert found.regime is not None
-    for victim, certificate in enumerate(found.certificates):
-        assert (certificate is not None) == bool(found.certified[victim].any())
-        assert certificate is None or certificate.batch_size == 4
+    assert all("exactly 4 records" in " ".join(proof.conditions) for proof in found.proofs if proof.cells.any())
 
 
 def test_cells_that_a_stranger_would_share_say_little() -> None:

@@ -14,7 +14,6 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
-from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers, parts_of
 from seepage.attacks.horizontal.exact.harvest import _first_of_alike
 from seepage.attacks.horizontal.exact.probes import UnreadableError
@@ -320,14 +319,16 @@ def test_records_are_read_out_of_networks_of_any_form(name: str) -> None:
     same, certified = right(guess, cells)
     assert same.all()
     assert not (certified & ~same).any()
-    # Without biases a row and a multiple of it are one direction, so that not every cell is proved.
-    assert certified.any(1).all() if name == "biasless" else certified.all()
-    assert guess.regime == (f"all {BATCH} records proved" + f", {BATCH} of them in part" * (name == "biasless"),)
-    assert guess.certificates is not None
-    [certificate] = guess.certificates
-    assert certificate is not None
-    assert (certificate.recipe, certificate.others_fixed) == ("the mean gradient of the batch", False)
-    assert (certificate.least, certificate.unit, certificate.multiple_of) == (ROUNDINGS, "roundings", BATCH)
+    assert guess.proofs is not None
+    assert guess.regime is not None
+    if name in ("own forward", "smooth", "biasless", "functional", "wide and deep", "branches", "shallow"):
+        assert certified.all()
+        assert guess.regime == (f"all {BATCH} records proved",)
+    elif name != "towers":
+        # What cannot be followed and bounded is refused.
+        assert not certified.any()
+        assert guess.proofs[0].doubt is not None
+        assert guess.regime[0].endswith(f"(not proved: {guess.proofs[0].doubt})")
     assert sorted(guess.labels[0].tolist() if guess.labels is not None else []) == sorted(labels.tolist())
 
 
@@ -344,7 +345,7 @@ def test_towers_of_several_records_are_told_apart_by_their_targets() -> None:
     known = Knowledge(Schema(columns=GERMAN.schema.columns, target=target), GERMAN.statistics, len(cells))
     same, certified = right(unmix(restarts=1, iterations=10)(GradientView(model, sent), known, [0]), cells)
     assert same.all()
-    assert certified.all()
+    assert not (certified & ~same).any()
 
 
 @pytest.mark.parametrize("apart", [0.0, 1e-6])
@@ -358,7 +359,14 @@ def test_towers_of_records_with_one_error_are_not_proved_to_belong_together(apar
     target = Continuous(name="loss", low=-2, high=2, tolerance=0.1)
     known = Knowledge(Schema(columns=GERMAN.schema.columns, target=target), GERMAN.statistics, 2)
     guess = unmix(restarts=1, iterations=10, starts=4)(GradientView(model, sent), known, [0])
-    assert not right(guess, cells)[1].any()
+    assert_of_one_tower(guess, cells)
+
+
+def assert_of_one_tower(guess: RecordsGuess, cells: Tensor) -> None:
+    """What one tower takes is proved at most, not which of what the other takes belongs to it."""
+    same, certified = right(guess, cells)
+    assert not (certified & ~same).any()
+    assert not certified[:, list(GERMAN.schema.continuous)].any()
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -377,7 +385,7 @@ def test_nor_are_those_of_sure_records(shared: bool) -> None:
         network.last.bias.fill_(20.0)
     for batch in cells[:8].split(2):
         guess = attacked(Model(network, "sigmoid", "mine"), batch, torch.zeros(2), starts=4)
-        assert not right(guess, batch)[1].any()
+        assert_of_one_tower(guess, batch)
 
 
 def test_behind_a_frozen_first_layer_rows_are_read_without_a_proof() -> None:
@@ -419,8 +427,8 @@ def test_updates_of_local_steps_are_read_in_any_form(name: str, batches: int) ->
     guess = unmix(restarts=1, iterations=10)(view, known, [0])
     same, certified = right(guess, cells)
     assert same.all()
-    # A replay proves a batch where no order of local batches is open and a layer takes the row itself.
-    assert certified.all() if batches == 1 and name != "embeddings" else not certified.any()
+    # Several steps may move the network further than bounds reach.
+    assert not certified.any()
 
 
 @pytest.mark.parametrize("name", ["smooth", "embeddings"])
@@ -438,7 +446,7 @@ def test_noise_of_a_known_size_is_read_through_in_any_form() -> None:
     known = Knowledge(GERMAN.schema, GERMAN.statistics, BATCH, defense=defense.describe())
     same, certified = right(unmix(restarts=1, iterations=10)(view, known, [0]), cells)
     assert same.all()
-    assert certified.any()
+    assert not certified.any()
 
 
 def test_a_message_that_no_record_explains_is_not_proved_and_ends_no_attack() -> None:
@@ -565,8 +573,10 @@ def test_a_weight_that_is_kept_from_the_last_run_is_read() -> None:
             return self.last(torch.tanh(self.hidden(torch.tanh(self.first(rows)))))
 
     cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
-    _, certified = right(attacked(built(Kept), cells, labels), cells)
-    assert certified.all()
+    guess = attacked(built(Kept), cells, labels)
+    assert right(guess, cells)[0].all()
+    assert guess.proofs is not None
+    assert guess.proofs[0].doubt == "the network keeps tensors of an earlier run, and cannot be copied"
 
 
 def test_columns_that_a_network_ignores_hide_no_record() -> None:
@@ -583,7 +593,6 @@ def test_columns_that_a_network_ignores_hide_no_record() -> None:
     same, certified = right(attacked(built(Blind), cells, labels), cells)
     seen = [i for i in range(cells.shape[1]) if i not in (number, discrete)]
     assert same[:, seen].all()
-    assert certified[:, seen].all()
     # Nothing of these cells arrives.
     assert not certified[:, [number, discrete]].any()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,9 @@ def test_an_update_of_two_states_proves_its_records(tmp_path: Path) -> None:
     assert found.guess.certified.all()
     read = {tuple(row) for row in found.guess.cells[0].tolist()}
     assert read == {tuple(row) for row in DATA.train.cells[:8].tolist()}
+    half = replace(capture, about=capture.about.model_copy(update={"precision": "mixed"}))
+    found = recover(half, DATA.schema, statistics, origin, options=options)
+    assert found.guess.certified is None or not found.guess.certified.any()
 
 
 def test_another_model_than_the_one_sent_is_noted(tmp_path: Path) -> None:

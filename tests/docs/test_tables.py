@@ -222,8 +222,9 @@ def test_a_table_of_data_has_intervals_beside_figures_and_says_once_what_never_c
     assert rows[-3].startswith("In all lines: dataset adult, network mlp")
     assert rows[-1].startswith("Measured at commit ")
     # A count is no rate.
-    [line, *_] = lines_of(ROOT / site_tables.FOLDER / "unmix_certificates.csv")
-    assert cells(site_tables.data([line]).splitlines()[2])[5] == f"{int(line['certified']):,}"
+    [line, *_] = lines_of(ROOT / site_tables.FOLDER / "falsify.csv")
+    named, _, shown, *_ = map(cells, site_tables.data([line, {**line, "cells": "20000"}]).splitlines())
+    assert shown[named.index("cells")] == f"{int(line['cells']):,}"
 
 
 def test_a_measured_paper_without_a_place_is_told() -> None:
@@ -246,15 +247,29 @@ def test_every_file_has_a_page_and_is_linked_from_one() -> None:
     assert missing == set()
 
 
-def test_counts_of_certificates_are_the_sums_of_their_files() -> None:
-    text = (ROOT / "docs" / "results" / "benchmarks.md").read_text(encoding="utf-8")
-    rows = [cells(row) for row in text.splitlines() if "unmix_certificates" in row and row.startswith("|")]
-    assert len(rows) == 7
-    for row in rows:
-        [name] = re.findall(r"(unmix_certificates\w*)\.csv", row[-1])
-        lines = lines_of(ROOT / site_tables.FOLDER / f"{name}.csv")
-        for shown, column in zip(row[1:6], ("victims", "records", "certified", "false", "whole"), strict=True):
-            assert int(shown.replace(",", "")) == sum(int(line[column]) for line in lines)
+def test_counts_of_the_falsifier_are_the_sums_of_its_forms_and_none_is_false() -> None:
+    lines = lines_of(ROOT / site_tables.FOLDER / "falsify.csv")
+    [every] = [line for line in lines if (line["rule"], line["form"]) == ("all", "all")]
+    for column in ("victims", "certified", "cells", "false", "given"):
+        assert int(every[column]) == sum(int(line[column]) for line in lines if line["form"] != "all")
+    assert int(every["false"]) == 0
+    text = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
+    assert f"None of {int(every['victims']):,} victims had a false cell among {int(every['cells']):,} certified" in text
+
+
+def test_shares_of_certified_cells_are_means_over_tables() -> None:
+    lines = lines_of(ROOT / site_tables.FOLDER / "certified.csv")
+    sent = {"gradient, untrained network": "gradient", "gradient, network trained for 200 steps": "trained"}
+    sent |= {"update of one step": "one step", "update of five steps": "five steps"}
+    text, message = (ROOT / "docs" / "results" / "benchmarks.md").read_text(encoding="utf-8"), ""
+    shown = [row for row in parts(text)["Certificates"] if len(row) == 5 and row[1].isdigit()]
+    assert len(shown) == 14
+    for name, records, *figures in shown:
+        message = sent[name] if name else message
+        own = [line for line in lines if (line["sent"], line["records"]) == (message, records)]
+        for figure, column in zip(figures, ("before", "cells", "given"), strict=True):
+            mean = 100 * math.fsum(float(line[column]) for line in own) / len(own)
+            assert float(figure) == pytest.approx(mean, abs=0.051)
 
 
 def test_error_rates_of_the_gate_are_those_of_its_file() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import stat
 from collections.abc import Mapping
@@ -13,19 +14,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage import guard, verify
+from seepage import guard
 from seepage.captures.captured import Description, read_description, save_capture
-from seepage.captures.certifying import certificate_files
 from seepage.captures.states import changes, state_digest
 from seepage.datasets.planted import distinct
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.errors import BadInputError
 from seepage.guard.received import signs_of_crafting
+from seepage.kernel import RefusedError
 from seepage.learning import LocalTraining
 from seepage.models.mlp import nn3
 from seepage.models.model import Model
 from seepage.registry import models
 from seepage.tabular.encoder import Encoder
+from tests.certificates import checked
 
 DATA = distinct(rows=40)
 ENCODER = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)
@@ -229,21 +231,15 @@ def test_the_log_is_private_has_a_line_a_round_and_no_record(tmp_path: Path) -> 
     assert lines[0]["assumed"] == lines[0]["warnings"] == []
 
 
-def verified(folder: Path, name: str, update: Path) -> int:
-    file, opened, model, _ = certificate_files(folder / f"{name}.json")
-    return verify.main([str(file), str(update), str(model), "--opened", str(opened)])
-
-
-def test_a_certificate_of_what_was_proved_is_accepted_and_a_forged_one_is_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before, after = trained(network())
+def test_a_certificate_of_what_was_proved_is_accepted_and_a_forged_one_is_not(tmp_path: Path) -> None:
+    module = network()
+    model = Model(copy.deepcopy(module), "softmax", "mine")
+    before, after = trained(module)
     guarding = made(policy=BLOCK, certificates=tmp_path / "proofs", log=tmp_path / "log.jsonl")
     found = guarding(before, after, round=3).finding
     # Only the files hold records, not the finding.
     assert found.proof is None
     assert found.certificate is not None
-    assert found.certificate.whole
     assert found.certificate.cells == 8 * len(DATA.schema.columns)
     name = found.certificate.certificate.stem
     assert name == f"round-0003-{found.update[:16]}"
@@ -252,19 +248,26 @@ def test_a_certificate_of_what_was_proved_is_accepted_and_a_forged_one_is_not(
     update = folder / f"{name}.update.safetensors"
     assert stat.S_IMODE(update.stat().st_mode) == 0o600
     assert stat.S_IMODE((folder / f"{name}.opened.json").stat().st_mode) == 0o600
-    assert verified(folder, name, update) == 0
-    assert capsys.readouterr().out.startswith("VERIFIED")
+    about = {"training": LocalTraining(1, 8, RATE), "protocol": "fedavg"}
+
+    def cells(file: Path) -> int:
+        proof = folder / f"{name}.json"
+        return checked(proof, file, model, DATA.schema, DATA.statistics, 8).verified
+
+    assert cells(update) == found.certificate.cells
     # What a server receives and captures is the same update.
-    save_capture(tmp_path / "server.safetensors", changes(before, after), Description(round=3))
-    assert verified(folder, name, tmp_path / "server.safetensors") == 0
+    save_capture(tmp_path / "server.safetensors", changes(before, after), Description(round=3, **about))
+    assert cells(tmp_path / "server.safetensors") == found.certificate.cells
     other = {part: tensor * 1.5 for part, tensor in changes(before, after).items()}
-    save_capture(tmp_path / "other.safetensors", other)
-    assert verified(folder, name, tmp_path / "other.safetensors") == 1
+    save_capture(tmp_path / "other.safetensors", other, Description(**about))
+    with pytest.raises(RefusedError, match="update is"):
+        cells(tmp_path / "other.safetensors")
     opened = json.loads((folder / f"{name}.opened.json").read_text())
-    cells = opened["records"][0]["cells"]
-    cells[0], cells[1] = cells[1], cells[0]
+    record = opened["records"][0]["cells"]
+    record[0], record[1] = record[1], record[0]
     (folder / f"{name}.opened.json").write_text(json.dumps(opened))
-    assert verified(folder, name, update) == 1
+    with pytest.raises(RefusedError, match="not what was committed"):
+        cells(update)
     # The same update again replaces nothing, and is blocked all the same.
     again = guarding(before, after, round=3).finding
     assert (again.decision, again.sent, again.certificate) == ("proved", False, None)
@@ -277,26 +280,13 @@ def test_a_finding_that_keeps_records_writes_a_certificate_later(tmp_path: Path)
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     proof = guarding(before, gradients(module)).finding.proof
     assert proof is not None
-    assert str(proof.write(tmp_path / "proof.json", opened=True)) == "48 cells of 8 of 8 records are in the certificate"
+    assert str(proof.write(tmp_path / "proof.json", opened=True)) == "48 cells of 8 records are certified"
     update = tmp_path / "proof.update.safetensors"
     assert read_description(update).sent == state_digest(before)
-    assert verify.main([str(tmp_path / "proof.json"), str(update), str(tmp_path / "proof.model.json")]) == 0
+    model = Model(module, "softmax", "mine")
+    assert checked(tmp_path / "proof.json", update, model, DATA.schema, DATA.statistics, 8).verified == 48
     with pytest.raises(BadInputError, match="there already"):
         proof.write(tmp_path / "proof.json")
-
-
-def test_what_no_verifier_replays_gets_no_certificate_and_says_so(tmp_path: Path) -> None:
-    before, after = trained(network())
-    moving = LocalTraining(1, 8, RATE, momentum=0.9)
-    recipe = guard.MessageRecipe(protocol="fedavg", training=moving, batch_size=8)
-    found = made(recipe, certificates=tmp_path / "proofs")(before, after).finding
-    assert found.decision == "proved"
-    assert found.certificate is None
-    assert found.notes[0].startswith(
-        "no certificate was written: the verifier replays updates of one client, by plain SGD"
-    )
-    assert found.log()["notes"] == list(found.notes)
-    assert not list((tmp_path / "proofs").glob("*.json"))
 
 
 def test_the_rounds_of_a_log_count_for_epsilon(tmp_path: Path) -> None:
@@ -319,7 +309,7 @@ def test_a_gradient_that_is_cast_is_read_as_one_with_that_noise() -> None:
     module = network()
     halves = {name: tensor.half() for name, tensor in gradients(module).items()}
     answer = made(FEDSGD)(module.state_dict(), halves)
-    assert answer.finding.decision == "not tried"
+    assert answer.finding.decision == "read"
     assert answer.finding.why.startswith("8 of 8 records read one by one")
     assert same(answer.message, halves)
 
@@ -494,7 +484,7 @@ def test_records_that_are_read_but_not_proved_are_no_pass() -> None:
     before, after = trained(network())
     policy = guard.GuardPolicy("block", "strict")
     found = guard.UpdateGuard(network(), DATA.schema, FEDAVG, encoder=encoder, policy=policy)(before, after).finding
-    assert found.decision == "not tried"
+    assert found.decision == "read"
     assert "are not quite right" in found.why
     assert not found.sent
 
@@ -549,7 +539,7 @@ def test_what_is_read_in_rounded_messages_is_no_pass() -> None:
     before, after = trained(network())
     rounded = {name: (after[name] - tensor).bfloat16() for name, tensor in before.items()}
     found = made()(before, rounded, form="difference").finding
-    assert (found.decision, "no proof is possible" in found.why) == ("not tried", True)
+    assert (found.decision, "no proof is possible" in found.why) == ("read", True)
 
 
 def test_lists_are_taken_for_the_model_as_sent_too() -> None:

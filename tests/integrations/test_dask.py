@@ -249,7 +249,7 @@ def test_any_executor_gives_the_figures_of_this_machine_and_another_version_give
         monkeypatch.setattr(elsewhere, "versions", lambda: next(found, real))
         plan = make_plan(audits, Store(None), slots=1)
         with pytest.raises(BadInputError, match=r"has torch .* where this machine has 0\.1"):
-            list(run_elsewhere(plan.jobs, plan.audits, Silent(), lambda: True, machines))
+            list(run_elsewhere(plan.jobs, plan.audits, Silent(), lambda _: True, machines))
 
 
 class Counting(ThreadPoolExecutor):
@@ -306,14 +306,14 @@ def test_a_run_without_workers_waits_and_then_ends(audits: list[Audit], monkeypa
     monkeypatch.setattr(elsewhere, "_PATIENCE_SECONDS", 0.2)
     plan = make_plan(audits, Store(None), slots=1)
     with ThreadPoolExecutor(max_workers=1) as executor, pytest.raises(BadInputError, match="no worker was left"):
-        list(run_elsewhere(plan.jobs, plan.audits, Silent(), lambda: True, Machines(executor, slots=lambda: 0)))
+        list(run_elsewhere(plan.jobs, plan.audits, Silent(), lambda _: True, Machines(executor, slots=lambda: 0)))
 
 
 def test_nothing_is_handed_out_when_the_time_is_over(audits: list[Audit]) -> None:
     plan = make_plan(audits, Store(None), slots=1)
     with ThreadPoolExecutor(max_workers=1) as executor:
         machines = Machines(executor, slots=lambda: 1)
-        assert list(run_elsewhere(plan.jobs, plan.audits, Silent(), lambda: False, machines)) == []
+        assert list(run_elsewhere(plan.jobs, plan.audits, Silent(), lambda _: False, machines)) == []
 
 
 def test_an_accelerator_stays_on_this_machine(audits: list[Audit], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ def said(rows: list[ResultRow]) -> str:
 def test_the_cheapest_that_is_low_is_named_with_what_it_leaves_and_costs() -> None:
     rows = [row("none", 0.99), row("gloves", 0.61), row("thick", 0.6)]
     words = said([*rows, task("none", 0.9), task("gloves", 0.8), task("thick", 0.7)])
-    assert words.startswith("Use gloves: it leaves at most")
-    assert "instead of 97.5%" in words
+    assert words.startswith("Use gloves: at most 8 of 100 cells that guessing misses are read")
+    assert "instead of 98." in words
     assert "It changes task accuracy by -10.0 points: 80.0% instead of 90.0%, over 5 trainings." in words
     assert "seepage recommend --setting coins" in words
 
@@ -51,10 +51,12 @@ def test_a_cost_of_two_trainings_is_not_judged() -> None:
 
 @pytest.mark.parametrize(
     ("means", "begin"),
-    [((0.61, 0.6), "Nothing has to change"), ((0.99, 0.95), "Nothing that was audited brings")],
+    [((0.61, 0.6), "Nothing has to change"), ((0.99, 0.95), "Nothing that was audited keeps")],
 )
 def test_where_nothing_helps_or_nothing_is_needed_it_says_so(means: tuple[float, float], begin: str) -> None:
-    assert said([row("none", means[0]), row("gloves", means[1])]).startswith(begin)
+    rows = [row("none", means[0]), row("gloves", means[1]), row("thick", means[1])]
+    assert said(rows).startswith(begin)
+    assert "-" not in said(rows).partition(" To search")[0]
 
 
 def test_without_a_figure_there_is_no_box() -> None:
@@ -67,9 +69,14 @@ def test_without_a_figure_there_is_no_box() -> None:
 def test_a_wide_interval_is_no_reason_to_change_anything() -> None:
     wide = {"lift_low": -0.2, "lift_high": 0.25}
     words = said([replace(row("none", 0.62), **wide), row("gloves", 0.99)])
-    assert words.startswith("Nothing is decided: no defense leaves 5.0% of the gap, which may be up to 62.5% with 20")
+    assert words.startswith("Nothing is decided: no defense may leave little. Audit more")
     assert "(--repetitions) before changing anything" in words
 
 
 def test_without_a_defense_the_next_step_is_one() -> None:
-    assert said([row("none", 0.99)]).startswith("No defense was audited: add one with --defense")
+    words = what_to_do(AuditResult(CoinAudit(CoinSpec()), [row("none", 0.99)]))
+    assert words[0].startswith("No defense was audited: add one with --defense")
+
+
+def test_a_defense_that_was_not_reached_is_no_reason_to_say_that_nothing_helps() -> None:
+    assert said([row("none", 0.99)]).startswith("Nothing is decided: nothing was measured with gloves and thick.")

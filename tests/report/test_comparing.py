@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,7 +16,7 @@ from seepage.auditing import audit
 from seepage.cli.app import app
 from seepage.errors import BadInputError
 from seepage.report.comparing import render_comparison
-from seepage.results.compare import compare_runs, load_run, overall
+from seepage.results.compare import compare_runs, judge, load_run, overall
 from tests.report.parts import IMAGE, SCRIPT
 
 TINY: dict[str, Any] = {"batch_sizes": [1, 2], "attacks": "tableak", "restarts": 2, "victims": 4, "control": False}
@@ -163,6 +165,62 @@ def test_the_command_prints_tables_and_writes_a_private_page(runs: tuple[Path, P
     assert "overall-figure" in text
     as_json = CliRunner().invoke(app, ["compare", str(runs[0]), str(runs[1]), "--json"])
     assert json.loads(as_json.output)["names"] == ["short", "long"]
+
+
+def planted_change(tmp_path: Path, runs: tuple[Path, Path], change: Any) -> tuple[Path, Path]:
+    """Two copies of a run with 200 victims of lifts about 0.3; those of the second copy are changed."""
+    noise = np.random.default_rng(0)
+    before = noise.uniform(0.2, 0.4, 200)
+    folders = []
+    for name, lifts in (("old", before), ("new", change(noise.uniform(0.2, 0.4, 200)))):
+        folder = edited(runs[0], tmp_path / name, lambda rows: rows)
+        document = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        assert document["lifts"]
+        for entry in document["lifts"]:
+            entry["lifts"] = lifts.tolist()
+        (folder / "results.json").write_text(json.dumps(document), encoding="utf-8")
+        folders.append(folder)
+    return folders[0], folders[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "line"),
+    [
+        (lambda lifts: lifts + 0.2, 1, "shown to be more than before"),
+        (lambda lifts: lifts, 0, "are shown to rise by less than 10.0 points"),
+        (lambda lifts: lifts - 0.2, 0, "are shown to rise by less than 10.0 points"),
+        (lambda lifts: lifts[:20], 4, "more units would show it"),
+        # A rise of the mean that chance explains is no failure.
+        (lambda lifts: lifts[:5] + 0.15, 4, "not shown to be below"),
+    ],
+)
+def test_a_planted_change_of_leakage_ends_with_its_status(
+    runs: tuple[Path, Path], tmp_path: Path, change: Any, status: int, line: str
+) -> None:
+    old, new = map(str, planted_change(tmp_path, runs, change))
+    done = CliRunner().invoke(app, ["compare", old, new, "--fail-if-worse"])
+    assert (done.exit_code, line in " ".join(done.output.split())) == (status, True), done.output
+    assert line in (tmp_path / "new" / "compare.html").read_text(encoding="utf-8")
+    assert CliRunner().invoke(app, ["compare", old, new]).exit_code == 0
+
+
+def test_what_shows_nothing_passes_no_comparison(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    old, new = map(load_run, planted_change(tmp_path, runs, lambda lifts: lifts))
+    assert judge(old, new, 0.1).outcome == "passed"
+    gone = {figure: lifts for figure, lifts in new.lifts.items() if figure.batch_size == 1}
+    assert judge(old, replace(new, lifts=gone), 0.1).outcome == "undecided"
+    assert judge(old, replace(new, incomplete={"none": "the control is missing"}), 0.1).outcome == "undecided"
+    stopped = [replace(row, status="failed") for row in new.figures]
+    assert judge(old, replace(new, figures=stopped), 0.1).outcome == "refused"
+    row = next(row for row in new.figures if row.metric == "accuracy" and row.is_attack)
+    proved = replace(row, metric="certified", column=None, mean=0.5)
+    assert judge(old, replace(new, figures=[*new.figures, proved]), 0.1).outcome == "failed"
+    both = replace(old, figures=[*old.figures, proved]), replace(new, figures=[*new.figures, proved])
+    assert judge(*both, 0.1).outcome == "passed"
+    with pytest.raises(BadInputError, match="margin"):
+        judge(old, new, 0.0)
+    with pytest.raises(BadInputError, match="no lifts of single units"):
+        judge(old, replace(new, lifts={}), 0.1)
 
 
 def test_names_from_files_are_text_in_the_page(runs: tuple[Path, Path], tmp_path: Path) -> None:

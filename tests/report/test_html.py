@@ -76,6 +76,7 @@ def test_a_page_says_what_was_found_and_why_parts_are_missing(german: Report) ->
     assert "the server reads" in found["verdict"]
     assert "none below 5%, low below 20%, moderate below 50%, high below 90%, else total" in found["verdict"]
     assert "restores them from what it sees" in found["threat-model"]
+    assert "matched and pooled. Vero et al., TabLeak (ICML 2023)" in found["threat-model"]
     assert "were not run" in found["checks"]
     assert "It was switched off" in found["checks"]
     assert "says how certain it is" in found["missing"]
@@ -101,10 +102,12 @@ def test_what_exists_is_shown(german: Report) -> None:
 
 def test_a_control_that_leaks_and_one_that_does_not(german: Report) -> None:
     alone = [row for row in german.rows if row.batch_size == 1]
-    strong = [replace(row, mean=0.95, low=0.9, baseline=0.5, lift=0.45) for row in alone]
-    weak = [replace(row, mean=0.95, low=0.7, baseline=0.5, lift=0.45) for row in alone]
+    strong = [replace(row, n=10, mean=0.95, low=0.9, baseline=0.5, lift=0.45) for row in alone]
+    weak = [replace(row, n=10, mean=0.95, low=0.7, baseline=0.5, lift=0.45) for row in alone]
     assert "So the attack works here." in read(render([replace(german, control=strong)], {}))["checks"]
     assert "the data are not shown to be safe" in read(render([replace(german, control=weak)], {}))["checks"]
+    few = [replace(row, n=2) for row in weak]
+    assert "Too few repetitions show that" in read(render([replace(german, control=few)], {}))["checks"]
 
 
 def own_frame() -> pd.DataFrame:

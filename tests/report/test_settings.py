@@ -45,7 +45,7 @@ def test_the_page_shows_verdict_threat_model_leakage_columns_and_cost(tmp_path: 
     parts = read(text)
     assert "What the peeker learns" in parts["verdict"]
     assert "With no defense the peeker reads 92% of all sides" in parts["verdict"]
-    assert "without the glimpse the best baseline gets 51%" in parts["verdict"]
+    assert "guessing without the glimpse gets 51%" in parts["verdict"]
     assert "The <b>peeker</b> looks." in parts["threat-model"]
     assert "Columns marked as sensitive (★): a." in parts["threat-model"]
     assert "Coins are fair." in parts["threat-model"]
@@ -255,23 +255,22 @@ def test_a_label_has_a_verdict_of_its_own_that_counts() -> None:
     first = report.overviews[0]
     assert (first["tier"], first["label_tier"], first["mean"]) == ("total", "total", 0.6)
     assert first["closed"] == pytest.approx(0.19 / 0.2)
-    assert "It reads 99% of the label a (baseline 80%)." in headline(report).words
+    assert "It reads 99% of the label a (guessing: 80%)." in headline(report).words
     assert "Leakage of the label: total." in report.summary()
     assert "labels" in report.figures
     text = io.StringIO()
     report.show(Console(file=text, width=120))
     assert "Read of the label a, in percent" in text.getvalue()
-    whose = "Of cells or label, whichever gives more away, the attack closes"
-    assert whose in read(render([report], {}))["verdict"]
+    assert "Of 100 labels that guessing misses, 95 are read" in read(render([report], {}))["verdict"]
 
 
 def test_a_label_that_another_party_attacks_stands_apart() -> None:
     report = _with_label(label_attacker="A bystander")
     first = report.overviews[0]
     assert (first["tier"], first["label_tier"]) == ("none", "total")
-    assert "A bystander reads 99% of the label a (baseline 80%): total." in headline(report).words
+    assert "A bystander reads 99% of the label a (guessing: 80%): total." in headline(report).words
     assert "The label a: a bystander reads 99.0%" in report.summary()
-    assert "whichever gives more away" not in read(render([report], {}))["verdict"]
+    assert "Of 100 cells that guessing misses, 5 are read" in read(render([report], {}))["verdict"]
 
 
 def test_an_audit_of_labels_alone_has_a_headline() -> None:

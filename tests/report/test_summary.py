@@ -15,14 +15,16 @@ from seepage.report.report import Report
 from seepage.report.result import AuditResult
 from seepage.report.summary import _of_cells, headline, summary
 from seepage.results.checks import Alarm
-from tests.report.parts import CoinAudit
+from tests.report.parts import PEEK, CoinAudit
 from tests.results.test_verdict import row
 
 WORDS: dict[str, Any] = {"attacker": "The server", "secret": "all cells", "message": "the gradient", "columns": ()}
 
 
 def result(rows: Sequence[ResultRow], sensitive: Sequence[str] = ()) -> AuditResult:
-    return AuditResult(CoinAudit(**WORDS, sensitive=tuple(sensitive)), rows)
+    defenses = dict.fromkeys(one.defense for one in rows)
+    figures = {(defense, PEEK): 0.5 for defense in defenses}
+    return AuditResult(CoinAudit(**WORDS, sizes=(8,), figures=figures, sensitive=tuple(sensitive)), rows)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,10 @@ def test_the_summary_says_what_was_read_and_what_baselines_get() -> None:
 
 def test_an_open_verdict_gives_both_ends_and_a_lower_bound_its_reason() -> None:
     wide = row(lift=0.2, lift_low=0.01, lift_high=0.49)
-    assert "Leakage: open (2% to 98% of the gap)." in summary(result([wide]))
+    assert (
+        "Leakage: inconclusive. The interval lies in more than two tiers (2% to 98% of the gap): audit more"
+        in summary(result([wide]))
+    )
     alarm = Alarm("SEEP024", "warning", "The exact attack was not tried", "...")
     fell = replace(result([row()]), findings=[alarm])
     assert "Leakage: at least moderate (32% to 48% of the gap). It is a lower bound: the exact" in summary(fell)
@@ -128,15 +133,16 @@ def test_the_headline_is_about_the_configuration_in_which_most_leaks() -> None:
     rows = [row(), row(defense="noise", mean=0.55, lift=0.05, lift_low=0.01, lift_high=0.09)]
     found = headline(result(rows))
     assert found.words == (
-        "At batch size 8 with no defense the server reads 70% of all cells; without the gradient the best baseline "
-        "gets 50%."
+        "At batch size 8 with no defense the server reads 70% of all cells; guessing without the gradient gets "
+        "50%. Of 100 cells that guessing misses, 40 are read (10 flips, 95% interval 32 to 48)."
     )
     assert found.tier == "moderate"
     assert found.beside == (
-        ("none to low", "At batch size 8 under noise the server reads 55% of all cells (best baseline: 50%)."),
+        ("none to low", "At batch size 8 under noise the server reads 55% of all cells (guessing: 50%)."),
     )
     nothing = headline(result([row(mean=None, lift=None, baseline=None, status="failed")]))
     assert (nothing.record, nothing.tier) == (None, "inconclusive")
+    assert nothing.beside == (("not reached", "No defense at batch size 8: nothing was measured."),)
     assert "Nothing could be measured" in nothing.words
 
 

@@ -25,7 +25,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read_results(tmp_path / "results.json") == ROWS
     assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
     document = json.loads((tmp_path / "results.json").read_text())
-    assert [*document] == ["schema_version", "rows"]
+    assert [*document] == ["schema_version", "verdicts", "rows"]
     assert document["schema_version"] == SCHEMA_VERSION
     assert [tuple(one) for one in document["rows"]] == [FIELDS, FIELDS]
 
@@ -78,7 +78,7 @@ def test_every_other_text_stays_as_it_is(name: str) -> None:
 
 def test_without_rows_the_fields_are_named_all_the_same() -> None:
     assert as_csv([]) == ",".join(FIELDS) + "\n"
-    assert json.loads(as_json([])) == {"schema_version": SCHEMA_VERSION, "rows": []}
+    assert json.loads(as_json([])) == {"schema_version": SCHEMA_VERSION, "verdicts": [], "rows": []}
     assert tuple(frame([]).columns) == FIELDS
 
 

@@ -58,12 +58,12 @@ def test_a_narrow_interval_is_named_by_the_tier_that_it_lies_in(closed: float, t
     [
         (0.1, 0.15, "low"),
         (0.1, 0.3, "low to moderate"),
-        (0.04, 0.3, "open"),
-        (0.074, 0.995, "open"),
+        (0.04, 0.3, "inconclusive"),
+        (0.074, 0.995, "inconclusive"),
         (0.8, 1.0, "high to total"),
     ],
 )
-def test_the_interval_names_one_tier_or_two_neighbours_or_is_open(low: float, high: float, tier: str) -> None:
+def test_the_interval_names_one_tier_or_two_neighbours_or_is_inconclusive(low: float, high: float, tier: str) -> None:
     found = verdict(row(baseline=0.0, lift=(low + high) / 2, lift_low=low, lift_high=high))
     assert found.tier == tier
     assert (found.low, found.high) == (low, high)
@@ -77,14 +77,14 @@ def test_the_tiers_named_are_exactly_those_of_the_interval(
     inside = verdict(
         row(baseline=baseline, lift=low, lift_low=low + at * width, lift_high=low + at * width + 1e-12)
     ).tier
-    if found != "open" and inside != "inconclusive" and " to " not in inside:
+    if found != "inconclusive" and inside != "inconclusive" and " to " not in inside:
         assert inside in found.split(" to ")
 
 
 def test_a_column_that_is_always_read_is_total_though_the_baseline_varies() -> None:
     read = row(mean=1.0, low=1.0, high=1.0, baseline=0.6, lift=0.4, lift_low=0.05, lift_high=0.75)
     assert verdict(read).tier == "total"
-    assert verdict(replace(read, mean=0.99)).tier == "open"
+    assert verdict(replace(read, mean=0.99)).tier == "inconclusive"
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
@@ -96,9 +96,26 @@ def test_fewer_than_five_repetitions_give_no_verdict_but_what_was_read_whole(n: 
 def test_an_attack_that_fell_back_gives_a_lower_bound() -> None:
     alarm = Alarm("SEEP024", "warning", "The exact attack was not tried", "...")
     assert verdict(row(), alarms=[alarm]).tier == "at least moderate"
-    assert verdict(row(lift=0.0, lift_low=-0.01, lift_high=0.01), alarms=[alarm]).tier == "open"
+    assert verdict(row(lift=0.0, lift_low=-0.01, lift_high=0.01), alarms=[alarm]).tier == "inconclusive"
     assert verdict(row(), alarms=[alarm]).because is alarm
     assert verdict(row(), alarms=[replace(alarm, where=(Where(attack="other"),))]).tier == "moderate"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "tier"),
+    [
+        (-0.05, 0.01, "incomplete"),
+        (0.06, 0.15, "incomplete"),
+        (-0.1, 0.4, "incomplete"),
+        (0.06, 0.3, "at least low"),
+        (0.3, 0.4, "moderate"),
+        (0.95, 1.0, "total"),
+    ],
+)
+def test_little_leakage_is_not_shown_by_an_incomplete_audit(low: float, high: float, tier: str) -> None:
+    alarm = Alarm("SEEP030", "warning", "The audit is incomplete", "...", (Where(8, "none"),))
+    found = verdict(row(baseline=0.0, lift=(low + high) / 2, lift_low=low, lift_high=high), alarms=[alarm])
+    assert found.tier == tier
 
 
 def test_a_failed_control_leaves_no_tier_but_what_was_read() -> None:

@@ -119,7 +119,7 @@ def test_a_stopped_run_continues_and_workers_change_no_figure(tmp_path: Path, mo
 
 
 def test_the_command_line_takes_it_and_a_kill_loses_nothing(tmp_path: Path) -> None:
-    shown = run("coins", "--help", folder=tmp_path)
+    shown = run("coins", "--help-all", folder=tmp_path)
     assert shown.returncode == 0, shown.stderr
     for option in ("--repetitions", "--coins", "--attack", "--workers", "--fail-above", "--keep-records"):
         assert option in shown.stdout

@@ -48,13 +48,13 @@ def test_cells_and_the_number_follow_from_bare_gradients() -> None:
     assert isinstance(TARGET, Continuous)
     exact = Exact()(seen.view, known)
     assert exact.certified is not None
-    assert exact.proven is not None
+    assert exact.likely is not None
     right = exact.cells == seen.cells
     # What is certified is right, and what is proven has the right number too.
     assert bool(right[exact.certified].all())
     assert float(exact.certified.double().mean()) > 0.5
     found = (exact.labels - seen.labels).abs()
-    assert float(found[exact.proven].max()) < 0.02
+    assert float(found[exact.likely].max()) < 0.02
     posterior = Posterior()(seen.view, known)
     assert float((posterior.cells == seen.cells).double().mean()) >= float(right.double().mean())
     assert float((posterior.labels - seen.labels).abs().max()) < TARGET.tolerance
@@ -73,8 +73,11 @@ def test_returned_gradients_are_those_of_the_squared_error() -> None:
 def test_noise_leaves_less_and_no_certificate() -> None:
     seen, known = seen_of(CutNoise(3.0))
     exact = Exact()(seen.view, known)
-    assert exact.certified is None
-    assert exact.proven is None
+    assert exact.proof is not None
+    assert not exact.proof.cells.any()
+    assert exact.proof.doubt is not None
+    assert "cut_noise" in exact.proof.doubt
+    assert exact.likely is None
     bare, without = seen_of()
     clear = (Posterior()(bare.view, without).labels - bare.labels).abs().mean()
     blurred = (Posterior()(seen.view, known).labels - seen.labels).abs().mean()

@@ -146,10 +146,11 @@ def test_the_headline_says_which_shares_were_told_apart_in_how_many_trials(
     ]
     trials = 2 * audit.spec.targets
     words = headline(Report(audit, rows_of(audit, ran), ran)).words
-    assert words == (
-        f"A party {said} in {3 * trials // 4} of {trials} trials; without the joint model the best baseline is right "
+    assert words.startswith(
+        f"A party {said} in {3 * trials // 4} of {trials} trials; guessing without the joint model is right "
         f"in {trials // 2}."
     )
+    assert words.endswith("2 attack seeds allow no verdict: audit 5 or more.")
 
 
 def test_the_worth_in_rows_is_that_of_all_attack_seeds_together() -> None:
@@ -383,3 +384,26 @@ def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
             PooledAudit(PooledSpec.of(**{**texts, **wrong}))
     with pytest.raises(BadInputError, match="one hidden layer"):
         PooledAudit(PooledSpec.of(**{**graphs, "hidden": [4, 4]}))
+
+
+def test_sizes_and_the_secret_value_fit_the_table_where_none_are_given() -> None:
+    generator = np.random.default_rng(0)
+    shares = {"common": 0.6, "frequent": 0.25, "some": 0.12, "rare": 0.03}
+    frame = pd.DataFrame({"kind": generator.choice([*shares], 900, p=[*shares.values()]), "age": np.arange(900) % 60})
+    target = Discrete(name="ill", categories=("no", "yes"))
+    columns = (Discrete(name="kind", categories=tuple(shares)), Continuous(name="age", low=0, high=59, tolerance=5))
+    frame["ill"] = np.where(generator.random(900) < 0.5, "yes", "no")
+    data = Dataset("own", Table(Schema(columns=columns, target=target), frame), None, (), "made up", "none")
+    audit = PooledAudit(PooledSpec(sensitive=("kind",)), data)
+    # The rarest above a tenth; its rows are 108 of 900.
+    assert any("'some' in 'kind'" in note for note in audit.about.notes)
+    spec = audit.spec
+    carrying = int((frame["kind"] == "some").sum())
+    assert 10 <= spec.rows < 2_000
+    assert spec.auxiliary / 2 + (spec.own_share + max(spec.shares)) * spec.rows <= carrying + 3
+    with pytest.raises(BadInputError, match="need"):
+        PooledAudit(PooledSpec(sensitive=("kind",), rows=500, auxiliary=300, queries=100), data)
+    # Rows that are too few for any sizes.
+    few = Dataset("own", data.train.rows(torch.arange(40)), None, (), "made up", "none")
+    with pytest.raises(BadInputError, match="too few for parties of 10 rows"):
+        PooledAudit(PooledSpec(sensitive=("kind",)), few)

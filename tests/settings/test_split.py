@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seepage.datasets.planted import telling
+from seepage.datasets.planted import distinct, telling
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
 from seepage.report.accumulated import _else
@@ -12,6 +12,7 @@ from seepage.settings.part import Part
 from seepage.settings.split import DELTA, AttackedTraining, SplitAudit, default_private
 from seepage.settings.split_spec import SplitSpec
 from seepage.settings.units import UnitsExposure
+from seepage.tabular.schema import Discrete
 from tests.attacks.split.test_exact import table
 from tests.audits import measured
 from tests.rows import number
@@ -44,7 +45,7 @@ def test_what_is_read_stands_beside_what_was_believed() -> None:
     assert read.n == 2
     assert read.baseline_name in {"prior", "knn_features", "knn_output", "marginals"}
     assert read.lift == pytest.approx(1 - number(read.baseline))
-    assert by["none", "exact", "proven", None].mean == 1.0
+    assert by["none", "exact", "likely", None].mean == 1.0
     noisy = by["noisy", "posterior", "accuracy", None]
     assert number(noisy.mean) < 1.0
     # The same records, rows and networks: only what came back differs.
@@ -133,9 +134,12 @@ def test_what_cannot_be_done_is_refused(settings: dict, said: str) -> None:
         SplitSpec.of(**settings)
 
 
-def test_private_columns_are_the_sensitive_ones_unless_named() -> None:
-    with pytest.raises(BadInputError, match="no private columns were named"):
-        default_private(telling(rows=20))
+def test_private_columns_are_the_sensitive_ones_or_half_of_the_categories_unless_named() -> None:
+    rows = telling(rows=20)
+    categories = [column.name for column in rows.schema.columns if isinstance(column, Discrete)]
+    assert default_private(rows) == tuple(categories[len(categories) // 2 :])
+    with pytest.raises(BadInputError, match="0 have categories"):
+        default_private(distinct(rows=20, continuous=3, discrete=0))
 
 
 def test_more_exchanges_tell_more_and_cost_more_epsilon() -> None:

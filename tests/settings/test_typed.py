@@ -7,6 +7,7 @@ from typing import get_type_hints
 
 import pytest
 
+import seepage
 import site_options
 import typed_options
 from seepage.settings import typed
@@ -16,6 +17,17 @@ from seepage.settings.option import PANELS, fields_of
 
 def test_the_types_are_up_to_date() -> None:
     assert typed_options.PLACE.read_text(encoding="utf-8") == typed_options.render()
+
+
+@pytest.mark.parametrize("setting", list(settings()))
+def test_notebooks_complete_and_explain_the_options_of_each_setting(setting: str) -> None:
+    function = getattr(seepage, "audit" if setting == "horizontal" else f"audit_{setting}")
+    options = getattr(typed, f"{setting.capitalize()}Options").__annotations__
+    taken = inspect.signature(function).parameters
+    assert set(options) <= set(taken)
+    assert ("options" in taken) == (setting == "horizontal")
+    assert taken["seed"].default == 0 == fields_of(settings()[setting].spec)["seed"].default
+    assert all(f"        {name}: " in (function.__doc__ or "") for name in options)
 
 
 @pytest.mark.parametrize("setting", ["horizontal", "split", "vertical", "pooled"])

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from seepage.errors import BadInputError
 from seepage.tabular import reading
 from seepage.tabular.infer import Policy, infer, infer_schema
-from seepage.tabular.reading import open_table, read_frame
+from seepage.tabular.reading import open_table, read_frame, typed
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.tabular.table import Table
 from seepage.tabular.texts import MISSING, TextColumn
@@ -49,7 +49,10 @@ def refused(path: Path, target: str = "ill") -> str:
         (b"name,age,ill\r\n\r\n", "has no rows"),
         (f"{HEADER}{SECRET},42,yes\n".encode(), "at least two rows, this table has 1"),
         (b"ill\nyes\nno\n", "no column besides its target"),
-        (f"name,ill\n{SECRET},yes\n{SECRET},no\n".encode(), r"1 column(s) hold one value only ('name')"),
+        (
+            f"name,ill\n{SECRET},yes\n{SECRET},no\n".encode(),
+            "is left: 'name' it holds one value only",
+        ),
         (b"age,ill,age\n1,yes,2\n", "these repeat: age"),
         (HEADER.encode() + f"{SECRET} D\u00fcsseldorf,1,no\n".encode("latin-1"), "not UTF-8 text, line 2"),
         (ROWS.encode("utf-16"), "NUL bytes, the first in line 1"),
@@ -359,9 +362,12 @@ def test_archives_and_workbooks_that_hold_no_table_are_refused(tmp_path: Path) -
     assert infer(book, "ill").notes == ("read from the first of 2 sheets, 'people'",)
 
 
-def test_names_that_are_equal_without_blanks_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "people.csv").write_text("age,age ,ill\n1,2,no\n2,3,yes\n")
-    assert "these repeat: age" in refused(tmp_path / "people.csv")
+def test_names_that_are_equal_without_blanks_stay_apart_and_are_said_to(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("age,age , ill\n1,2,no\n2,3,yes\n")
+    source = open_table(tmp_path / "people.csv")
+    assert source.names == ("age", "age ", "ill")
+    assert {name: list(raw.distinct.to_pylist()) for name, raw in source.columns(("age ",))} == {"age ": ["2", "3"]}
+    assert any("kept apart: ['age', 'age ']" in note for note in source.notes)
 
 
 @pytest.mark.parametrize("content", ["<html>no table</html>", "a,b", "a,b\n"])
@@ -369,3 +375,17 @@ def test_a_header_alone_has_no_rows_whether_its_line_ends_or_not(tmp_path: Path,
     (tmp_path / "rows.csv").write_text(content)
     with pytest.raises(BadInputError, match="has no rows"):
         read_frame(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "utf-16"])
+def test_files_in_other_encodings_are_refused_with_advice_and_read_where_it_is_followed(
+    tmp_path: Path, encoding: str
+) -> None:
+    path = tmp_path / "patients.csv"
+    path.write_bytes('größe,job\n1,"Köchin, Chef"\n2, "Arzt"\n'.encode(encoding))
+    with pytest.raises(BadInputError, match="utf-16" if encoding == "utf-16" else "cp1252"):
+        open_table(path)
+    read = {name: typed(raw).tolist() for name, raw in open_table(path, encoding=encoding).columns(["größe", "job"])}
+    assert read == {"größe": [1, 2], "job": ["Köchin, Chef", "Arzt"]}
+    with pytest.raises(BadInputError, match="unknown encoding 'klingon'"):
+        open_table(path, encoding="klingon")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seepage.assessment.auc import auc
     from seepage.assessment.calibration import calibration_error
     from seepage.assessment.certainty import certainties, spreads
-    from seepage.assessment.certified import Certified
+    from seepage.assessment.certified import CertifiedShare
     from seepage.assessment.columns import Figures, OfRecords, measure_columns
     from seepage.assessment.entropy import Entropy
     from seepage.assessment.exact_match import ExactMatch
@@ -65,7 +65,7 @@ __all__ = [
     "RMSE",
     "Accuracy",
     "Association",
-    "Certified",
+    "CertifiedShare",
     "Entropy",
     "Estimate",
     "ExactMatch",

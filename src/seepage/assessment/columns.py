@@ -29,10 +29,10 @@ def measure_columns(
     ``accuracy`` of each private column (a continuous cell is right within the column's tolerance), of the label (by
     the target's name) and of all private cells; ``f1`` of each discrete column and their mean, and ``r2`` of a number
     as label; ``exact_match``, the share of records with all private cells and the label right; ``calibration`` of each
-    column with chances. Where gradients were compared, also ``proven``, the share of proven answers, and ``ties``, the
-    share of answers that others fit equally well. Where it is known what replays a message, ``certified_cells`` is the
-    share of cells of which it leaves one value, and ``still_possible`` the mean share of a column's values that it
-    leaves.
+    column with chances. Where gradients were compared, also ``likely``, the share of answers that replay the message as
+    no other is expected to, and ``ties``, the share of answers that others fit equally well. ``certified_cells`` is the
+    share of cells that are proved, ``certified_wrong`` the share of these that are wrong, and ``still_possible`` the
+    mean share of a column's values that are shown to replay a message.
 
     Args:
         schema: schema of the table.
@@ -83,11 +83,13 @@ def measure_columns(
     scores["exact_match", None] = torch.stack([*right, labelled]).amin(0)
     figures["exact_match", None] = _mean(scores["exact_match", None])
     figures |= shown_figures(schema, private, guess)
+    if guess.certified is not None and bool(guess.certified.any()):
+        figures["certified_wrong", None] = _mean(1 - torch.stack(right, 1)[guess.certified])
     return figures, {key: values.tolist() for key, values in scores.items()}
 
 
 def shown_figures(schema: Schema, private: Sequence[int], guess: CutGuess) -> Figures:
-    """Return what a guess says of itself, without the truth: what is proven, tied, certified and still possible.
+    """Return what a guess says of itself, without the truth: what is likely, tied, certified and still possible.
 
     Args:
         schema: schema of the table.
@@ -95,8 +97,8 @@ def shown_figures(schema: Schema, private: Sequence[int], guess: CutGuess) -> Fi
         guess: guess of some records.
     """
     figures: Figures = {}
-    if guess.proven is not None:
-        figures["proven", None] = _mean(guess.proven.double())
+    if guess.likely is not None:
+        figures["likely", None] = _mean(guess.likely.double())
     if guess.ties is not None:
         figures["ties", None] = _mean((guess.ties > 1).double())
     for metric, cells in (("certified_cells", guess.certified), ("still_possible", guess.mass)):

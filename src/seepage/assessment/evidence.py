@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.assessment import Matched
+from seepage.kernel import Certified
 from seepage.tabular.align import tolerances
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
@@ -43,8 +44,8 @@ class Evidence:
         true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; None for a user's own
             data, unless records are to be kept.
         regime: for each victim, the method that the attack chose, see ``RecordsGuess``; None where it has only one.
-        conditions: for each victim, a sentence with the conditions of its certified cells, empty without any; None for
-            attacks without certificates.
+        conditions: for each victim, what its certified cells are conditional on, as sentences, empty without any; None
+            for attacks that are no provers.
     """
 
     column_names: tuple[str, ...]
@@ -102,10 +103,18 @@ def evidence_of(
                 true=matched.true[one].numpy() if keep_records else None,
                 guess=matched.guess[one].numpy() if keep_records else None,
                 regime=None if guess.regime is None else (guess.regime[v],),
-                conditions=None if guess.certificates is None else (str(guess.certificates[v] or ""),),
+                conditions=None if guess.proofs is None else (_conditions(guess.proofs[v]),),
             )
         )
     return evidence
+
+
+def _conditions(proof: Certified) -> str:
+    """Return what a proof is conditional on, as sentences; empty where nothing is proved."""
+    if not bool((proof.cells | proof.given).any()):
+        return ""
+    fixed = [f"What is certified only in part is given that {one}." for one in proof.fixed]
+    return " ".join([*proof.conditions, *fixed])
 
 
 def rarity(

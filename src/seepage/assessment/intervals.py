@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -49,6 +50,12 @@ class Estimate:
         return self.low is not None and self.low == self.high
 
 
+@cache
+def _quantile(probability: float, freedom: int) -> float:
+    # The same few are asked for tens of thousands of times in a wide table.
+    return float(stats.t.ppf(probability, freedom))
+
+
 def interval(
     values: Float[Tensor, " victim"], level: float = 0.95, bounds: tuple[float, float] | None = None
 ) -> Estimate:
@@ -83,7 +90,7 @@ def interval(
         value = float(held[0])
         return Estimate(value, value, value, n, 0.0)
     mean, std = float(held.mean()), float(held.std())
-    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * std / math.sqrt(n)
+    half = _quantile((1 + level) / 2, n - 1) * std / math.sqrt(n)
     low, high = mean - half, mean + half
     if bounds is not None:
         low, high = max(low, float(bounds[0])), min(high, float(bounds[1]))

@@ -32,6 +32,7 @@ class Matched:
         uncertainty: entropy of the guessed cells, reordered; None where the guess has none.
         scale: standard deviation of each continuous column, NaN for discrete ones.
         certified: whether the attack certifies each guessed cell, reordered; None where it proves nothing.
+        given: whether it does only given what its proof names, reordered; None where it proves nothing.
         visible: which true records stand above the client's rounding in the message, see ``visible``; None where that
             is not known.
     """
@@ -42,6 +43,7 @@ class Matched:
     uncertainty: Float[Tensor, "victim record column"] | None
     scale: Float[Tensor, " column"]
     certified: Bool[Tensor, "victim record column"] | None = None
+    given: Bool[Tensor, "victim record column"] | None = None
     visible: Bool[Tensor, "victim record"] | None = None
 
     @cached_property
@@ -103,11 +105,16 @@ def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret,
         weight = 0.5 / (len(schema.columns) * len(schema.continuous) * max(1, true.shape[1]))
         cost = cost + weight * apart
     index = match(cost)
+
+    def flags(held: Bool[Tensor, "victim record column"] | None) -> Bool[Tensor, "victim record column"] | None:
+        return None if held is None else reorder(held.detach().cpu().double(), index) > 0
+
     return Matched(
         schema=schema,
         true=true,
         guess=reorder(guessed, index),
         uncertainty=None if uncertainty is None else reorder(uncertainty, index),
         scale=scale,
-        certified=None if guess.certified is None else reorder(guess.certified.detach().cpu().double(), index) > 0,
+        certified=flags(guess.certified),
+        given=flags(guess.given),
     )

@@ -75,11 +75,12 @@ class OwnColumns:
     Where the attacker knows labels of the records, the label is one more column.
 
     Attributes:
-        epochs, hidden: settings of the network.
+        epochs, hidden, converge: settings of the network.
     """
 
     epochs: int = 30
     hidden: tuple[int, ...] = (100, 300)
+    converge: bool = True
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess.
@@ -91,7 +92,7 @@ class OwnColumns:
         encoder = encoder_of(knowledge.schema)
         labels = None if view.labels is None else rows.labels
         known, asked = own_inputs(view, rows.own, labels), own_inputs(view, view.own, view.labels)
-        found = Inverter(self.hidden, "fields", epochs=self.epochs).fit(
+        found = Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge).fit(
             known, encoder.encode(rows.cells), encoder, seeds
         )
         return FeatureGuess(found.cells(asked), found.chances(asked), failed=found.failed)

@@ -292,15 +292,19 @@ def _what(about: Description) -> str:
     return "gradient" if about.training is None else "change"
 
 
+def coarse(about: Description, model: Model) -> str | None:
+    """Return why nothing is proved where a client computed more coarsely than the model; None elsewhere."""
+    dtype = str(next(iter(model.parameters.values())).dtype).removeprefix("torch.")
+    if about.precision is None or _PRECISION[about.precision] >= _PRECISION[dtype]:
+        return None
+    return f"the client computed in {about.precision}, the model is {dtype}: the message is no exact one"
+
+
 def _notes(about: Description, model: Model) -> list[str]:
     """Return what model and description say of each other that a reader should know."""
     notes = []
-    dtype = str(next(iter(model.parameters.values())).dtype).removeprefix("torch.")
-    if about.precision is not None and _PRECISION[about.precision] < _PRECISION[dtype]:
-        notes.append(
-            f"the client computed in {about.precision}, the model is {dtype}: the message is no exact one, and nothing "
-            "can be proved from it as if it were"
-        )
+    if (doubt := coarse(about, model)) is not None:
+        notes.append(doubt)
     if about.sent is not None and about.sent != state_digest(model.module.state_dict()):
         notes.append(
             "the model is not the one that the server sent when the update was made; give the weights of that round"

@@ -18,7 +18,7 @@ from seepage.attacks.horizontal.matching.rounds import pooled
 from seepage.captures.captured import Capture, Description, load_capture, read_description
 from seepage.captures.recovery import Recovered, client_schema, doubts, known_statistics, recover, scores
 from seepage.captures.states import as_state, state_digest
-from seepage.errors import BadInputError, check_count, one_line
+from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
 from seepage.models.model import Head, Model
 from seepage.run.runner import Listener
 from seepage.seeds import stream
@@ -118,7 +118,8 @@ class ClientFinding:
         client: name of the client.
         rounds: number of updates that were linked.
         records: greatest number of records that the client was taken to hold; None where nothing was linked.
-        proved_records, proved_cells: numbers of different records with a proved cell, and of their proved cells.
+        proved_records, proved_cells: numbers of records with a proved cell, and of their proved cells, in the update
+            that proves most.
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
         why: way in which rounds were linked, or the reason why they were not.
         score: comparison with the client's own rows; None where they are not known.
@@ -358,6 +359,8 @@ class FederationAttack:
             if file.why is not None:
                 raise BadInputError(file.why)
             found, notes, score = self._attacked(file, truth, advance)
+        except CertifiedWrongError:
+            raise
         # An odd update may break an attack in any way; the others are attacked all the same.
         except Exception as error:
             return _without(file, error), None
@@ -433,6 +436,8 @@ class FederationAttack:
         """Return what the updates of a client give away together, or the error that linking them failed with."""
         try:
             return self._together(client, attacked, truth)
+        except CertifiedWrongError:
+            raise
         except Exception as error:
             return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {one_line(error)}", failed=True)
 

@@ -14,11 +14,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage import registry
+from seepage import kernel, registry
 from seepage.assessment import certainties, lift, measure, spreads
+from seepage.assessment.certified import contradicted
 from seepage.attacks.horizontal.exact.record_count import count_records
-from seepage.captures.captured import Capture, Description
-from seepage.errors import BadInputError, Remedy, check_count
+from seepage.captures.captured import Capture, Description, coarse
+from seepage.errors import BadInputError, CertifiedWrongError, Remedy, check_count
 from seepage.files import make_folder, write_whole
 from seepage.models.model import Model
 from seepage.models.wrapping import returns_chances
@@ -202,6 +203,9 @@ def recover(
     # An attack that another package adds may have no progress to report.
     reports = progress is not None and "progress" in inspect.signature(made).parameters
     guess = made(capture.view, knowledge, seeds, **({"progress": progress} if reports else {}))
+    doubt = coarse(capture.about, model)
+    if guess.proofs is not None and doubt is not None:
+        guess = replace(guess, proofs=(kernel.nothing(guess.cells.shape[1], guess.cells.shape[2], doubt),))
     certainty, spread = doubts(schema, statistics, guess)
     return Recovered(
         schema=schema,
@@ -338,7 +342,17 @@ def scores(view: AnyView, knowledge: Knowledge, guess: RecordsGuess, truth: Tabl
         guess: what was read.
         truth: true records, as many as the guess has.
         seed: seed of the baselines.
+
+    Raises:
+        CertifiedWrongError: a certified cell is wrong.
     """
+    if guess.certified is not None:
+        wrong = int(contradicted(knowledge.schema, guess.cells, truth.cells[None], guess.certified))
+        if wrong:
+            raise CertifiedWrongError(
+                f"{wrong} of {int(guess.certified.sum())} certified cells are wrong by the truth: an error of seepage, "
+                "or the truth is that of another batch. Nothing of this counts as certified."
+            )
     secret = RecordsSecret(truth.cells[None], truth.labels[None])
     schema, statistics = knowledge.schema, knowledge.statistics
     seeds = [stream(seed, 0, "baseline")]

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from seepage import registry
+from seepage import kernel, registry
 from seepage.assessment import Figures, measure_columns
 from seepage.assessment.columns import shown_figures
 from seepage.attacks.split import Posterior
@@ -31,7 +31,8 @@ from seepage.captures.transcript_runs import (
     score_rows,
 )
 from seepage.captures.transcripts import RecordedTraining, RoundMessages
-from seepage.errors import BadInputError, one_line, unknown_name
+from seepage.errors import BadInputError, CertifiedWrongError, one_line, unknown_name
+from seepage.kernel import Certified
 from seepage.models.batch_norm import normalising
 from seepage.models.deepfm import deepfm
 from seepage.models.dropout import dropping
@@ -41,6 +42,7 @@ from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.models.weights import load_weights
 from seepage.protocols.split import SplitLearning
+from seepage.results.proofs import WRONG
 from seepage.seeds import stream
 from seepage.settings.part import Part, as_part, entry_of, make_part
 from seepage.settings.split import PRIOR, defense_of
@@ -133,6 +135,9 @@ class SplitRun(TranscriptRun):
         alone = Schema.model_construct(columns=(*columns, model.schema.target), target=model.schema.target)
         frame = frame_of(alone, torch.cat([guess.cells, guess.labels[:, None].to(guess.cells)], dim=1))
         said: dict[str, Iterable[object]] = {name: frame[name] for name in frame.columns}
+        if guess.proof is not None and guess.proof.doubt is not None and not self.doubts:
+            less = "not all that it may" if bool(guess.proof.cells.any()) else "nothing"
+            self.doubts.append(f"{part.called} certifies {less}: {guess.proof.doubt}.")
         if guess.certified is not None:
             held = zip(columns, guess.certified.unbind(1), strict=True)
             said |= {f"{column.name} certified": cells.tolist() for column, cells in held}
@@ -219,6 +224,11 @@ class SplitRun(TranscriptRun):
         at, held = known
         model, seen = self._base, CutTranscript(self._newest_view(), held[:, :-1], held[:, -1])
         figures, _ = measure_columns(model.schema, model.private, seen, _chosen(guess, at))
+        if figures.get((WRONG, None)):
+            raise CertifiedWrongError(
+                "The truth contradicts a cell that is certified: a mistake in seepage, please report it. Nothing of "
+                "this transcript counts as certified."
+            )
         return {key: value for key, value in figures.items() if key[0] not in NO_MEANING}
 
     def _baselines(self) -> tuple[Figures, dict[tuple, str]]:
@@ -428,7 +438,7 @@ def _known_cut(defense: Mapping[str, Mapping[str, object]] | None) -> KnownCut:
     made = defense_of(
         Part.model_validate(as_part(listed[0] if len(listed) == 1 else {"all": listed, "label": "stated"}))
     )
-    return SplitLearning(flip=made.flip, noise=made.noise).known()
+    return SplitLearning(flip=made.flip, noise=made.noise, returned=made.returned).known()
 
 
 def _check_fits(model: SplitModel, messages: RoundMessages) -> None:
@@ -491,8 +501,8 @@ def _unread(guess: CutGuess, prior: CutGuess) -> CutGuess:
         residual=None if guess.residual is None else nowhere.to(guess.residual.dtype),
         runner_up=None if guess.runner_up is None else nowhere.to(guess.runner_up.dtype),
         ties=None if guess.ties is None else never.long(),
-        proven=None if guess.proven is None else never,
-        certified=None if guess.certified is None else never[:, None].repeat(1, private),
+        likely=None if guess.likely is None else never,
+        proof=None if guess.proof is None else guess.proof.take(torch.full((records,), -1)),
         mass=None if guess.mass is None else nowhere[:, None].repeat(1, private),
     )
 
@@ -511,6 +521,8 @@ def _joined(guesses: Sequence[CutGuess]) -> CutGuess:
             joined[one.name] = None
         elif isinstance(values[0], tuple):
             joined[one.name] = tuple(torch.cat(parts) for parts in zip(*values, strict=True))
+        elif isinstance(values[0], Certified):
+            joined[one.name] = kernel.joined(values)
         else:
             joined[one.name] = torch.cat(values)
     return CutGuess(**joined)
@@ -523,5 +535,9 @@ def _chosen(guess: CutGuess, at: Tensor) -> CutGuess:
         value = getattr(guess, one.name)
         if isinstance(value, tuple):
             value = tuple(part[at] for part in value)
-        chosen[one.name] = value if value is None or isinstance(value, tuple) else value[at]
+        elif isinstance(value, Certified):
+            value = value.take(at)
+        elif value is not None:
+            value = value[at]
+        chosen[one.name] = value
     return CutGuess(**chosen)

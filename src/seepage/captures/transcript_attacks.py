@@ -14,7 +14,7 @@ from seepage.captures.vertical_transcripts import VerticalRun
 from seepage.captures.whole_transcripts import WholeClientRun
 from seepage.config.choices import describe
 from seepage.digests import Json
-from seepage.errors import BadInputError, one_line, unknown_name
+from seepage.errors import BadInputError, CertifiedWrongError, one_line, unknown_name
 from seepage.needs import Need
 from seepage.registry import Attack, Entry
 from seepage.settings.part import Part, as_part, entry_of
@@ -96,6 +96,8 @@ class TranscriptAttack:
                 try:
                     tried.append(runner.tried(part))
                     continue
+                except CertifiedWrongError:
+                    raise
                 except BadInputError as error:
                     reason = str(error).rstrip(".")
                 except Exception as error:  # An attack of another package may fail in any way.

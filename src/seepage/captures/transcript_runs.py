@@ -22,6 +22,7 @@ from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.needs import Need
+from seepage.results.proofs import WRONG
 from seepage.seeds import stream
 from seepage.settings.part import Part, make_part
 from seepage.tabular.assumed import partly_known_statistics
@@ -29,12 +30,13 @@ from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
+from seepage.text import percent
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 
 RESULTS, RECONSTRUCTION = "results.json", "reconstruction.csv"
 # Figures that say nothing of a transcript's attack.
 NO_MEANING = frozenset(
-    {"calibration", "coverage", "failed", "replayed", "proven", "ties", "certified_cells", "still_possible"}
+    {"calibration", "coverage", "failed", "replayed", "likely", "ties", "certified_cells", WRONG, "still_possible"}
 )
 
 
@@ -47,7 +49,7 @@ class TriedAttack:
         sought: ``columns``, or ``label`` where labels alone are guessed.
         records: number of records that it guessed.
         seconds: time that it took.
-        shown: shares of its answers that are proven, certified, tied or still possible, by metric and column.
+        shown: shares of its answers that are likely, certified, tied or still possible, by metric and column.
         scores: figure of each metric and column beside the best baseline; None without the truth.
         answers: guessed cells of each record, with its id, for ``reconstruction.csv``.
     """
@@ -98,11 +100,14 @@ class TranscriptFindings:
             f"{self.records:,} records in {self.rounds:,} rounds of {self.setting} learning, private: "
             f"{', '.join(self.private)}. Attacks that ran: {', '.join(one.attack for one in self.tried) or 'none'}."
         ]
-        best = max(self.tried, key=lambda one: one.shown.get(("certified_cells", None)) or 0.0, default=None)
-        proven = None if best is None else best.shown.get(("certified_cells", None))
-        if best is not None and proven:
-            said.append(f"{best.attack} certifies {100 * proven:.1f}% of the private cells.")
         said += self.doubts
+        best = max(self.tried, key=lambda one: one.shown.get(("certified_cells", None)) or 0.0, default=None)
+        certified = None if best is None else best.shown.get(("certified_cells", None))
+        if best is not None and certified:
+            said.append(
+                f"{best.attack} certifies {percent(certified)} of the private cells: no other values replay their "
+                f"messages, given the declared network, weights, loss and defense.{_below_baseline(best)}"
+            )
         said += self.limits
         if self.not_tried:
             said.append(
@@ -353,6 +358,19 @@ class UnknownPart(nn.Module):
     def forward(self, cells: Tensor) -> Tensor:
         """Refuse to compute."""
         raise BadInputError(f"it needs {self.what}.")
+
+
+def _below_baseline(tried: TriedAttack) -> str:
+    """Return, as a sentence, that an attack reads less of the cells than a baseline; empty where it does not."""
+    for row in tried.scores or []:
+        value, base = row["value"], row["baseline"]
+        whole = (row["metric"], row["column"]) == ("accuracy", None)
+        if whole and isinstance(value, float) and isinstance(base, float) and value < base:
+            return (
+                f" Of all private cells it reads {percent(value)}, less than the baseline {row['baseline_name']} "
+                f"with {percent(base)}."
+            )
+    return ""
 
 
 def score_rows(figures: Figures, baselines: Figures, named: Mapping[tuple, str]) -> list[dict[str, Json]]:

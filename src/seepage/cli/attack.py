@@ -286,7 +286,7 @@ def attack(
     _show(recovered, initial=weights is None, model_seed=model_seed)
     make_console().print(Text(f"Read records: {out / 'reconstruction.csv'}; certainties: {out / 'confidence.csv'}"))
     if written is not None:
-        make_console().print(Text(f"Certificate: {written}. Files: {written.certificate}, {written.model}"))
+        make_console().print(Text(f"Certificate: {written}. File: {written.certificate}"))
         if written.opened is not None:
             make_console().print(Text(f"Cells and salts, which are personal data, stay with you: {written.opened}"))
 

@@ -94,7 +94,44 @@ Sarif = Annotated[
 ]
 
 
-class _OfAnySetting(TyperCommand):
+# Fields that a first audit is steered by; the help shows others where all are asked for.
+_FIRST = (
+    *("data", "target", "sensitive", "missing", "dataset", "model", "private_columns", "batch_sizes", "attacks"),
+    *("defenses", "victims", "repetitions", "trainings", "seed", "workers", "time_budget", "fail_above"),
+    *("keep_records", "out", "quiet", "document", "help_all", "help"),
+)
+
+
+class _SettingCommand(TyperCommand):
+    """A command whose help shows the options of a first audit, and with ``--help-all`` all of them."""
+
+    every = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; those that ask for all options ask for the help."""
+        self.every = "--help-all" in args
+        return super().parse_args(ctx, ["--help"] if self.every else args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        hidden: list[Any] = [one for one in self.get_params(ctx) if not self.every and one.name not in _FIRST]
+        before = [(one, one.hidden) for one in hidden if hasattr(one, "hidden")]
+        for one, _ in before:
+            one.hidden = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            for one, was in before:
+                one.hidden = was
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option("--help-all", metavar="", help="Show all options."),
+]
+
+
+class _OfAnySetting(_SettingCommand):
     """A command that runs a document of another setting as that setting's command does, with its options."""
 
     # The classes of click differ between versions of typer.
@@ -142,6 +179,7 @@ def add(audited: Setting) -> None:
         quiet: Quiet = False,
         junit: Junit = None,
         sarif: Sarif = None,
+        help_all: HelpAll = False,
         **more: Any,
     ) -> None:
         given = old.translated(setting, given, more)
@@ -174,7 +212,9 @@ def add(audited: Setting) -> None:
     names = [name for name in fields_of(spec) if name != "recommend"]
     setting_command = fields_in_options(spec, names)(_with(command, old.parameters(setting), hidden))
     setting_command.__doc__ = guide(spec.guide)
-    app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else None)(setting_command)
+    app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else _SettingCommand)(
+        setting_command
+    )
 
 
 def _with(

@@ -11,6 +11,7 @@ from rich.text import Text
 from safetensors.torch import save
 
 from seepage.captures.captured import Description, encoding_of, load_capture, read_description, save_capture
+from seepage.captures.encoders import ClientEncoder
 from seepage.captures.recovery import client_schema, known_statistics, states_encoding
 from seepage.cli.app import app
 from seepage.errors import BadInputError
@@ -133,8 +134,8 @@ def example(
 ) -> None:
     """Make a captured update from a table: that of the first victim of an audit with the same seed.
 
-    The folder gets update.safetensors, model.safetensors (the weights), schema.yaml and truth.csv (the records of
-    the batch), for their owner alone.
+    The folder gets update.safetensors, model.safetensors (the weights), schema.yaml, encoder.json and truth.csv (the
+    records of the batch), for their owner alone.
 
     [bold]Example[/bold]
 
@@ -163,11 +164,12 @@ def example(
     torch.set_num_threads(spec.threads)
     rows = subject.dataset.train
     transcript = FedSGD(batch_size).run(subject.model, rows, subject.encoder, [stream(seed, 0, "batch")])
+    encoding = encoding_of(subject.dataset.statistics)
     about = Description(
         batch_size=batch_size,
         model=subject.model.name,
         head=subject.model.head,
-        encoding=encoding_of(subject.dataset.statistics),
+        encoding=encoding,
         labels=tuple(transcript.secret.labels[0].tolist()) if labels else None,
     )
     state = {name: tensor.cpu().contiguous().clone() for name, tensor in subject.model.module.state_dict().items()}
@@ -175,6 +177,7 @@ def example(
     files: dict[str, str | bytes] = {
         "model.safetensors": save(state),
         "schema.yaml": rows.schema.to_yaml(),
+        "encoder.json": ClientEncoder.of_schema(rows.schema, encoding.mean, encoding.std).to_json(),
         "truth.csv": truth.frame.to_csv(index=False),
     }
     if reference:

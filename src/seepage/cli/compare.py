@@ -13,43 +13,71 @@ from rich.padding import Padding
 from rich.text import Text
 
 from seepage.cli.app import app
+from seepage.cli.exits import Exit
+from seepage.cli.text import print_message
 from seepage.files import write_whole
 from seepage.report.comparing import render_comparison
 from seepage.report.terminal import make_console, make_table
-from seepage.results.compare import Comparison, Record, by_column, compare_runs, in_words, load_run, overall
+from seepage.results.compare import Comparison, Record, by_column, compare_runs, in_words, judge, load_run, overall
 from seepage.text import clean, percent, points, span
 
+_STATUS = {
+    "passed": Exit.DONE,
+    "undecided": Exit.UNDECIDED,
+    "refused": Exit.JOBS_FAILED,
+    "failed": Exit.GATE_FAILED,
+}
 _MOST_ENTRIES = 20
 _MOST_COLUMNS = 15
 
 
 @app.command()
 def compare(
-    first: Annotated[Path, typer.Argument(help="Run folder.", metavar="RUN")],
-    second: Annotated[Path, typer.Argument(help="Run folder that is compared with it.", metavar="RUN")],
-    out: Annotated[Path | None, typer.Option(help="Also write the comparison as a page, such as compare.html.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON instead of tables.")] = False,
+    first: Annotated[Path, typer.Argument(help="Run folder.", metavar="OLD")],
+    second: Annotated[Path, typer.Argument(help="Run folder that is compared with it.", metavar="NEW")],
+    out: Annotated[
+        Path | None, typer.Option(help="File of the page.", show_default="compare.html in the folder NEW")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the comparison as JSON instead of tables, and write no page.")
+    ] = False,
+    fail_if_worse: Annotated[
+        bool,
+        typer.Option(
+            "--fail-if-worse",
+            help="End with status 1 where leakage is shown to have risen, 4 where that is undecided, 3 where jobs of a "
+            "run failed, and 0 where every figure is shown to have risen by less than the margin.",
+        ),
+    ] = False,
+    margin: Annotated[float, typer.Option(help="Largest rise of a mean lift that is no reason to fail.")] = 0.1,
 ) -> None:
     """Lay two runs side by side: what differs between them, and every figure that both have.
 
     Reads results.json and provenance.json of both run folders and nothing else. Differences are the second run
-    less the first, with a 95% interval. Exits with 0 whatever they are.
+    less the first, with a 95% interval. With [bold]--fail-if-worse[/bold] the exit status says whether the lifts of
+    single victims, trainings or records rose, by the rule of the gate; without it, it is 0.
 
     [bold]Example[/bold]
 
-        seepage compare runs/before runs/after --out compare.html
+        seepage compare runs/before runs/after --fail-if-worse
     """
-    comparison = compare_runs(load_run(first), load_run(second))
-    if out is not None:
-        # Figures of a table of one's own are private, and nothing in results says whose they are.
-        write_whole(out, render_comparison(comparison), private=True)
+    runs = load_run(first), load_run(second)
+    comparison = compare_runs(*runs)
+    decision = judge(*runs, margin) if fail_if_worse else None
     if as_json:
         print(json.dumps(asdict(comparison), indent=1, ensure_ascii=False))
-        return
-    console = make_console()
-    _show(console, comparison)
-    if out is not None:
-        console.print(Text(f"Comparison: {clean(out, 400)}"))
+    else:
+        page = second / "compare.html" if out is None else out
+        # Figures of a table of one's own are private, and nothing in results says whose they are.
+        write_whole(page, render_comparison(comparison, decision), private=True)
+        console = make_console()
+        _show(console, comparison)
+        console.print(Text(f"Comparison: {clean(page, 400)}"))
+    if decision is not None:
+        print_message(decision.line)
+        status = _STATUS[decision.outcome]
+        if status is not Exit.DONE:
+            raise typer.Exit(status)
 
 
 def _show(console: Console, comparison: Comparison) -> None:

@@ -36,7 +36,7 @@ _JOINT = {"auc": "AUC", "r2": "R²"}
 
 _OF_TABLES = (
     *("dataset", "dataset_options", "data_folder", "data", "target", "schema_file", "missing", "drop", "overrides"),
-    *("most_categories", "separator", "day_first"),
+    *("most_categories", "separator", "encoding", "day_first"),
 )
 
 

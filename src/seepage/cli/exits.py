@@ -6,7 +6,7 @@ import errno
 import sqlite3
 from enum import IntEnum
 
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, CertifiedWrongError
 
 
 class Exit(IntEnum):
@@ -16,12 +16,16 @@ class Exit(IntEnum):
     """All that was asked for is done, and the gate, if there is one, is shown to be passed."""
     BAD_INPUT = 2
     """Something given cannot be used; one paragraph on stderr says what. Nothing stored before is touched."""
+    WRONG_PROOF = 71
+    """The truth contradicts a certificate: a mistake in seepage, in one line. Nothing counts as certified."""
     GATE_FAILED = 1
-    """The audit shows more leakage than ``--fail-above`` accepts, or its mean is above and no more units can help."""
+    """The audit shows more leakage than ``--fail-above`` accepts, or its mean is above and no more units can help; or a
+    certificate is refused, or a comparison shows that leakage has risen."""
     JOBS_FAILED = 3
     """Some jobs failed; the others are done and stored. The gate, if there is one, is not passed."""
     UNDECIDED = 4
-    """The budget of the gate ended before anything was shown, with the mean at or below the limit."""
+    """The budget of the gate ended before anything was shown, with the mean at or below the limit; or not all that a
+    certificate claims is verified."""
     CRASH = 70
     """A mistake in seepage itself, in one line."""
     DEVICE_FULL = 74
@@ -47,6 +51,8 @@ def status_of(error: BaseException | None) -> Exit:
             return Exit.DEVICE_FULL
         if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname in _OF_SQLITE:
             return Exit.DEVICE_FULL
+        if isinstance(error, CertifiedWrongError):
+            return Exit.WRONG_PROOF
         if isinstance(error, BadInputError):
             status = Exit.BAD_INPUT
         error = error.__cause__ or error.__context__

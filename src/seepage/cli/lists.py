@@ -131,5 +131,8 @@ def _list(entries: Iterable[registry.Entry[object]]) -> None:
     grid.add_column("kind")
     grid.add_column("what")
     for entry in entries:
-        grid.add_row(entry.name, entry.kind, Text(entry.summary))
+        what = Text(entry.summary)
+        if entry.source is not None:
+            what.append(f" Source: {entry.source}.", "dim")
+        grid.add_row(entry.name, entry.kind, what)
     make_console().print(grid)

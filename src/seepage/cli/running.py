@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, process_time
 
 import typer
 from rich.text import Text
@@ -16,13 +17,13 @@ from seepage.cli.app import interruptible, new_folder
 from seepage.cli.cluster import THIS_MACHINE, ClusterOptions
 from seepage.cli.exits import Exit
 from seepage.cli.text import print_message
-from seepage.errors import BadInputError, Remedy
+from seepage.errors import BadInputError, NotFiniteError, Remedy
 from seepage.files import write_whole
 from seepage.report.html import FILE as PAGE
 from seepage.report.inferred import show_inferred
 from seepage.report.junit import junit
 from seepage.report.progress import Bar
-from seepage.report.report import Report
+from seepage.report.report import Report, verdicts_of
 from seepage.report.sarif import sarif
 from seepage.report.terminal import make_console
 from seepage.results.gate import Decision, combined, needed
@@ -119,13 +120,16 @@ def run(
         BadInputError: something cannot be used.
         typer.Exit: the gate fails, or some jobs failed.
     """
+    begun = process_time(), monotonic()
     answers.check(specs)
     try:
         audits = prepare_all(specs, out)
         if optional:
+            # Settings whose exposures are expensive check them when they are prepared.
             for audit in audits:
-                _check_runs(audit)
-            audits = [_fitting(audit, out) for audit in audits]
+                if not audit.shared:
+                    _check_runs(audit)
+            audits = [audit if audit.shared else _fitting(audit, out) for audit in audits]
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
     place = out or new_folder(audits[0].about.dataset, audits[0].own)
@@ -135,10 +139,11 @@ def run(
     if not quiet and (sentence := needed(audits[0].spec)) is not None:
         print_message(sentence)
     with cluster.connect() as machines, nullcontext(Listener()) if quiet else Bar(messages) as listener:
-        budget = specs[0].time_budget
+        spent = process_time() - begun[0] if specs[0].workers == 1 else monotonic() - begun[1]
+        budget = None if specs[0].time_budget is None else max(0.0, specs[0].time_budget - spent)
         reports = interruptible(lambda: run_all(audits, place, listener, budget, kept, machines), place)
     if as_json:
-        print(results_json([row for report in reports for row in report.rows]))
+        print(results_json([row for report in reports for row in report.rows], verdicts_of(reports)))
     elif not quiet:
         console = make_console()
         for report in reports:
@@ -149,6 +154,11 @@ def run(
     status = _status(decision, reports)
     if decision is not None:
         print_message(decision.line)
+    if status is Exit.WRONG_PROOF:
+        print_message(
+            "A certified cell is not what the truth says: a mistake in seepage. Nothing counts as certified in this "
+            "report; see SEEP019."
+        )
     answers.write(reports, status, place)
     if status is not Exit.DONE:
         raise typer.Exit(status)
@@ -156,6 +166,8 @@ def run(
 
 def _status(decision: Decision | None, reports: Sequence[Report]) -> Exit:
     """Return the exit status of what a gate says, None where there is none, and of jobs that failed."""
+    if any(report.contradicted for report in reports):
+        return Exit.WRONG_PROOF
     if decision is not None and decision.outcome == "failed":
         return Exit.GATE_FAILED
     if any(report.failed for report in reports):
@@ -177,7 +189,7 @@ def _fitting(audit: Audit, out: Path | None) -> Audit:
         if configuration.defense not in (NONE, *wrong):
             try:
                 audit.expose(configuration, range(1))
-            except BadInputError as error:
+            except (BadInputError, NotFiniteError) as error:
                 wrong[configuration.defense] = str(error)
     for name, why in wrong.items():
         print_message(f"{name} is left out: {why}")

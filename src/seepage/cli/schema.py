@@ -19,7 +19,17 @@ from seepage.tabular.policy import SUFFIXES
 from seepage.tabular.reading import open_table
 
 _OF_TABLES = (
-    *("sensitive", "drop", "separator", "day_first", "overrides", "missing", "most_categories", "keep_dummies"),
+    *(
+        "sensitive",
+        "drop",
+        "separator",
+        "encoding",
+        "day_first",
+        "overrides",
+        "missing",
+        "most_categories",
+        "keep_dummies",
+    ),
 )
 
 
@@ -45,7 +55,7 @@ def schema(
         seepage audit --data patients.csv --schema patients.yaml
     """
     spec = HorizontalSpec.of(data=file, target=target, **given)
-    inferred = infer(open_table(file, spec.separator), target, spec.policy)
+    inferred = infer(open_table(file, spec.separator, spec.encoding), target, spec.policy)
     inferred_schema = inferred.schema
     if out is None:
         print(inferred_schema.to_yaml(), end="")

@@ -35,7 +35,7 @@ group = typer.Typer(no_args_is_help=True, help="Draft and check audit documents 
 app.add_typer(group, name="spec")
 
 
-_OF_TABLES = ("dataset", "data", "target", "separator")
+_OF_TABLES = ("dataset", "data", "target", "separator", "encoding")
 
 
 @group.command("new")

@@ -1,4 +1,4 @@
-"""``seepage verify``: a certificate, checked by the module that needs nothing of seepage."""
+"""``seepage verify``: a certificate, checked by the kernel on what the verifier brings."""
 
 from __future__ import annotations
 
@@ -6,35 +6,119 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from seepage import verify as verifier
+from seepage.attacks.horizontal.exact.proving import declaration
+from seepage.captures.captured import Description, as_description, load_capture
+from seepage.captures.descriptions import json_object
+from seepage.captures.encoders import ClientEncoder
+from seepage.captures.recovery import client_schema, known_statistics, states_encoding
 from seepage.cli.app import app
+from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
+from seepage.cli.exits import Exit
+from seepage.errors import BadInputError
+from seepage.kernel import RefusedError
+from seepage.report.terminal import make_console
+from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.network import make_model
+from seepage.tabular.schema import Discrete, Schema
+from seepage.text import clean
+from seepage.verify import CheckedCertificate, check
+from seepage.wire.horizontal import Knowledge
+
+_LONGEST = 600
 
 
 @app.command()
 def verify(
     certificate: Annotated[Path, typer.Argument(help="The certificate (.json).")],
-    update: Annotated[Path, typer.Argument(help="The update that it is of (.safetensors).")],
-    model: Annotated[Path, typer.Argument(help="The network (.json): its layers, and the file of its weights.")],
+    update: Annotated[Path, typer.Option(help="The update, as you received it (.safetensors).")],
+    model: Annotated[str, typer.Option(help=MODEL_HELP)],
+    schema: Annotated[Path, typer.Option(help=SCHEMA_HELP)],
+    weights: Annotated[Path | None, typer.Option(help=WEIGHTS_HELP)] = None,
+    encoder: Annotated[Path | None, typer.Option(help="Declaration of the client's encoder (.json).")] = None,
+    records: Annotated[int | None, typer.Option(help="Number of records behind the update.")] = None,
+    declared: Annotated[
+        Path | None,
+        typer.Option(
+            "--declaration",
+            help="Description of the update (.json), see seepage capture --help: local training, defense, precision, "
+            "and the encoder, where --encoder is left out. Default: the mean gradient of one batch.",
+        ),
+    ] = None,
+    head: Annotated[str | None, typer.Option(help="softmax, sigmoid or regression, if not the usual one.")] = None,
     opened: Annotated[
         Path | None, typer.Option(help="The certified cells and their salts (.json), where they may be seen.")
     ] = None,
-    allow_code: Annotated[
-        bool, typer.Option("--allow-code", help="Run the Python file that the model names, if it names one.")
-    ] = False,
 ) -> None:
     """Check a certificate that [bold]seepage attack --certificate[/bold] wrote.
 
-    With opened cells, the records have to replay the update, and no other value of a certified cell may. Without
-    them only digests, conditions and form are checked. The first line says which of the two was done.
+    Update, model, schema, encoder and declaration are your own: what the certificate says of them is compared, and what
+    the update's file says of itself is not read. The kernel then proves the cells anew from the opened records.
 
-    The same check runs without seepage: [bold]python verify.py[/bold], a file that needs PyTorch alone. Exit status: 0
-    accepted, 1 refused, 2 wrong use.
+    Exit status: 0 all claimed cells are verified, 1 refused, 2 wrong use, 4 no cell is opened, or some are proved only
+    given what the output names.
 
     [bold]Example[/bold]
 
-        seepage verify proof.json update.safetensors proof.model.json --opened proof.opened.json
+        seepage verify proof.json --opened proof.opened.json --update update.safetensors --model nn3
+        --weights model.safetensors --schema schema.yaml --encoder encoder.json --records 4
     """
-    arguments = [str(certificate), str(update), str(model)]
-    arguments += [] if opened is None else ["--opened", str(opened)]
-    raise typer.Exit(verifier.main(["--allow-code", *arguments] if allow_code else arguments))
+    about = _declared(declared, encoder, records, make_spec(head=head).head)
+    assert about.batch_size is not None
+    table = client_schema(Schema.load(schema), about)
+    statistics, _ = known_statistics(table, about)
+    network, _ = make_model(model, table, statistics, head=about.head, weights=weights)
+    message = {name: part[0] for name, part in load_capture(update, network).view.message.items()}
+    knowledge = Knowledge(table, statistics, about.batch_size, defense=about.known(about.batch_size))
+    classes = table.target.width if isinstance(table.target, Discrete) else 0
+    console = make_console()
+    try:
+        own = declaration(about.view(network, message), knowledge)
+        if about.precision not in (None, "float32"):
+            own = own._replace(precision=about.precision)
+        verdict = check(certificate, opened, network.module, network.parameters, message, own, classes)
+    except OSError as error:
+        raise BadInputError(f"the certificate cannot be read: {error}.") from error
+    except RefusedError as why:
+        console.print(Text(f"REFUSED: {clean(str(why), _LONGEST)}."))
+        raise typer.Exit(Exit.GATE_FAILED) from why
+    for line in _lines(verdict, own.describe()):
+        console.print(Text(clean(line, len(line))))
+    raise typer.Exit(Exit.DONE if verdict.verified and not verdict.given else Exit.UNDECIDED)
+
+
+def _declared(declared: Path | None, encoder: Path | None, records: int | None, head: str | None) -> Description:
+    """Return the verifier's declaration, from the options and a file."""
+    about = Description()
+    if declared is not None:
+        what, advice = f"the declaration {str(declared)!r}", "write it as a description of captured updates"
+        try:
+            about = as_description(json_object(declared.read_text(encoding="utf-8"), what, advice), what)
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInputError(f"{what} cannot be read: {error}.") from error
+    given = {"encoder": None if encoder is None else ClientEncoder.load(encoder), "batch_size": records, "head": head}
+    for name, value in given.items():
+        if value is not None and getattr(about, name) not in (None, value):
+            raise BadInputError(f"the declaration has another {name} than the option; give it once.")
+    about = as_description(about.model_dump() | {k: v for k, v in given.items() if v is not None}, "the declaration")
+    if not states_encoding(about) or about.batch_size is None:
+        lacking = "--encoder FILE" if about.batch_size else "--records N"
+        raise BadInputError(f"a proof depends on how rows are encoded and on how many there are; give {lacking}.")
+    return about
+
+
+def _lines(verdict: CheckedCertificate, conditions: tuple[str, ...]) -> list[str]:
+    """Return the outcome, and everything that it is conditional on."""
+    if verdict.proof is None:
+        lines = [
+            "NOT VERIFIED, FORM ONLY: digests, declaration and form agree; no cell was opened, and none is proved."
+        ]
+    else:
+        lines = [f"{'VERIFIED' if verdict.verified else 'NOT VERIFIED'}: {verdict.verified} of {verdict.cells} cells."]
+        if verdict.given:
+            fixed = " and ".join(verdict.proof.fixed)
+            lines.append(
+                f"GIVEN, not verified: {verdict.given} of {verdict.cells} cells, proved only given that {fixed}."
+            )
+    return [*lines, "Conditions, which are your own:", *(f"- {condition}" for condition in conditions)]

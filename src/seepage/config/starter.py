@@ -6,6 +6,7 @@ import math
 import os
 import re
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -16,6 +17,7 @@ from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import PANELS, SpecField, fields_of
 from seepage.settings.spec import OF_OWN_TABLES, STEERING, Spec
+from seepage.tabular.policy import UTF8
 from seepage.tabular.reading import open_table, typed
 
 _SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
@@ -38,6 +40,7 @@ def starter(
     data: Path | None = None,
     target: str | None = None,
     separator: str = ",",
+    encoding: str = UTF8,
     out: Path = Path("audit.yaml"),
 ) -> str:
     """Return the text of a first audit document.
@@ -47,7 +50,7 @@ def starter(
         dataset: registered name of a table; the setting's default if None.
         data: file of a table of one's own instead.
         target: column of that table that is learnt.
-        separator: character between the cells of that table.
+        separator, encoding: character between the cells of that table, and encoding of the file.
         out: place of the document; its table is named from there.
 
     Raises:
@@ -59,7 +62,7 @@ def starter(
     """
     kind = find_setting(setting).spec
     fields = fields_of(kind)
-    values = _table(kind, dataset, data, target, separator, out)
+    values = _table(kind, dataset, data, target, {"separator": separator, "encoding": encoding}, out)
     parts = [_HEAD.format(about=kind.about, setting=setting, name=out.name)]
     own = {"data", *kind.of_own, *(name for name in OF_OWN_TABLES if name in kind.steering or name not in STEERING)}
     left_out = own if data is None else {"dataset"}
@@ -120,7 +123,7 @@ def _flow(value: object) -> str:
 
 
 def _table(
-    kind: type[Spec], dataset: str | None, data: Path | None, target: str | None, separator: str, out: Path
+    kind: type[Spec], dataset: str | None, data: Path | None, target: str | None, read: Mapping[str, str], out: Path
 ) -> dict[str, object]:
     """Return what a document says of a table, and batch sizes that suit it."""
     fields = fields_of(kind)
@@ -134,14 +137,13 @@ def _table(
             Remedy("target", placeholder="COLUMN"),
             ".",
         )
-    source = open_table(data, separator)
+    source = open_table(data, **read)
     if target not in source.names:
         raise unknown_name(f"column of {str(data)!r}:", target, source.names)
     [(_, values)] = source.columns([target])
     rows = len(values)
     said: dict[str, object] = {"data": _from(out.parent, data), "target": target}
-    if separator != ",":
-        said["separator"] = separator
+    said |= {name: value for name, value in read.items() if value != fields[name].default}
     if any(typed(raw).isna().any() for _, raw in source.columns(source.names)):
         said["missing"] = "category"
     if "batch_sizes" in fields:

@@ -17,6 +17,8 @@ from seepage.tabular.schema import Category, Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 
 SYNTHETIC = "A"
+# Share of rows from which on a category has enough of them for parties with shares of it.
+_FREQUENT = 0.1
 
 
 def marked(
@@ -73,6 +75,28 @@ def marked(
         tuple(part.shape[1] for part in parts),
         names.index(sensitive) if sensitive in names else None,
     )
+
+
+def usual_value(rows: Table, sensitive: str) -> Category:
+    """Return the category whose share is asked for where none is named: the rarest that a tenth of the rows have.
+
+    Where none is so frequent, the most frequent one; of two categories the rarer, however rare.
+
+    Raises:
+        BadInputError: the column does not exist.
+
+    Example:
+        >>> from seepage.datasets.adult_education import adult_education
+        >>> usual_value(adult_education().all, "workclass"), usual_value(adult_education().all, "sex")
+        ('Private', 'Female')
+    """
+    column = rows.schema.column(sensitive)
+    assert isinstance(column, Discrete)
+    counts = torch.bincount(rows.column(rows.schema.names.index(sensitive)).long(), minlength=column.width)
+    there = counts.nonzero()[:, 0].tolist()
+    frequent = [code for code in there if len(there) <= 2 or counts[code] >= _FREQUENT * len(rows)]
+    code = min(frequent, key=lambda one: int(counts[one])) if frequent else int(counts.argmax())
+    return column.categories[code]
 
 
 def _carries(rows: Table, sensitive: str, value: Category | None) -> Bool[Tensor, " row"]:

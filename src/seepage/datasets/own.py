@@ -11,6 +11,7 @@ from seepage.datasets.dataset import Dataset, split
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.tabular.infer import Inferred, Policy, infer
 from seepage.tabular.one_hot import MergedSource, groups_of_schema
+from seepage.tabular.policy import UTF8
 from seepage.tabular.reading import OrderedDates, Source, open_table
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
@@ -27,6 +28,7 @@ def own_table(
     target: str | None = None,
     policy: Policy | None = None,
     separator: str = ",",
+    encoding: str = UTF8,
     name: str | None = None,
 ) -> tuple[Dataset, Inferred | None]:
     """Make a dataset of all rows of a table, and infer its schema where none is given.
@@ -39,6 +41,7 @@ def own_table(
         target: column to be learnt, where the schema is inferred.
         policy: choices in the inference of the schema, and the treatment of missing cells.
         separator: character between the cells of a CSV file.
+        encoding: encoding of a CSV file, such as ``cp1252``.
         name: name in results; the file's name without suffix, or ``own``, if None.
 
     Returns:
@@ -56,7 +59,7 @@ def own_table(
         "'age': 1 of 3 cells are missing and filled with one number; an attack that guesses it gets them right"
     """
     policy = policy or Policy()
-    source = opened = open_table(rows, separator)
+    source = opened = open_table(rows, separator, encoding)
     for column in policy.beside:
         if column not in source.names:
             raise BadInputError(
@@ -129,6 +132,7 @@ def read_table(
     target: str | None = None,
     policy: Policy | None = None,
     separator: str = ",",
+    encoding: str = UTF8,
     name: str | None = None,
 ) -> Dataset:
     """Return all rows of a table with its schema and statistics: ``own_table`` without the origin of the schema.
@@ -142,7 +146,7 @@ def read_table(
         >>> people.schema.names, len(people.train)
         (('age',), 3)
     """
-    return own_table(rows, schema, target=target, policy=policy, separator=separator, name=name)[0]
+    return own_table(rows, schema, target=target, policy=policy, separator=separator, encoding=encoding, name=name)[0]
 
 
 def from_frame(

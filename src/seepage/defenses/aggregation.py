@@ -17,6 +17,8 @@ from seepage.wire.horizontal import KnownDefense
 class Aggregation(Undefended):
     """Several clients' messages reach the server as their mean alone, as secure aggregation lets them.
 
+    Source: Bonawitz et al., Practical Secure Aggregation (CCS 2017), of which this is the ideal form.
+
     The messages themselves stay as they are; the clients that the protocol aggregates become as many times more. A
     victim is then all of these clients. A server that adds clients of its own to an aggregate undoes it, which an
     honest-but-curious one does not.
@@ -32,6 +34,7 @@ class Aggregation(Undefended):
         8
     """
 
+    words: ClassVar[str] = "sums of clients' messages, {clients} at a time"
     acts_on: ClassVar[ActsOn] = "update"
 
     clients: int

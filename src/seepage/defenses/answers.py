@@ -34,6 +34,7 @@ class RoundedAnswers:
         [[0.20..., 0.80...]]
     """
 
+    words: ClassVar[str] = "rounded answers, to {digits} digits"
     acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     digits: int
@@ -57,6 +58,7 @@ class LabelOnly:
         [[0.0, 1.0]]
     """
 
+    words: ClassVar[str] = "answers without probabilities"
     acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     def __call__(self, answers: Float[Tensor, "*batch label"]) -> Float[Tensor, "*batch label"]:

@@ -26,6 +26,7 @@ class Bottleneck:
         2
     """
 
+    words: ClassVar[str] = "fewer features sent, {width} of them"
     acts_on: ClassVar[ActsOn] = "number of features"
 
     width: int

@@ -36,6 +36,7 @@ class Clipping:
         [[0.6000000238418579], [0.30000001192092896]]
     """
 
+    words: ClassVar[str] = "messages scaled down, to a length of {norm}"
     acts_on: ClassVar[ActsOn] = "update"
 
     norm: float | int

@@ -23,6 +23,8 @@ Rule = Literal["quantile", "own"]
 class CutNoise:
     """Each record's gradient at the cut is clipped and gets normal noise.
 
+    Source: Qiu et al., EXACT (2024).
+
     The paper clips to "half the gradient norm", after Andrew et al. (2021), which can be read in two ways, and both
     are here. ``quantile``: one bound for all records, which follows a quantile of their norms from batch to batch
     (Andrew et al., section 2: ``C <- C exp(-rate (share of norms below C - quantile))``; without noise on the share).
@@ -45,6 +47,7 @@ class CutNoise:
         [1.0, 1.0]
     """
 
+    words: ClassVar[str] = "clipped and noisy gradients, with noise of {noise_multiplier} clipping bounds"
     acts_on: ClassVar[ActsOn] = "gradients that go back"
 
     noise_multiplier: float | int

@@ -31,6 +31,8 @@ _PLAIN = (nn.Linear, nn.Tanh, nn.Sigmoid, nn.GELU, nn.Softplus, nn.Identity, nn.
 class DPSGD:
     """Each record's gradient is clipped, normal noise is added to their sum, and the mean is sent.
 
+    Source: Abadi et al., Deep Learning with Differential Privacy (CCS 2016).
+
     The client itself adds the noise before the server sees anything, so that the guarantee holds against the server.
     It protects single records of the client, not the client as a whole.
 
@@ -51,6 +53,7 @@ class DPSGD:
         -0.75
     """
 
+    words: ClassVar[str] = "clipped gradients with noise, of {noise_multiplier} clipping bounds"
     acts_on: ClassVar[ActsOn] = "gradients of single records"
 
     clip_norm: float | int

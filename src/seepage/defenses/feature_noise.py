@@ -20,8 +20,8 @@ from seepage.registry import defenses
 class FeatureNoise:
     """Each feature that passive parties send gets normal noise.
 
-    UIFV (Yang et al., arXiv 2406.12588, tables 8 to 11) adds noise "to the output" at ratios whose unit is not stated;
-    this is our interpretation. The unit is measured on the data, so that nothing is guaranteed.
+    Source: Yang et al., UIFV (arXiv 2406.12588), tables 8 to 11. It adds noise "to the output" at ratios whose unit is
+    not stated; this is our interpretation. The unit is measured on the data, so that nothing is guaranteed.
 
     Attributes:
         scale: noise standard deviation / standard deviation of the feature over records.
@@ -36,6 +36,7 @@ class FeatureNoise:
         1.0
     """
 
+    words: ClassVar[str] = "noise on every feature sent, of standard deviation {scale}"
     acts_on: ClassVar[ActsOn] = "features"
 
     scale: float | int

@@ -27,6 +27,7 @@ class WithoutColumns:
         ('income',)
     """
 
+    words: ClassVar[str] = "training without the columns {columns}"
     acts_on: ClassVar[ActsOn] = "columns"
 
     columns: Sequence[str]
@@ -43,6 +44,8 @@ class WithoutColumns:
 class DpTraining:
     """Models are trained with DP-SGD: each row's gradient is clipped, and their sum gets normal noise.
 
+    Source: Abadi et al., Deep Learning with Differential Privacy (CCS 2016).
+
     Attributes:
         clip: clipping bound, on the norm of each row's gradient.
         noise_multiplier: noise standard deviation / clipping bound; 0 clips alone.
@@ -55,6 +58,7 @@ class DpTraining:
         2.0
     """
 
+    words: ClassVar[str] = "training with noise, of {noise_multiplier} clipping bounds"
     acts_on: ClassVar[ActsOn] = "training"
 
     clip: float | int
@@ -81,6 +85,7 @@ class QueryLimit:
         100
     """
 
+    words: ClassVar[str] = "a limited number of answers, {queries}"
     acts_on: ClassVar[ActsOn] = "queries"
 
     queries: int

@@ -21,6 +21,8 @@ from seepage.registry import defenses
 class LabelFlip:
     """Each record's label is exchanged for another one with some probability: once, for all its exchanges.
 
+    Source: Ghazi et al. (2021), after Warner (1965).
+
     Attributes:
         probability: probability of another label, drawn evenly; at most (k - 1) / k with k classes.
 
@@ -32,6 +34,7 @@ class LabelFlip:
         (2.1972245773362196, 4.59511985013459)
     """
 
+    words: ClassVar[str] = "labels exchanged at random, with probability {probability}"
     acts_on: ClassVar[ActsOn] = "labels"
 
     probability: float | int

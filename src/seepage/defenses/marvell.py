@@ -68,6 +68,7 @@ class Marvell:
         (torch.Size([1, 4, 2]), 0.79)
     """
 
+    words: ClassVar[str] = "noise that hides labels"
     name: ClassVar[str] = "marvell"
     acts_on: ClassVar[ActsOn] = "gradients that go back"
     two_labels: ClassVar[bool] = True

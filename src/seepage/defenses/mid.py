@@ -20,7 +20,7 @@ class Mid:
     """Each feature that is sent has normal noise of a learned size, and the loss counts what the feature says.
 
     Source: Zou, Liu and Zhang, Mutual Information Regularization for Vertical Federated Learning (arXiv 2301.01142),
-    after the variational bottleneck of Alemi et al. (ICLR 2017): a message is drawn from a normal distribution around
+    after the variational bottleneck of Alemi et al. (ICLR 2017). A message is drawn from a normal distribution around
     the computed feature. The loss has the divergence of that distribution from the standard normal one, an upper bound
     on what a message says of the row, in nats. Deviations: the noise of a feature has one learned size for all rows,
     not one a row, and bottom models end in no further layer. It is the passive party's, against the active one. As a
@@ -37,6 +37,7 @@ class Mid:
         tensor(0.)
     """
 
+    words: ClassVar[str] = "features with learned noise"
     acts_on: ClassVar[ActsOn] = "features"
 
     weight: float | int = 0.01

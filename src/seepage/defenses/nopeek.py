@@ -38,6 +38,7 @@ class NoPeek:
         2.0
     """
 
+    words: ClassVar[str] = "features trained to tell less"
     acts_on: ClassVar[ActsOn] = "training"
 
     weight: float | int = 1.0

@@ -25,8 +25,9 @@ _ACTS_ON: ActsOn = "gradients that go back"
 class ReturnedNoise:
     """Each record's gradient that goes back is clipped and gets normal noise.
 
-    UIFV's "differential privacy" at ratios whose unit is not stated; our reading: the norm of the gradient of a
-    record's own loss is bounded by ``clip``, and the noise on each entry has ``scale`` times that standard deviation.
+    Source: Yang et al., UIFV (arXiv 2406.12588), in our reading. The unit of its ratios is not stated. Here the norm of
+    the gradient of a record's own loss is bounded by ``clip``, and the noise on each entry has ``scale`` times that
+    standard deviation.
 
     Attributes:
         scale: noise standard deviation / clipping bound.
@@ -41,6 +42,7 @@ class ReturnedNoise:
         [0.6, 0.8]
     """
 
+    words: ClassVar[str] = "clipped and noisy gradients, with noise of standard deviation {scale}"
     name: ClassVar[str] = "returned_noise"
     acts_on: ClassVar[ActsOn] = _ACTS_ON
 
@@ -68,8 +70,8 @@ class ReturnedNoise:
 class MaxNorm:
     """Noise along each record's gradient brings all gradients of a batch to the largest norm among them, on average.
 
-    Source: Li et al., Label Leakage and Protection in Two-Party Split Learning (ICLR 2022), section 4.1 and appendix,
-    ``max_norm``: a gradient g becomes g (1 + sigma e), e standard normal, with sigma^2 = max / |g|^2 - 1, where max is
+    Source: Li et al., Label Leakage and Protection in Two-Party Split Learning (ICLR 2022), section 4.1 and appendix.
+    A gradient g becomes g (1 + sigma e), e standard normal, with sigma^2 = max / |g|^2 - 1, where max is
     the largest squared norm in the batch. Mean squared norms are then all alike, and short gradients often point to the
     other side. No deviation: a batch is that of the exchange, as there.
 
@@ -80,6 +82,7 @@ class MaxNorm:
         (True, 0.0)
     """
 
+    words: ClassVar[str] = "gradients of equal length"
     name: ClassVar[str] = "max_norm"
     acts_on: ClassVar[ActsOn] = _ACTS_ON
 
@@ -106,10 +109,11 @@ class MaxNorm:
 class PaImfl:
     """PA-iMFL in our interpretation: Laplace noise on some coordinates, of which only the signs are sent.
 
-    Only the abstract of Wang et al., arXiv 2309.13864, was available: local differential privacy, a subsample that
-    amplifies it, and gradients reset to their signs, for horizontal learning in layers. Here each record's gradient is
-    scaled down to an L1 norm of ``clip``, gets Laplace noise of scale ``clip / epsilon``, keeps each coordinate with
-    probability ``kept``, and goes back as signs times the mean magnitude of the kept coordinates.
+    Source: Wang et al., PA-iMFL (arXiv 2309.13864), of which only the abstract was available. It says: local
+    differential privacy, a subsample that amplifies it, and gradients reset to their signs, for horizontal learning in
+    layers. Here each record's gradient is scaled down to an L1 norm of ``clip``, gets Laplace noise of scale ``clip /
+    epsilon``, keeps each coordinate with probability ``kept``, and goes back as signs times the mean magnitude of the
+    kept coordinates.
 
     Attributes:
         epsilon: epsilon of the noise on one message, before the subsample.
@@ -125,6 +129,7 @@ class PaImfl:
         True
     """
 
+    words: ClassVar[str] = "signs of noisy gradients"
     name: ClassVar[str] = "pa_imfl"
     mark: ClassVar[str] = "our reading of its abstract"
     acts_on: ClassVar[ActsOn] = _ACTS_ON
@@ -173,9 +178,10 @@ class PaImfl:
 class VflDefender:
     """VFLDefender in our interpretation: a random orthogonal vector is added to each record's gradient.
 
-    Only the abstract of Zhu et al. (IEEE TIFS 2024) was available: it obscures the correlation between changes of
-    bottom models and labels or features. Here the gradient keeps its component along itself, so that training follows
-    it on average, and gets a component of ``ratio`` times its norm in a random orthogonal direction.
+    Source: Zhu et al., VFLDefender (IEEE TIFS 2024), of which only the abstract was available. It obscures the
+    correlation between changes of bottom models and labels or features. Here the gradient keeps its component along
+    itself, so that training follows it on average, and gets a component of ``ratio`` times its norm in a random
+    orthogonal direction.
 
     Attributes:
         ratio: norm of the added vector, in units of the gradient's.
@@ -190,6 +196,7 @@ class VflDefender:
         (5.0, 0.0)
     """
 
+    words: ClassVar[str] = "gradients turned at random"
     name: ClassVar[str] = "vfldefender"
     mark: ClassVar[str] = "our reading of its abstract"
     acts_on: ClassVar[ActsOn] = _ACTS_ON

@@ -19,6 +19,8 @@ from seepage.wire.horizontal import KnownDefense
 class Sign:
     """Each entry of the update is replaced by its sign, times one number a client.
 
+    Source: Bernstein et al., signSGD (ICML 2018).
+
     The number is the mean magnitude of the update's entries, as in error-feedback signSGD (Karimireddy,
     Rebjock, Stich and Jaggi, ICML 2019) though without its error feedback, so that the server's learning
     rate keeps its meaning; or 1, as in signSGD itself. An entry of zero stays zero.
@@ -35,6 +37,7 @@ class Sign:
         [[1.5, -1.5, 0.0, 1.5]]
     """
 
+    words: ClassVar[str] = "signs instead of numbers"
     acts_on: ClassVar[ActsOn] = "update"
 
     scaled: bool = True

@@ -28,6 +28,8 @@ _ENTRIES_AT_ONCE = 1 << 24
 class Soteria:
     """The last layer's gradient is pruned in the entries that depend most on the record itself.
 
+    Source: Sun et al., Soteria (CVPR 2021).
+
     The weights' gradient of the last linear layer is the mean over records of the error times the layer's input, the
     record's representation r. Of each record's r the entries with the largest |r_i| / |dr_i / dx| are taken as 0
     there; all other gradients are sent as they are. An entry that is 0 already is pruned last.
@@ -51,6 +53,7 @@ class Soteria:
         [[[1.0, 1.0]]]
     """
 
+    words: ClassVar[str] = "the most telling numbers left out"
     acts_on: ClassVar[ActsOn] = "gradients of single records"
 
     share: float | int

@@ -36,6 +36,7 @@ class TopK:
         [[0.0, -3.0, 0.0, 2.0]]
     """
 
+    words: ClassVar[str] = "only the largest numbers sent, a share of {share}"
     acts_on: ClassVar[ActsOn] = "update"
 
     share: float | int

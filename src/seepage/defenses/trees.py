@@ -38,6 +38,7 @@ class StripFields:
         ('sum_hessian',)
     """
 
+    words: ClassVar[str] = "files without needless fields"
     acts_on: ClassVar[ActsOn] = "tree files"
 
     fields: tuple[Field, ...] | list[Field] | Field = ()
@@ -68,6 +69,7 @@ class MinChildWeight:
         BadInputError: the weight is no number above 0.
     """
 
+    words: ClassVar[str] = "larger leaves, of weight {weight}"
     acts_on: ClassVar[ActsOn] = "splits"
 
     weight: float | int = 5
@@ -88,6 +90,7 @@ class MaxBin:
         BadInputError: the number is no whole number from 2 up.
     """
 
+    words: ClassVar[str] = "fewer bins, {bins} a column"
     acts_on: ClassVar[ActsOn] = "bins"
 
     bins: int = 16
@@ -112,6 +115,7 @@ class SharedCuts:
         BadInputError: the number is no whole number from 2 up.
     """
 
+    words: ClassVar[str] = "numbers rounded to public bins"
     acts_on: ClassVar[ActsOn] = "bins"
 
     bins: int = 32
@@ -154,6 +158,7 @@ class HistogramNoise:
         True
     """
 
+    words: ClassVar[str] = "noise on every sum, of standard deviation {deviation}"
     acts_on: ClassVar[ActsOn] = "sums of derivatives"
 
     deviation: float | int

@@ -39,6 +39,7 @@ class WeightNoise:
         True
     """
 
+    words: ClassVar[str] = "noisy steps of the client's weights, of {noise_multiplier} clipping bounds"
     acts_on: ClassVar[ActsOn] = "published weights"
 
     noise_multiplier: float | int

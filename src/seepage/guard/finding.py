@@ -17,9 +17,10 @@ from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import RecordsGuess, View
 
-Decision = Literal["pass", "proved", "matched whole", "not tried"]
-"""``pass``: nothing was proved. ``proved``: cells are certified. ``matched whole``: records that no proof covers replay
-the whole message to rounding. ``not tried``: the attacks could not be run, which says nothing."""
+Decision = Literal["pass", "proved", "read", "matched whole", "not tried"]
+"""``pass``: nothing was read. ``proved``: cells are certified. ``read``: records were read out of the message one by
+one, and nothing proves them. ``matched whole``: records that no proof covers replay the whole message to rounding.
+``not tried``: the attacks could not be run, which says nothing."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Proof:
     update: str
     model: str
 
-    def write(self, path: str | Path, *, opened: bool = False, factory: str | None = None) -> WrittenCertificate:
+    def write(self, path: str | Path, *, opened: bool = False) -> WrittenCertificate:
         """Write a certificate of what was proved, see ``write_certificate``, and the message as a captured update.
 
         The update stands beside the certificate, ``NAME.update.safetensors`` for ``NAME.json``. It gives the records
@@ -53,18 +54,14 @@ class Proof:
         Args:
             path: file of the certificate, such as ``proof.json``.
             opened: whether cells and salts are written into the certificate itself.
-            factory: ``path/to/file.py:factory`` of a network that is no list of layers.
 
         Raises:
-            BadInputError: a file exists already or cannot be written, or the verifier does not replay such messages.
+            BadInputError: a file exists already or cannot be written.
         """
         beside = update_file(path)
         if beside.exists():
             raise BadInputError(f"the file {str(beside)!r} is there already; choose another name for the certificate.")
-        statistics = self.statistics
-        written = write_certificate(
-            path, self.guess, self.view, self.schema, statistics, opened=opened, factory=factory
-        )
+        written = write_certificate(path, self.guess, self.view, self.schema, self.statistics, opened=opened)
         about = Description(
             **{**dict(self.recipe), "batch_size": self.guess.cells.shape[1], "sent": self.model},
             model=self.view.model.name,
@@ -162,8 +159,9 @@ class GuardFinding:
         """Return the finding as a sentence."""
         of = "" if self.records is None else f" of {self.records} records"
         found = {
-            "pass": f"nothing proved{of}",
+            "pass": f"nothing read{of}",
             "proved": f"{self.proved_records}{of} proved",
+            "read": f"records read one by one{of}",
             "matched whole": f"the whole message matched{of}",
             "not tried": "not tried",
         }[self.decision]

@@ -207,7 +207,7 @@ class UpdateGuard:
         if guess is not None and guess.certified is not None:
             certified = guess.certified[0]
         update, received = state_digest(changed), state_digest(before)
-        found = decision in ("proved", "matched whole")
+        found = decision in ("proved", "read", "matched whole")
         proof = None
         if guess is not None and view is not None and found:
             proof = Proof(guess, view, self.recipe, self.schema, self.statistics, update, received)
@@ -279,7 +279,9 @@ class UpdateGuard:
                     if _matches(view, client, labelled):
                         return "matched whole", "records that no proof covers give the very message", labelled
         # Noise has every rank; what was read in it is read all the same.
-        if search is not None and (search.read or not noisy):
+        if search is not None and search.read:
+            return "read", f"{why}: {search.doubt(knowledge.batch_size, self.schema.width)}", guess
+        if search is not None and not noisy:
             doubt = search.doubt(knowledge.batch_size, self.schema.width)
             if doubt is not None:
                 return "not tried", f"{why}: {doubt}", guess

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.models.images import ImageInverse, Shape
 from seepage.models.vertical import Stack
+from seepage.pace import paced, rehearsal
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
 
@@ -24,6 +25,16 @@ _WORSE = 1.1
 # Number of times that failed networks are trained again, each time with a smaller rate.
 _RESTARTS = 2
 _SLOWER = 0.2
+# Training until convergence: the first of the cycles takes this share of the most steps. Another follows while the loss
+# on held-out rows falls by this share, and is not small beside a constant's.
+_FIRST_CYCLE = 1 / 8
+_FALLING = 0.1
+_SMALL = 1e-3
+# Share of the rows that are held out for this. Of fewer rows every tenth counts for more than the time that is saved.
+_HELD_OUT = 0.1
+_ENOUGH_ROWS = 150
+# Share of the most steps after which most networks have converged: two cycles.
+_USUAL = 3 / 8
 # Bound on the norm of one network's gradient.
 _CLIP = 1.0
 # Share of errors that lie below the radii.
@@ -91,6 +102,10 @@ class Inverter:
         learning_rate: learning rate of the first step.
         image: channels, height and width of rows that are images, for which the network is UIFV's convolutional one
             with a layer more than ``hidden`` has, on features of ``ImageBottom``; None for tables.
+        converge: whether training ends once the loss on held-out rows no longer falls; ``epochs`` and ``steps`` are
+            then its most, and it takes all of them for fewer than 150 rows. The rate falls to 0 in cycles, each of
+            twice the steps of the one before (Loshchilov and Hutter 2017), and each network is kept as it was after the
+            cycle with the least loss.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -114,6 +129,7 @@ class Inverter:
     batch_size: int = 64
     learning_rate: float | int = 2e-3
     image: Shape | None = None
+    converge: bool = False
 
     def __post_init__(self) -> None:
         check_choice("loss of an inverse network:", self.loss, InverseLoss)
@@ -132,6 +148,7 @@ class Inverter:
         encoder: Encoder,
         seeds: Sequence[int],
         weights: Float[Tensor, "training row"] | None = None,
+        held: tuple[Float[Tensor, "training held feature"], Float[Tensor, "training held encoded"]] | None = None,
     ) -> Inverse:
         """Train one network a training.
 
@@ -141,15 +158,22 @@ class Inverter:
             encoder: encoder of the rows.
             seeds: seed of each training's initialisation and batches.
             weights: weight of each row in the loss; all the same if None.
+            held: further rows and inputs, by which convergence is judged; some of the rows if None.
         """
-        found = self._fit(inputs, encoded, encoder, seeds, weights)
+        rows = inputs.shape[1]
+        apart, rehearsed = int(_HELD_OUT * rows), rehearsal()
+        if not self.converge or weights is not None or rows * (rehearsed.times if rehearsed else 1) < _ENOUGH_ROWS:
+            held = None
+        elif held is None:
+            held, inputs, encoded = (inputs[:, -apart:], encoded[:, -apart:]), inputs[:, :-apart], encoded[:, :-apart]
+        found = self._fit(inputs, encoded, encoder, seeds, weights, held)
         rate = float(self.learning_rate)
         for attempt in range(_RESTARTS):
             if not bool(found.failed.any()):
                 break
             rate *= _SLOWER
             again = replace(self, learning_rate=rate)._fit(
-                inputs, encoded, encoder, [seed + attempt + 1 for seed in seeds], weights
+                inputs, encoded, encoder, [seed + attempt + 1 for seed in seeds], weights, held
             )
             found = _better(found, again)
         return found
@@ -160,7 +184,13 @@ class Inverter:
         return ImageInverse(self.image, len(self.hidden) + 1, seeds)
 
     def _fit(
-        self, inputs: Tensor, encoded: Tensor, encoder: Encoder, seeds: Sequence[int], weights: Tensor | None
+        self,
+        inputs: Tensor,
+        encoded: Tensor,
+        encoder: Encoder,
+        seeds: Sequence[int],
+        weights: Tensor | None,
+        held: tuple[Tensor, Tensor] | None,
     ) -> Inverse:
         trainings, rows, width = inputs.shape
         mean, std = inputs.new_zeros(trainings, 1, width), inputs.new_ones(trainings, 1, width)
@@ -174,15 +204,22 @@ class Inverter:
         optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
         size = min(self.batch_size, rows)
         batches = math.ceil(rows / size)
-        epochs = max(self.epochs, math.ceil(self.steps / batches))
-        total = epochs * batches
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda k: 0.5 * (1 + math.cos(math.pi * k / total)))
-        order = [torch.Generator().manual_seed(seed) for seed in seeds]
+        total = max(self.epochs, math.ceil(self.steps / batches)) * batches
+        rehearsed = rehearsal()
+        if rehearsed is not None:
+            batches = math.ceil(rows * rehearsed.times / self.batch_size)
+            whole = max(self.epochs, math.ceil(self.steps / batches)) * batches * (1 if held is None else _USUAL)
+            held, total = None, math.ceil(whole)
+        drawn = _batches(rows, size, seeds)
         every = torch.arange(trainings)[:, None]
+        constant = _constant_loss(encoder, self.loss, encoded, weights)
         last = inputs.new_zeros(trainings)
-        for epoch in range(epochs):
-            shuffled = torch.stack([torch.randperm(rows, generator=one) for one in order])
-            for batch in shuffled.split(size, dim=1):
+        converging = None if held is None else _Converging(parameters, constant)
+        for length in [total] if converging is None else _cycles(total):
+            for step in paced(length):
+                # What a schedule would set, without its costs.
+                optimiser.param_groups[0]["lr"] = self.learning_rate * 0.5 * (1 + math.cos(math.pi * step / length))
+                batch = next(drawn)
                 each = row_losses(encoder, self.loss, networks(scaled[every, batch]), encoded[every, batch])
                 if weights is not None:
                     each = each * weights[every, batch]
@@ -191,14 +228,70 @@ class Inverter:
                 losses.sum().backward()
                 _clip(parameters)
                 optimiser.step()
-                schedule.step()
-                if epoch == epochs - 1:
+                if step >= length - batches:
                     last += losses.detach() * batch.shape[1] / rows
-        constant = _constant_loss(encoder, self.loss, encoded, weights)
+            if converging is None or held is None:
+                break
+            with torch.no_grad():
+                now = row_losses(encoder, self.loss, networks((held[0] - mean) / std), held[1]).mean(1)
+            if converging.ended(now):
+                break
+        if converging is not None:
+            converging.restore()
+            with torch.no_grad():
+                last = row_losses(encoder, self.loss, networks(scaled), encoded).mean(1)
         excess = last / constant.clamp(min=torch.finfo(last.dtype).tiny)
         finite = torch.stack([p.detach().flatten(1).isfinite().all(1) for p in parameters]).all(0)
         failed = ~finite | ~(last <= _WORSE * constant + 1e-6)
+        if rehearsed is not None:
+            # Too few steps to fail.
+            failed = torch.zeros_like(failed)
         return Inverse(networks.requires_grad_(False), mean, std, encoder, self.loss, failed, excess)
+
+
+def _batches(rows: int, size: int, seeds: Sequence[int]) -> Iterator[Tensor]:
+    """Yield positions of the rows of each step (training, row), pass after pass in an order of each training's own."""
+    order = [torch.Generator().manual_seed(seed) for seed in seeds]
+    while True:
+        yield from torch.stack([torch.randperm(rows, generator=one) for one in order]).split(size, dim=1)
+
+
+def _cycles(total: int) -> list[int]:
+    """Return numbers of steps, each about twice the one before, whose sum is ``total``."""
+    lengths, length = list[int](), math.ceil(_FIRST_CYCLE * total)
+    while (left := total - sum(lengths)) > 0:
+        lengths.append(left if left < 3 * length else length)
+        length *= 2
+    return lengths
+
+
+class _Converging:
+    """The networks of each training at the least loss on held-out rows so far.
+
+    Args:
+        parameters: parameters of all networks, which are read after each cycle.
+        constant: loss of the best constant in each training.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], constant: Float[Tensor, " training"]) -> None:
+        self._parameters, self._constant = parameters, constant
+        self._least = torch.full_like(constant, torch.inf)
+        self._best = [p.detach().clone() for p in parameters]
+
+    def ended(self, losses: Float[Tensor, " training"]) -> bool:
+        """Take note of the losses after a cycle; return whether no network gains by a further one."""
+        better = losses < self._least
+        for best, parameter in zip(self._best, self._parameters, strict=True):
+            best[better] = parameter.detach()[better]
+        falling = losses < (1 - _FALLING) * self._least
+        self._least = torch.where(better, losses, self._least)
+        return not bool((falling & (self._least > _SMALL * self._constant)).any())
+
+    def restore(self) -> None:
+        """Set the networks back to where each was best; one that was never finite stays as it is."""
+        with torch.no_grad():
+            for best, parameter in zip(self._best, self._parameters, strict=True):
+                parameter[self._least.isfinite()] = best[self._least.isfinite()]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -18,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from seepage.models.kernel_regression import fitted
+from seepage.pace import paced
 from seepage.tabular.schema import Column, Discrete
 
 Floats = NDArray[np.float64]
@@ -25,6 +27,8 @@ _FOLDS = 5
 _TREES = 100
 # Chances are kept away from 0, so that one wrong certainty does not decide between heads.
 _LEAST = 0.01
+# Mean loss, in nats, of heads that have every left-out record right and say so: no other is better.
+_SURE = 0.05
 
 
 def best_head(
@@ -37,7 +41,8 @@ def best_head(
     """Return what the best head on the best inputs says of all records, in each training.
 
     Heads are a kernel regression, a random forest and, for classes, a logistic regression. The pair of head and inputs
-    with the least loss on known records that were left out of its fit answers.
+    with the least loss on known records that were left out of its fit answers. Heads that take longer are not tried
+    once one has all of these right and is sure of it.
 
     Args:
         inputs: what heads may read of each record; one after the other is tried.
@@ -56,20 +61,13 @@ def best_head(
         >>> best_head([sign], known, (sign[:, ::2, 0] > 0).double(), ill, seeds=[0]).shape
         torch.Size([1, 40, 2])
     """
-    return torch.stack(
-        [
-            torch.from_numpy(
-                _best(
-                    [np.asarray(values[k].double().cpu()) for values in inputs],
-                    np.asarray(known[k].cpu()),
-                    np.asarray(labels[k].double().cpu()),
-                    target,
-                    seed % 2**32,
-                )
-            )
-            for k, seed in enumerate(seeds)
-        ]
-    )
+    found = []
+    for k in paced(len(seeds), least=1):
+        values = [np.asarray(one[k].double().cpu()) for one in inputs]
+        places, own = np.asarray(known[k].cpu()), np.asarray(labels[k].double().cpu())
+        found.append(torch.from_numpy(_best(values, places, own, target, seeds[k] % 2**32)))
+    # A rehearsal ends before the last training.
+    return torch.stack([*found, *found[-1:] * (len(seeds) - len(found))])
 
 
 def _best(inputs: Sequence[Floats], places: NDArray[np.int64], labels: Floats, target: Column, seed: int) -> Floats:
@@ -77,12 +75,15 @@ def _best(inputs: Sequence[Floats], places: NDArray[np.int64], labels: Floats, t
     classes = target.width if isinstance(target, Discrete) else None
     values = labels[:, None] if classes is None else np.eye(classes)[labels.astype(int)]
     found: list[tuple[float, Floats]] = []
-    for rows in inputs:
-        # What is the same for all known records tells nothing.
-        usable = np.ptp(rows[places], axis=0) > 0
-        if usable.any():
-            for head in (_kernel, forest, *([] if classes is None else [_logistic])):
-                left_out, answers = head(rows[places][:, usable], values, rows[:, usable], seed, classes is not None)
+    # What is the same for all known records tells nothing.
+    usable = [rows[:, np.ptp(rows[places], axis=0) > 0] for rows in inputs]
+    # Forests, which take longest, come last.
+    for head in (_kernel, *([] if classes is None else [_logistic]), forest):
+        if min((loss for loss, _ in found), default=float("inf")) < (_SURE if classes is not None else 0.0):
+            break
+        for rows in usable:
+            if rows.shape[1]:
+                left_out, answers = head(rows[places], values, rows, seed, classes is not None)
                 found.append((_loss(left_out, values, classes is not None), answers))
     constant = np.broadcast_to(values.mean(0), (len(inputs[0]), values.shape[1])).copy()
     return min([(float("inf"), constant), *found], key=lambda one: one[0])[1]
@@ -111,6 +112,12 @@ def _as_chances(values: Floats) -> Floats:
 
 def forest(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
     """Return what a random forest says of left-out (out-of-bag) and of asked records."""
+    # Checks of parameters would take longer than the trees.
+    with config_context(skip_parameter_validation=True, assume_finite=True):
+        return _forest(rows, values, asked, seed, discrete)
+
+
+def _forest(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
     if not discrete:
         forest = RandomForestRegressor(_TREES, oob_score=True, random_state=seed).fit(rows, values[:, 0])
         return np.asarray(forest.oob_prediction_)[:, None], forest.predict(asked)[:, None]

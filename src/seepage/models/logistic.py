@@ -60,6 +60,17 @@ class Logistic:
         scaled = (inputs.double() - self.center[some]) / self.spread[some]
         return scaled.clamp(-_LARGEST, _LARGEST) @ self.weight[some]
 
+    def log_chances(
+        self, inputs: Float[Tensor, "row _input"], before: Float[Tensor, "*row _value"]
+    ) -> Float[Tensor, "row _value"]:
+        """Return the logarithms of the chances of each value.
+
+        Args:
+            inputs: inputs of each row.
+            before: log-chances known before, of each row or the same for all.
+        """
+        return (before + self.scores(inputs) + self.bias).log_softmax(1)
+
 
 @dataclass(frozen=True)
 class Shrunk:
@@ -110,7 +121,7 @@ def shrunk(
             kept, out = fold != k, fold == k
             fit = _fitted(inputs[kept], codes[kept], before[kept], penalty, starts[k])
             starts[k] = fit
-            left_out[out] = (before[out] + fit.scores(inputs[out]) + fit.bias).log_softmax(1)
+            left_out[out] = fit.log_chances(inputs[out], before[out])
         reached = left_out.gather(1, codes[:, None])[:, 0]
         if reached.mean() <= likelihood.mean():
             break

@@ -9,7 +9,7 @@ from typing import TypeVar, get_args
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import vmap
+from torch.func import functional_call, grad, vmap
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.batch_norm import by_batch
@@ -158,6 +158,9 @@ class Model:
         with torch.no_grad(), plain_attention():
             return run(encoded)
 
+    def _added(self, parameters: dict[str, Tensor], rows: Tensor) -> Tensor:
+        return functional_call(self.module, parameters, (rows,), tie_weights=False).sum()
+
     def check(self, schema: Schema) -> None:
         """Refuse a model that does not fit a table.
 
@@ -193,8 +196,10 @@ class Model:
         if not torch.equal(outputs, self.outputs(rows)):
             raise random_outputs(self.name, dropping(self.module))
         try:
-            with torch.no_grad(), plain_attention():
-                vmap(self.module)(rows[None])
+            # With the gradient, as attacks do.
+            with plain_attention():
+                held = {name: p.detach() for name, p in self.module.named_parameters()}
+                vmap(grad(self._added), in_dims=(None, 0))(held, rows[None])
         except Exception as error:
             if "randomness" in str(error):
                 raise random_outputs(self.name, dropping(self.module)) from error

@@ -172,6 +172,8 @@ def _column(module: nn.Module, rows: Tensor) -> Tensor:
 
 
 def _logits(module: nn.Module, rows: Tensor) -> Tensor:
+    if vars(module)[_LOGITS] is None and type(module) is nn.Sequential and type(module[-1]) is nn.Sigmoid:
+        return module[:-1](rows)
     chances = _run(module, _LOGITS, rows)
     # A chance that is rounded to 0 or 1 moves no parameter, as under nn.BCELoss; that has a floor of 1e-12 besides.
     about = torch.finfo(chances.dtype)

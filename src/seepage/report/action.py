@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from seepage.report.frames import Record, is_error, task_name
 from seepage.report.result import AuditResult
-from seepage.results.verdict import INCONCLUSIVE, OPEN, UNDEFENDED, gravest
+from seepage.results.verdict import INCOMPLETE, UNDEFENDED, UNKNOWN, gravest
 from seepage.settings.option import fields_of
-from seepage.text import clean, lowered, percent, points
+from seepage.text import clean, listed, lowered, percent, points
 
 # Share of the gap to certainty below which leakage is called low.
 ENOUGH = 0.2
@@ -34,67 +35,82 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     fine = [record for record in attacked if _low(record)]
     name = clean(result.audit.setting, 40)
     search = (
-        f"To search for the cheapest change and have it confirmed: seepage recommend --setting {name} --below 0.2, "
-        "with the table, model and further options of this audit."
+        f"To search for the cheapest change: seepage recommend --setting {name} --below 0.2, with this audit's options."
     )
-    if given and all(_low(record) for record in given):
+    missed = missed_by_guessing(result)
+    if given and all(_low(record) for record in given) and not _undefended_not_reached(result):
         worst = max(given, key=lambda record: record["upper"])
-        return [
-            f"Nothing has to change against these attacks: they close at most {percent(worst['upper'])} of the gap."
-        ]
+        return [f"Nothing has to change against these attacks: they read at most {_of_100(worst['upper'])} {missed}."]
     if not fine:
         return [_undecided(result, attacked) or _nothing_helps(result, attacked), search]
     best = max(fine, key=lambda record: _worth(task.get((record["batch_size"], record["defense"]))))
     before = max((record["closed"] for record in given if record["closed"] is not None), default=None)
-    instead = "" if before is None else f", instead of {percent(before)}"
-    words = [
-        f"Use {_name(result, best)}: it leaves at most {percent(best['upper'])} of the gap between the best baseline "
-        f"and certainty{instead}."
-    ]
+    instead = "" if before is None else f", instead of {_of_100(before)}"
+    words = [f"Use {_name(result, best)}: at most {_of_100(best['upper'])} {missed} are read{instead}."]
     words.append(_cost(task.get((best["batch_size"], best["defense"])), _reference(task, best)))
     return [*words, search]
 
 
+def missed_by_guessing(result: AuditResult) -> str:
+    """Return what figures of the first screen count, behind a number."""
+    what = "trials" if result.audit.about.trials is not None else "cells"
+    if any(record["of"] is not None or record["label"] is not None for record in result.overviews):
+        what = "labels" if all(record["of"] is not None for record in result.overviews) else "cells or labels"
+    return f"of 100 {what} that guessing misses"
+
+
+def _of_100(share: float) -> int:
+    """Return a share of what guessing misses as a number of 100, rounded up: an attack takes nothing back."""
+    return max(0, math.ceil(100 * round(share, 6)))
+
+
+def _undefended_not_reached(result: AuditResult) -> bool:
+    return any(defense == UNDEFENDED for _, defense in result.not_reached)
+
+
 def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
-    """Return what is missing where a configuration may leave little, but too few repetitions show it; else None."""
+    """Return what is missing where a configuration may leave little, but nothing shows it yet; else None."""
     unclear = [
         record
         for record in attacked
-        if record["tier"] in (OPEN, INCONCLUSIVE) and record["closed"] is not None and record["closed"] < ENOUGH
+        if gravest(record["tier"]) in UNKNOWN and record["closed"] is not None and record["closed"] < ENOUGH
     ]
+    waiting = [result.defense(defense) for _, defense in result.not_reached]
     if not unclear:
-        return None
+        missing = f"nothing was measured with {listed(list(dict.fromkeys(waiting)))}"
+        return f"Nothing is decided: {missing}. Give more time." if waiting else None
     best = min(unclear, key=lambda record: record["closed"])
+    name = _name(result, best)
+    if best["tier"] == INCOMPLETE:
+        missing = result.missing((best["batch_size"], best["defense"]))
+        return f"Nothing is decided: with {name} the audit is incomplete ({missing}). Give it more time."
     spec = result.audit.spec
     more = fields_of(type(spec))[spec.repeats].flag
-    reaches = "has no interval" if best["upper"] is None else f"may be up to {percent(best['upper'])}"
-    return (
-        f"Nothing is decided: {_name(result, best)} leaves {percent(max(0.0, best['closed']))} of the gap, which "
-        f"{reaches} with {best['n']} {spec.unit}{'s' if best['n'] != 1 else ''}. Audit more of them ({more}) before "
-        "changing anything."
-    )
+    return f"Nothing is decided: {name} may leave little. Audit more {spec.unit}s ({more}) before changing anything."
 
 
 def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:
     if not result.defended:
         return "No defense was audited: add one with --defense (seepage defenses lists them)."
-    known = [record for record in attacked if record["upper"] is not None]
+    known = [record for record in attacked if record["upper"] is not None and gravest(record["tier"]) not in UNKNOWN]
     least = min(known, key=lambda record: record["upper"], default=None)
-    left = "" if least is None else f" The least is left by {_name(result, least)}: up to {percent(least['upper'])}."
-    return f"Nothing that was audited brings the closed gap below {ENOUGH:.0%}.{left}"
+    limit = f"{100 * ENOUGH:.0f} {missed_by_guessing(result)}"
+    left = "" if least is None else f" The least is read with {_name(result, least)}: up to {_of_100(least['upper'])}."
+    return f"Nothing that was audited keeps the attacks below {limit}.{left}"
 
 
 def _low(record: Record) -> bool:
     return (
         record["upper"] is not None
         and record["upper"] < ENOUGH
-        and gravest(record["tier"]) not in (INCONCLUSIVE, "total")
+        and gravest(record["tier"]) not in (*UNKNOWN, "total")
         and not record["tier"].startswith("at least")
     )
 
 
 def _name(result: AuditResult, record: Record) -> str:
-    return clean(result.label((record["batch_size"], record["defense"])), 80)
+    size = f" at {result.audit.about.size} {record['batch_size']}" if result.sized else ""
+    return f"{result.defense(record['defense'])}{size}"
 
 
 def _worth(record: Record | None) -> float:

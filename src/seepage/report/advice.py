@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from seepage.report.frames import Record, Setting, is_error, task_name
 from seepage.results.tiers import BOUNDS
-from seepage.results.verdict import INCONCLUSIVE, UNDEFENDED, gravest
+from seepage.results.verdict import UNDEFENDED, UNKNOWN, gravest
 from seepage.text import clean, lowered, percent
 
 
@@ -75,7 +75,7 @@ def _keeps_below(record: Record, sensitive: Mapping[Setting, float | None], thre
     if (
         record["upper"] is None
         or record["upper"] >= threshold
-        or gravest(record["tier"]) in (INCONCLUSIVE, "total")
+        or gravest(record["tier"]) in (*UNKNOWN, "total")
         or record["tier"].startswith("at least")
     ):
         return False

@@ -8,7 +8,7 @@ from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
 from seepage.report.grids import Grid, GridCell
 from seepage.report.result import AuditResult
-from seepage.report.section import Section, empty, where
+from seepage.report.section import MOST_COLUMNS, Section, cut_columns, empty, where
 from seepage.results.examples import Example
 from seepage.results.verdict import pick
 from seepage.text import clean, listed, percent
@@ -173,7 +173,7 @@ def _example_grid(result: AuditResult, shown: Sequence[Example]) -> Grid:
             grids.Column(f"Read {i}", lambda _: GridCell("", None), grids.TEXT),
         ]
     lines = []
-    for position, cell in enumerate(shown[0].cells):
+    for position, cell in enumerate(shown[0].cells[:MOST_COLUMNS]):
         name = clean(cell.column, grids.LONGEST)
         line = [GridCell(name, name)]
         for example in shown:
@@ -191,7 +191,7 @@ def _example_grid(result: AuditResult, shown: Sequence[Example]) -> Grid:
     cells = sum(len(example.cells) for example in shown)
     place = result.label((first.batch_size, first.defense))
     caption = f"{place[:1].upper()}{place[1:]}, {clean(first.attack)}: {right} of {cells} cells right"
-    return Grid(caption, heads, lines)
+    return Grid(caption, heads, lines, cut_columns(len(first.cells)))
 
 
 def _shown(value: object) -> str:

@@ -9,13 +9,20 @@ from seepage.report.frames import Record
 from seepage.report.grids import Grid
 from seepage.report.html import page
 from seepage.results.compare import Comparison, by_column, in_words, label, overall
+from seepage.results.gate import Decision
 from seepage.text import clean
 
 MOST_ROWS = 3000
 
 
-def render_comparison(comparison: Comparison) -> str:
-    """Return the comparison as one self-contained page in the look of reports."""
+def render_comparison(comparison: Comparison, decision: Decision | None = None) -> str:
+    """Return the comparison as one self-contained page in the look of reports.
+
+    Args:
+        comparison: the runs side by side.
+        decision: whether leakage has risen; None where nobody asked.
+    """
+    line = [] if decision is None else [f"{decision.line[:1].upper()}{decision.line[1:]}"]
     shares, columns = overall(comparison), by_column(comparison)
     drawings: list[tuple[figures.Figure, Grid]] = []
     if shares:
@@ -40,7 +47,7 @@ def render_comparison(comparison: Comparison) -> str:
         "compare.html",
         f"{comparison.names[0]} and {comparison.names[1]}",
         names=comparison.names,
-        words=in_words(comparison),
+        words=[*line, *in_words(comparison)],
         drawings_of=drawings,
         differing=_differences_grid(comparison),
         everything=_grid("Every figure that both runs have", comparison, comparison.records[:MOST_ROWS], rates=False),

@@ -18,7 +18,7 @@ from seepage.report.terminal import make_table
 from seepage.report.tolerances import tolerances
 from seepage.results.checks import Alarm, Severity
 from seepage.results.examples import Cell, Example
-from seepage.results.verdict import INCONCLUSIVE, OPEN, UNDEFENDED, gravest, pick, verdict
+from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
 from seepage.text import clean, lowered, percent, points, span
 
 _STYLES = {
@@ -27,8 +27,8 @@ _STYLES = {
     "moderate": "yellow",
     "high": "red",
     "total": "bold red",
-    OPEN: "yellow",
-    INCONCLUSIVE: "dim",
+    INCOMPLETE: "yellow",
+    INCONCLUSIVE: "yellow",
 }
 _SEVERITIES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _MISSING = "–"
@@ -40,6 +40,8 @@ _EXTRAS = {"whole records": "exact_match", "discrete / numbers": "accuracy_discr
 _COLUMN_NAMES, _COLUMN_FIGURES = 36, 20
 _EXAMPLE_NAMES, _EXAMPLE_CELLS = 20, 32
 _MOST_TOLERANCES = 12
+# Columns of a table of which a line is printed.
+_MOST_COLUMNS = 15
 
 
 def show_report(console: Console, result: AuditResult) -> None:
@@ -169,7 +171,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
                 Text(f"{_mean(score)}{between}{span(score.low, score.high, score.n)}".strip()),
                 Text(baseline),
                 points(score.lift) if attacks else "",
-                Text(rated.tier, style=_STYLES[rated.gravest]) if attacks else "",
+                Text(rated.tier, style=_STYLES[rated.gravest]) if attacks and score.n else "",
                 *(extra[name] for name in extras),
             )
         if i + 1 < len(scored):
@@ -237,7 +239,11 @@ def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
         table.add_column(
             Text(f"{result.label(key)}: {_MISSING if attack is None else result.marked(attack)}"), justify="right"
         )
-    for column in dict.fromkeys(order):
+    ranked = sorted(by_column.values(), key=lambda record: (not record["sensitive"], -(record["lift"] or 0.0)))
+    kept = {record["column"] for record in ranked[:_MOST_COLUMNS]}
+    if len(by_column) > len(kept):
+        table.caption = f"The {len(kept)} of {len(by_column):,} columns of which most is read; results.csv has all."
+    for column in dict.fromkeys(name for name in order if name in kept):
         cells = []
         for key in settings:
             record = every[key].get(column)
@@ -310,7 +316,7 @@ def _show_examples(console: Console, result: AuditResult, shown: Sequence[Exampl
     for i, _ in enumerate(shown, start=1):
         table.add_column(f"truth {i}")
         table.add_column(f"read {i}")
-    for position, first_cell in enumerate(first.cells):
+    for position, first_cell in enumerate(first.cells[:_MOST_COLUMNS]):
         cells: list[Text] = []
         for example in shown:
             cell = example.cells[position]

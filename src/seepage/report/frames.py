@@ -20,7 +20,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.tolerances import tolerance
 from seepage.results.checks import Alarm
 from seepage.results.tiers import settings, strongest_row
-from seepage.results.verdict import GRAVITY, INCONCLUSIVE, graver, gravest, pick, strongest, verdict
+from seepage.results.verdict import GRAVITY, INCOMPLETE, UNKNOWN, graver, gravest, pick, strongest, verdict
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import frame_of
 
@@ -81,7 +81,7 @@ _OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "l
 def _scored(score: ResultRow | None, own: Sequence[ResultRow], alarms: Sequence[Alarm]) -> Record:
     if score is None:
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
-        return {**dict.fromkeys(empty), "tier": INCONCLUSIVE}
+        return {**dict.fromkeys(empty), "tier": INCOMPLETE}
     exact = _one(own, "exact_match")
     rated = verdict(score, exact, alarms, _one(own, "certified"))
     parts = {name: _one(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
@@ -104,14 +104,16 @@ def _one(rows: Sequence[ResultRow], metric: str) -> ResultRow | None:
 def worst(overviews: Sequence[Record]) -> Record | None:
     """Return the setting in which most is shown to leak.
 
-    A total verdict comes first. Then the lower end of the closed gap decides, not the noisiest configuration; then
-    the gravest tier, the share of the gap that is closed, and the accuracy.
+    A total verdict comes first, then those of which more than a little is shown to leak, then those of which nothing is
+    known, and those with little last. Among these the lower end of the closed gap decides, not the noisiest
+    configuration; then the gravest tier, the share of the gap that is closed, and the accuracy.
     """
 
-    def shown(record: Record) -> tuple[bool, float, int, float, float]:
-        tier, usable = gravest(record["tier"]), record["tier"] != INCONCLUSIVE
-        low = record["closed_low"] if usable and record["closed_low"] is not None else -math.inf
-        return tier == "total" and usable, low, GRAVITY.index(tier), record["closed"] or -math.inf, record["mean"] or 0
+    def shown(record: Record) -> tuple[int, float, int, float, float]:
+        tier = gravest(record["tier"])
+        rank = 1 if tier in UNKNOWN else {"total": 3, "none": 0, "low": 0}.get(tier, 2)
+        low = record["closed_low"] if tier not in UNKNOWN and record["closed_low"] is not None else -math.inf
+        return rank, low, GRAVITY.index(tier), record["closed"] or -math.inf, record["mean"] or 0
 
     return max((record for record in overviews if record["attack"] is not None), key=shown, default=None)
 

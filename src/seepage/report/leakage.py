@@ -12,10 +12,10 @@ from seepage.report.frames import Record
 from seepage.report.grids import Grid
 from seepage.report.result import AuditResult
 from seepage.report.section import (
-    MOST_ROWS,
+    MOST_COLUMNS,
     Section,
     closed_gap,
-    cut,
+    cut_columns,
     empty,
     score_columns,
     setting_columns,
@@ -118,26 +118,28 @@ def columns_section(result: AuditResult) -> Section | None:
         *(column, grids.text("Kind", "kind"), *within, *score_columns(result), closed),
         grids.count("Place", "position"),
     ]
-    drawn = [(figures.by_column("columns", records, head), grids.filled(head, columns, records))]
+    shown = records[:MOST_COLUMNS]
+    table = grids.filled(head, columns, shown, cut_columns(len(records)))
+    drawn = [(figures.by_column("columns", shown, head), table)]
     lifts = {key: {record["column"]: record for record in own} for key, own in result.by_column.items()}
     if len(lifts) > 1:
-        lines = [[lifts[key].get(record["column"]) for key in lifts] for record in records]
+        lines = [[lifts[key].get(record["column"]) for key in lifts] for record in shown]
         names = [figures.label(result.label(key)) for key in lifts]
         caption = "Lift over the best baseline, in points, by the strongest attack of each configuration"
-        each = [record for own in result.by_column.values() for record in own]
+        each = [record for own in result.by_column.values() for record in own[:MOST_COLUMNS]]
         attack = grids.text("Attack", "attack", marks=result.audit.about.marks)
         some = [column, *within, *setting_columns(result), attack, *score_columns(result), closed]
-        table = grids.filled(caption, some, each[:MOST_ROWS], cut(len(each)))
+        table = grids.filled(caption, some, each, cut_columns(len(records)))
         drawn.append((figures.heat("columns-everywhere", names, lines, caption), table))
     marked = [record for record in records if record["sensitive"]]
     words = []
     if marked:
         parts = [f"{clean(record['column'])} {points(record['lift'])} ({record['tier']})" for record in marked[:8]]
         words.append(f"Lift of the sensitive columns (★), in points: {listed(parts)}.")
-    if len(records) > figures.MOST_COLUMNS:
+    if len(records) > MOST_COLUMNS:
         words.append(
-            f"The figures show the first {figures.MOST_COLUMNS} of {len(records)} columns, sensitive ones and those "
-            "of the largest lift; the tables show all."
+            f"Figures and tables show {MOST_COLUMNS} of {len(records)} columns, sensitive ones and those of the "
+            "largest lift; results.csv has all."
         )
     return Section("columns", title, words, figures=drawn)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,30 @@ from seepage.report.html import FILE, render
 from seepage.report.notebook import compact, drawn
 from seepage.report.result import AuditResult
 from seepage.report.sections import sections
-from seepage.report.summary import summary
+from seepage.report.summary import headline, summary
 from seepage.report.terminal import make_console
-from seepage.results.rows import frame, write_results
+from seepage.results.rows import frame, lifts_of, write_results
+from seepage.results.verdict import INCOMPLETE
+from seepage.text import clean
 
 if TYPE_CHECKING:
     # Drawing costs half a second to import, which only those who draw should pay.
     from plotly.graph_objects import Figure
+
+
+def verdicts_of(reports: Sequence[AuditResult]) -> list[dict[str, object]]:
+    """Return the verdict on each configuration of some audits as plain values, and why there is none where it is so."""
+    verdicts = []
+    for report in reports:
+        about = report.audit.about
+        named = {"dataset": about.dataset, "model": about.model, "variant": report.audit.spec.variant}
+        for record in report.overviews:
+            where = {"batch_size": record["batch_size"], "defense": record["defense"]}
+            unknown = (
+                report.missing((record["batch_size"], record["defense"])) if record["tier"] == INCOMPLETE else None
+            )
+            verdicts.append({**named, **where, "tier": record["tier"], "incomplete": unknown})
+    return verdicts
 
 
 class Report(AuditResult):
@@ -37,6 +55,13 @@ class Report(AuditResult):
         >>> report.figures
         ['defenses', 'columns', 'groups']
     """
+
+    def __repr__(self) -> str:
+        """Return which audit this is and its verdict, in a few lines."""
+        about, head = self.audit.about, headline(self)
+        which = f"{self.audit.setting}, {clean(about.dataset)}, {clean(about.protocol)}, model {clean(about.model)}"
+        beside = [f"{tier}: {clean(words, 160)}" for tier, words in head.beside[:4]]
+        return "\n".join([f"<Report: {which}>", f"{head.tier}: {clean(head.words, 600)}", *beside])
 
     def frame(self) -> pd.DataFrame:
         """Return the results as a DataFrame, one row each."""
@@ -80,7 +105,8 @@ class Report(AuditResult):
         """
         place = Path(folder)
         write_whole(place / FILE, render([self], self.origin), self.audit.own)
-        write_results(place, self.rows, self.audit.own)
+        lifts = lifts_of(self.audit, self.runs)
+        write_results(place, self.rows, self.audit.own, verdicts_of([self]), lifts)
         return place / FILE
 
     def _repr_html_(self) -> str:

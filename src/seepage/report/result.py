@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from seepage import registry
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError
 from seepage.report import frames
 from seepage.report.frames import Record, Setting
-from seepage.results.checks import Alarm, Facts, not_applicable
+from seepage.results.checks import Alarm, Facts, Gap, Where, in_words, not_applicable
 from seepage.results.examples import Example, examples
 from seepage.results.gate import Decision
 from seepage.results.verdict import UNDEFENDED
 from seepage.run.limits import deployed
 from seepage.run.runner import Run
+from seepage.settings.part import entry_of
+from seepage.settings.part import in_words as defense_in_words
 from seepage.settings.setting import Audit
 from seepage.settings.threat_model import Applicability, deployment_of, grid_of_attacks
 from seepage.tabular.schema import Schema
@@ -40,6 +43,8 @@ class AuditResult:
         left_out: labels and numbers of units for which there was no time.
         origin: provenance of the run.
         decision: what the gate says; None without one.
+        contradicted: attacks whose certificates the truth contradicts, and the share of certified cells that are wrong:
+            a mistake in seepage, after which nothing counts as certified.
     """
 
     audit: Audit
@@ -51,6 +56,7 @@ class AuditResult:
     left_out: Sequence[tuple[str, int]] = ()
     origin: Mapping[str, object] = field(default_factory=dict)
     decision: Decision | None = None
+    contradicted: Mapping[Where, float] = field(default_factory=dict)
 
     @cached_property
     def grid(self) -> list[Applicability]:
@@ -63,6 +69,24 @@ class AuditResult:
             attacks = []
         known = {applicability.attack for applicability in attacks}
         return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in known), *attacks]
+
+    @property
+    def names(self) -> list[Record]:
+        """Each attack and defense of this audit by its name in results: what it does and who published it."""
+        setting = self.audit.spec.setting
+        attacks = [part.part for part in self.audit.parts if part.kind == "attack"]
+        found = []
+        for registered, parts in ((registry.attacks, attacks), (registry.defenses, self.audit.spec.defenses)):
+            for part in parts:
+                try:
+                    entries = [entry_of(registered.of(setting), one) for one in part.mechanisms]
+                except BadInputError:
+                    # Nothing is known here of a part that another program registered.
+                    continue
+                sources = dict.fromkeys(entry.source for entry in entries if entry.source is not None)
+                does = " ".join(entry.summary for entry in entries)
+                found.append({"name": part.called, "does": does, "source": "; ".join(sources)})
+        return found
 
     @property
     def evidence(self) -> dict[tuple[int | None, str, str], Evidence]:
@@ -103,6 +127,23 @@ class AuditResult:
     def not_applicable(self) -> dict[str, str]:
         """Codes of the checks that do not apply to this audit, with the reason."""
         return not_applicable(Facts(self.audit, self.rows, self.runs, self.control, self.negative))
+
+    @cached_property
+    def gaps(self) -> Sequence[Gap]:
+        """What is missing before this audit can show that little leaks; none where checks were not run."""
+        facts = Facts(self.audit, self.rows, self.runs, self.control, self.negative)
+        return [] if self.findings is None else facts.gaps
+
+    def missing(self, setting: Setting) -> str:
+        """Return what is missing in a configuration before little leakage is shown there, in words."""
+        return in_words([gap for gap in self.gaps if (gap.batch_size, gap.defense) == setting])
+
+    @property
+    def not_reached(self) -> list[Setting]:
+        """The configurations in which no attack has a figure, by batch size and defense."""
+        figured = {(one["batch_size"], one["defense"]) for one in self.overviews if one["attack"] is not None}
+        every = [(one.batch_size, one.defense) for one in self.audit.configurations]
+        return [setting for setting in every if setting not in figured]
 
     @property
     def alarms(self) -> Sequence[Alarm]:
@@ -189,12 +230,26 @@ class AuditResult:
         mark = self.audit.about.marks.get(name)
         return clean(name, longest) + ("" if mark is None else f" ({mark})")
 
-    def label(self, setting: Setting) -> str:
-        """Return a configuration in words, without what all have in common."""
+    def defense(self, name: str) -> str:
+        """Return a defense in words, with its name in results behind it where that says more."""
+        if name == UNDEFENDED:
+            return "no defense"
+        part = next((part for part in self.audit.spec.defenses if part.called == name), None)
+        words = None if part is None else defense_in_words(self.audit.spec.setting, part)
+        return clean(name, 60) if words is None else f"{clean(words, 160)} ({clean(name, 60)})"
+
+    def label(self, setting: Setting, in_words: bool = False) -> str:
+        """Return a configuration without what all have in common.
+
+        Args:
+            setting: batch size and name of the defense.
+            in_words: whether the defense stands in words before its name.
+        """
         size, defense = setting
         parts = [f"{self.audit.about.size} {size}"] if self.sized else []
         if self.defended or not self.sized:
-            parts.append("no defense" if defense == UNDEFENDED else self.marked(defense, 40))
+            named = self.defense(defense) if in_words else self.marked(defense, 40)
+            parts.append("no defense" if defense == UNDEFENDED else named)
         return ", ".join(parts)
 
     def place(self, size: int | None, defense: str) -> str:
@@ -203,7 +258,8 @@ class AuditResult:
         whole = self.audit.about.trials is not None and not self.sized
         parts = [] if size is None or whole else [f"at {self.audit.about.size} {size}"]
         if defense != UNDEFENDED:
-            parts.append(f"under {clean(defense, 60)}")
+            words = self.defense(defense)
+            parts.append(f"under {words}" if words == clean(defense, 60) else f"with {words}")
         elif self.defended:
             parts.append("with no defense")
         words = " ".join([*parts, lowered(self.audit.about.attacker)])

@@ -13,6 +13,8 @@ from seepage.report.result import AuditResult
 from seepage.text import clean
 
 MOST_ROWS = 2000
+# Columns of a table that are shown, those of which most is read; beyond them a page would be too large.
+MOST_COLUMNS = 40
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,15 @@ def closed_gap(result: AuditResult) -> str:
 def where(result: AuditResult, record: Record) -> str:
     """Return the attack and the configuration of a record."""
     return f"{clean(record['attack'])}, {result.label((record['batch_size'], record['defense']))}"
+
+
+def cut_columns(count: int) -> str | None:
+    """Return what to say of a table of columns that shows the most exposed ones alone, None where it shows all."""
+    if count <= MOST_COLUMNS:
+        return None
+    return (
+        f"The {MOST_COLUMNS} of {count:,} columns of which most is read; results.csv beside this file has all of them."
+    )
 
 
 def cut(count: int) -> str | None:

@@ -13,6 +13,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report import grids
 from seepage.report.action import what_to_do
 from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section
+from seepage.report.first_screen import example, not_tested
 from seepage.report.leakage import (
     advice_section,
     columns_section,
@@ -22,10 +23,10 @@ from seepage.report.leakage import (
     pictures_section,
 )
 from seepage.report.result import AuditResult
-from seepage.report.section import MOST_ROWS, Section, closed_gap, cut, setting_columns
-from seepage.report.summary import headline, summary
+from seepage.report.section import MOST_COLUMNS, MOST_ROWS, Section, closed_gap, cut, cut_columns, setting_columns
+from seepage.report.summary import headline, headline_tier, summary
 from seepage.results.checks import CHECKS, SEVERITIES, explanation
-from seepage.results.checks.facts import control_share, exceeds_by_more_than_chance, leaks
+from seepage.results.checks.facts import broken, control_share, exceeds_by_more_than_chance, leaks
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import pick
 from seepage.text import clean, listed, lowered, percent, points
@@ -107,11 +108,11 @@ def verdict_section(result: AuditResult) -> Section:
     )
     ruler = [
         Ruler(
-            result.label((overview["batch_size"], overview["defense"])),
+            result.label((overview["batch_size"], overview["defense"]), in_words=True),
             overview["closed"],
             overview["closed_low"],
             overview["upper"],
-            overview["tier"],
+            headline_tier(overview),
         )
         for overview in result.overviews
         if overview["attack"] is not None
@@ -129,28 +130,13 @@ def verdict_section(result: AuditResult) -> Section:
         extra={
             "headline": headline(result),
             "action": what_to_do(result),
-            "sure": _how_sure(result),
-            "unit": result.audit.spec.unit,
+            "untested": not_tested(result),
+            "example": example(result),
             "ruler": ruler,
             "bounds": BOUNDS,
             "summary": words,
         },
     )
-
-
-def _how_sure(result: AuditResult) -> str:
-    """Return what the closed gap of the headline rests on, for brackets."""
-    record = result.reference
-    if record is None:
-        return ""
-    units = f"{record['n']} {result.audit.spec.unit}{'s' if record['n'] != 1 else ''}"
-    if record["upper"] is None:
-        return f"{units}, no interval"
-    least = grids.closed_of_alike(record)
-    if least is not None:
-        shown = f"they show at least {percent(least, 0)}" if least > 0 else "more of them would say how sure that is"
-        return f"{units}, all alike: {shown}"
-    return f"95% interval {percent(record['closed_low'], 0)} to {percent(record['upper'], 0)}, {units}"
 
 
 def _threat_model(result: AuditResult) -> Section:
@@ -185,7 +171,10 @@ def _threat_model(result: AuditResult) -> Section:
     columns = [grids.text(title, key) for key, title in titles.items()]
     why = grids.text("Why it does not apply", "why", 300)
     grid = grids.filled("Attacks and whether they apply to this deployment", [*columns, why], lines)
-    return Section("threat-model", "Threat model and attacks that apply", words, facts, grids=[grid] if lines else [])
+    named = [grids.text("Name", "name"), grids.text("What it does", "does", 300), grids.text("Source", "source", 300)]
+    tables = [grids.filled("Attacks and defenses of this audit", named, names)] if (names := result.names) else []
+    tables += [grid] if lines else []
+    return Section("threat-model", "Threat model and attacks that apply", words, facts, grids=tables)
 
 
 def _checks(result: AuditResult) -> Section:
@@ -232,10 +221,13 @@ def _positive(result: AuditResult) -> str:
         f"{clean(name)} reads {percent(row.mean)} and closes {percent(share)} of the gap"
         for name, (row, share) in known.items()
     ]
-    broken = [clean(name) for name, (row, _) in known.items() if not leaks(row)]
+    failed = [clean(name) for name, (row, _) in known.items() if broken(row)]
+    few = [clean(name) for name, (row, _) in known.items() if not leaks(row) and not broken(row)]
     ending = (
-        f"Something is wrong with {listed(broken)} or its options; the data are not shown to be safe."
-        if broken
+        f"Something is wrong with {listed(failed)} or its options; the data are not shown to be safe."
+        if failed
+        else f"Too few repetitions show that {listed(few)} works."
+        if few
         else f"So the {'attack works' if len(known) == 1 else 'attacks work'} here."
     )
     return (
@@ -266,7 +258,13 @@ def _negative(result: AuditResult) -> str:
 
 def _all(result: AuditResult) -> Section:
     """Return all figures as one folded table, those of whole configurations before those of columns."""
-    ordered = sorted(result.rows, key=lambda row: row.column is not None)
+    worst = {record["column"] for own in result.by_column.values() for record in own[:MOST_COLUMNS]}
+    columns = {row.column for row in result.rows} - {None}
+    every = len(columns) <= MOST_COLUMNS
+    ordered = sorted(
+        (row for row in result.rows if every or row.column is None or row.column in worst),
+        key=lambda row: row.column is not None,
+    )
     table = grids.filled(
         "Every figure of this audit",
         [
@@ -286,7 +284,7 @@ def _all(result: AuditResult) -> Section:
             grids.text("Status", "status"),
         ],
         [row.as_dict() for row in ordered[:MOST_ROWS]],
-        cut(len(result.rows)),
+        cut(len(ordered)) if every else cut_columns(len(columns)),
     )
     words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]
     return Section("all", "All figures", words, grids=[table], kind="folded")

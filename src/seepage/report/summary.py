@@ -8,13 +8,16 @@ from typing import NamedTuple
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.report.frames import Record
+from seepage.report.grids import closed_of_alike
 from seepage.report.result import AuditResult
 from seepage.results.checks import LOWER_BOUNDS, UPPER_BOUNDS, Alarm
 from seepage.results.tiers import TIERS, settings, strongest_row
 from seepage.results.verdict import (
     GRAVITY,
+    INCOMPLETE,
     INCONCLUSIVE,
     UNDEFENDED,
+    UNKNOWN,
     Verdict,
     gravest,
     pick,
@@ -28,10 +31,12 @@ _COLUMNS = 3
 # Share of a column's values above which a message is said not to determine it.
 _MANY = 0.5
 _ALWAYS_RIGHT = "baseline always right"
+NOT_REACHED = "not reached"
 _READING = (
     "Leakage is the share of the gap between the best baseline and certainty that the attack closes. Where its 95% "
     "interval lies names it: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
-    "neighbours are both named; beyond that the verdict is open. It is total also where half of all records come back "
+    "neighbours are both named; beyond that it is inconclusive. It is incomplete where little was found, but a default "
+    "attack or its positive control is missing. It is total also where half of all records come back "
     "whole, and half of those that no baseline gets whole, or any is certified. These are the attacks that were run; a "
     "better one may exist."
 )
@@ -57,7 +62,8 @@ def headline(result: AuditResult) -> Headline:
     """Return the verdict on the configuration without a defense in which most leaks, and those with one beside it."""
     record = result.reference
     if record is None or record["mean"] is None:
-        return Headline(None, "inconclusive", _nothing(result))
+        tier = INCOMPLETE if result.gaps else INCONCLUSIVE
+        return Headline(None, tier, _nothing(result), tuple(_not_reached(result)))
     about = result.audit.about
     secret = about.secret if record["of"] is None else f"the label {clean(record['of'])}"
     place = result.place(record["batch_size"], record["defense"])
@@ -65,20 +71,80 @@ def headline(result: AuditResult) -> Headline:
         place = about.label_attacker
     words = f"{place} {read(about, record['mean'], record['n'], secret, record['of'], 0)}"
     if record["baseline"] is not None:
-        words += f"; without {about.message} the best baseline {_gets(about, record)}"
-    words += "."
+        words += f"; guessing without {about.message} {_gets(about, record)}"
+    words += f".{_of_missed(result, record)}"
     if record["of"] is None and (label := record["label"]) is not None:
         who = "It" if about.label_attacker is None else about.label_attacker
         words += f" {who} reads {percent(label['mean'], 0)} of the label {clean(about.label)}"
         if label["baseline"] is not None:
-            words += f" (baseline {percent(label['baseline'], 0)})"
+            words += f" (guessing: {percent(label['baseline'], 0)})"
         words += f": {label['tier']}." if about.label_attacker else "."
     weaker = [alarm for alarm in result.alarms if alarm.code in LOWER_BOUNDS]
     if weaker:
         words += f" {weaker[0].title}, so this is a lower bound."
+    tier = headline_tier(record)
     words += _bounds_above(result.alarms)
-    words = " ".join([words, *about.limits])
-    return Headline(record, record["tier"], words, tuple(_beside(result, one) for one in result.beside))
+    words = " ".join([words, *_why_unknown(result, record, tier), *about.limits])
+    beside = [_beside(result, one) for one in result.beside]
+    return Headline(record, tier, words, (*beside, *_not_reached(result)))
+
+
+def headline_tier(record: Record) -> str:
+    """Return the verdict on a configuration as the first screen gives it: one repetition allows none.
+
+    Args:
+        record: overview of the configuration, see ``frames.overview``.
+    """
+    return INCONCLUSIVE if record["n"] == 1 else record["tier"]
+
+
+def _of_missed(result: AuditResult, record: Record) -> str:
+    """Return how much of what guessing misses is read, as a further sentence; nothing without a figure."""
+    about, n = result.audit.about, record["n"]
+    if record["closed"] is None:
+        return ""
+    label = record["label"]
+    of_label = record["of"] is not None or (label is not None and label["closed"] == record["closed"])
+    what = "labels" if of_label else "cells" if about.trials is None else "trials"
+    units = f"{n} {result.audit.spec.unit}{'s' if n != 1 else ''}"
+    least = closed_of_alike(record)
+    if record["upper"] is None or (least is not None and least <= 0):
+        sure = f"{units}, too few to say how sure that is"
+    elif least is not None:
+        sure = f"{units} show at least {100 * least:.0f}"
+    else:
+        low, high = (round(100 * min(1.0, max(0.0, record[end]))) for end in ("closed_low", "upper"))
+        sure = f"{units}, 95% interval {low} to {high}"
+    right = round(100 * min(1.0, max(0.0, record["closed"])))
+    are = "none are" if right == 0 else "1 is" if right == 1 else f"{right} are"
+    return f" Of 100 {what} that guessing misses, {are} read ({sure})."
+
+
+def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
+    """Return why there is no verdict, in a sentence; none where there is one."""
+    unit = result.audit.spec.unit
+    if tier == INCOMPLETE:
+        return [f"Incomplete: {result.missing((record['batch_size'], record['defense']))}."]
+    if tier != INCONCLUSIVE:
+        return []
+    if record["n"] < CLUSTERS_FOR_VERDICT:
+        few = f"One {unit} allows" if record["n"] == 1 else f"{record['n']} {unit}s allow"
+        return [f"{few} no verdict: audit {CLUSTERS_FOR_VERDICT} or more."]
+    alarms = [alarm for alarm in result.alarms if alarm.severity == "error"]
+    concerned = [one for one in alarms if one.concerns(record["batch_size"], record["defense"], record["attack"])]
+    if concerned:
+        return [f"No verdict: {lowered(concerned[0].title)}."]
+    return [f"No verdict: audit more {unit}s."]
+
+
+def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
+    """Return the configurations without a figure, so that none of them is taken for a good one."""
+    found = []
+    for size, defense in result.not_reached:
+        words = result.defense(defense)
+        at = f" at {result.audit.about.size} {size}" if size is not None else ""
+        found.append((NOT_REACHED, f"{words[:1].upper()}{words[1:]}{at}: nothing was measured."))
+    return found
 
 
 def read(about: About, mean: float | None, n: int, secret: str, column: str | None = None, digits: int = 1) -> str:
@@ -119,8 +185,9 @@ def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
         doing = doing.replace(about.trials.does, "does so")
     words = f"{result.place(record['batch_size'], record['defense'])} {doing}"
     if record["baseline"] is not None:
-        words += f" (best baseline: {_gets(about, record).removeprefix('gets ').removeprefix('is right in ')})"
-    return record["tier"], f"{words}."
+        words += f" (guessing: {_gets(about, record).removeprefix('gets ').removeprefix('is right in ')})"
+    tier = headline_tier(record)
+    return tier, " ".join([f"{words}.", *_why_unknown(result, record, tier)])
 
 
 def _bounds_above(alarms: Sequence[Alarm]) -> str:
@@ -193,8 +260,10 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
             f"; {percent(held[0].mean)} stand above the client's own rounding, so that they are in the message at all"
         )
     text += f". Leakage: {rated.tier}{_ends(rated)}."
-    if rated.tier == INCONCLUSIVE:
-        text += f" {_why_inconclusive(score, rated.because, audit.spec.unit)}"
+    if rated.tier == INCOMPLETE:
+        text += f" Incomplete: {result.missing((size, defense))}."
+    elif rated.tier == INCONCLUSIVE:
+        text += f" {_why_inconclusive(score, rated, audit.spec.unit)}"
     elif rated.because is not None:
         text += f" It is a lower bound: {lowered(rated.because.title)} ({rated.because.code})."
     text += _bounds_above(alarms)
@@ -225,7 +294,7 @@ def _of_label(result: AuditResult, size: int | None, defense: str) -> str:
         text += f"({clean(score.baseline_name)}, {percent(score.baseline)})"
     text += f". Leakage of the label: {rated.tier}{_ends(rated)}."
     if rated.tier == INCONCLUSIVE:
-        text += f" {_why_inconclusive(score, rated.because, result.audit.spec.unit)}"
+        text += f" {_why_inconclusive(score, rated, result.audit.spec.unit)}"
     return text
 
 
@@ -249,14 +318,14 @@ def _of_cells(own: Sequence[ResultRow]) -> list[str]:
 
 def _ends(rated: Verdict) -> str:
     """Return both ends of the closed gap where they tell more than the tier does."""
-    if rated.low is None or rated.high is None or rated.tier in (INCONCLUSIVE, *TIERS):
+    if rated.low is None or rated.high is None or rated.low == rated.high or rated.tier in (*UNKNOWN, *TIERS):
         return ""
     return f" ({percent(rated.low, 0)} to {percent(rated.high, 0)} of the gap)"
 
 
-def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str:
-    if because is not None:
-        return f"{because.title} ({because.code})."
+def _why_inconclusive(score: ResultRow, rated: Verdict, unit: str) -> str:
+    if rated.because is not None:
+        return f"{rated.because.title} ({rated.because.code})."
     if score.baseline is None:
         return "No baseline was run, so there is nothing to compare with: add one."
     if score.baseline >= 1:
@@ -264,6 +333,9 @@ def _why_inconclusive(score: ResultRow, because: Alarm | None, unit: str) -> str
     if score.n < CLUSTERS_FOR_VERDICT:
         few = f"One {unit} allows" if score.n == 1 else f"{score.n} {unit}s allow"
         return f"{few} no verdict: audit {CLUSTERS_FOR_VERDICT} or more."
+    if rated.low is not None and rated.high is not None and rated.low != rated.high:
+        ends = f"{percent(rated.low, 0)} to {percent(rated.high, 0)} of the gap"
+        return f"The interval lies in more than two tiers ({ends}): audit more {unit}s."
     return f"All {score.n} {unit}s are alike, which allows no interval: audit more."
 
 

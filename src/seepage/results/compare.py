@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+import numpy as np
+from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError
 
+from seepage.assessment.decision import ALPHA, more_units, shown_above, shown_below, upper_bound
 from seepage.assessment.intervals import Estimate, welch
 from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError
+from seepage.results.gate import Decision, Outcome
 from seepage.results.rows import RESULTS, read_json, read_results
-from seepage.text import clean, flattened, listed
+from seepage.text import clean, flattened, listed, percent
 
 Record = dict[str, Any]
 PROVENANCE = "provenance.json"
@@ -45,7 +48,49 @@ def _estimate(row: ResultRow) -> Estimate:
     return Estimate(row.mean, row.low, row.high, row.n, row.std)
 
 
+class _Lifts(BaseModel):
+    attack: str
+    batch_size: int | None
+    defense: str
+    metric: str
+    column: str | None
+    sample: int | None
+    variant: str | None
+    lifts: list[FiniteFloat]
+
+
+class _Verdict(BaseModel):
+    defense: str
+    incomplete: str | None
+
+
+class _Stored(BaseModel):
+    lifts: list[_Lifts] = []
+    verdicts: list[_Verdict] = []
+
+
 _ORIGINS = TypeAdapter(list[dict[str, object]]).validate_python
+
+
+class JudgedFigure(NamedTuple):
+    """One figure that is judged in both runs; ``repeated`` counts those that nothing else tells apart."""
+
+    attack: str
+    batch_size: int | None
+    defense: str
+    metric: str
+    column: str | None
+    sample: int | None
+    variant: str | None
+    repeated: int = 0
+
+    @property
+    def words(self) -> str:
+        """The figure in a sentence."""
+        what = "whole records" if self.metric == "exact_match" else f"column {clean(self.column)}"
+        what = "all cells" if (self.metric, self.column) == ("accuracy", None) else what
+        at = "" if self.sample is None else f", repetition {self.sample + 1}"
+        return f"{label(self._asdict())} on {what}{at}"
 
 
 @dataclass(frozen=True)
@@ -56,11 +101,15 @@ class RunFolder:
         name: its name in the comparison.
         figures: rows of its results.
         origin: provenance of the last command that wrote into it.
+        lifts: lifts of its units for each figure that a gate judges; empty where an earlier version wrote it.
+        incomplete: why little leakage is not shown in some configurations, by their defense.
     """
 
     name: str
     figures: list[ResultRow]
     origin: dict[str, Any]
+    lifts: dict[JudgedFigure, list[float]] = field(default_factory=dict)
+    incomplete: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,19 +149,118 @@ def load_run(folder: Path) -> RunFolder:
     if not rows or not origins:
         empty = RESULTS if not rows else PROVENANCE
         raise BadInputError(f"{str(folder / empty)!r} holds no entries; finish the audit, then compare it.")
-    return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1])
+    document = read_json(folder / RESULTS)
+    try:
+        stored = _Stored.model_validate(document if isinstance(document, dict) else {})
+    except ValidationError as error:
+        raise _not_written(folder / RESULTS, error) from error
+    seen: Counter[tuple[object, ...]] = Counter()
+    lifts: dict[JudgedFigure, list[float]] = {}
+    for entry in stored.lifts:
+        figure = JudgedFigure(*(getattr(entry, name) for name in JudgedFigure._fields[:-1]))
+        lifts[figure._replace(repeated=seen[figure])] = entry.lifts
+        seen[figure] += 1
+    incomplete = {one.defense: one.incomplete for one in stored.verdicts if one.incomplete is not None}
+    return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1], lifts, incomplete)
 
 
 def _read_origins(path: Path) -> list[dict[str, object]]:
     try:
         return _ORIGINS(read_json(path))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise BadInputError(
-            f"{str(path)!r} was not written by this version of an audit: {clean(where, 80)}: {first['msg']}; run the "
-            "audit again."
-        ) from error
+        raise _not_written(path, error) from error
+
+
+def _not_written(path: Path, error: ValidationError) -> BadInputError:
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return BadInputError(
+        f"{str(path)!r} was not written by this version of an audit: {clean(where, 80)}: {first['msg']}; run the "
+        "audit again."
+    )
+
+
+def judge(first: RunFolder, second: RunFolder, margin: float, alpha: float = ALPHA) -> Decision:
+    """Decide whether leakage has risen from one run to the next, by the rule of the gate.
+
+    A unit of the second run is paired with the unit of the first that has its number. The difference of their lifts,
+    halved, lies in [-1, 1], as lifts do. So the bounds of ``assessment.decision`` hold for its mean without an
+    assumption, whether both runs attacked the same victims or not.
+
+    Args:
+        first, second: the runs, from ``load_run``.
+        margin: rise of the mean lift that is accepted where it is not shown, in (0, 1).
+        alpha: probability of a false answer of either kind.
+
+    Returns:
+        ``passed``: every figure is shown to have risen by less than the margin. ``failed``: a figure is shown to have
+        risen and not shown to have risen by less than the margin, or records are certified that were not before.
+        ``undecided``: neither, or a figure of the first run is missing. ``refused``: jobs failed.
+
+    Raises:
+        BadInputError: the margin is out of range, or a run holds no lifts of units.
+    """
+    if not 0 < margin < 1:
+        raise BadInputError(f"the margin is a rise of the lift between 0 and 1, got {margin!r}; use 0.1 for 10 points.")
+    for run in (first, second):
+        if not run.lifts:
+            raise BadInputError(
+                f"the run {run.name!r} holds no lifts of single units: it has no attack beside a baseline, or an "
+                "earlier version of seepage wrote it; run the audit again."
+            )
+    defended = {figure.defense for figure in first.lifts} - {"none"}
+    judged = [figure for figure in first.lifts if not defended or figure.defense in defended]
+    both = [figure for figure in judged if figure in second.lifts]
+    outcome, line = _judged(first, second, both, margin, alpha)
+    if outcome == "passed" and len(both) < len(judged):
+        missing = next(figure for figure in judged if figure not in second.lifts)
+        outcome, line = "undecided", f"{second.name} has no figure of {missing.words}."
+    unknown = [why for defense, why in second.incomplete.items() if not defended or defense in defended]
+    if outcome == "passed" and unknown:
+        outcome, line = "undecided", f"{second.name} is incomplete: {clean(unknown[0], 300)}."
+    return Decision(outcome, f"comparison {outcome}: {line}")
+
+
+def _judged(
+    first: RunFolder, second: RunFolder, both: Sequence[JudgedFigure], margin: float, alpha: float
+) -> tuple[Outcome, str]:
+    defenses = {figure.defense for figure in both}
+    proved = [
+        [row for row in run.figures if row.metric == "certified" and row.column is None and row.mean]
+        for run in (first, second)
+    ]
+    known = {_point(row) for row in proved[0]}
+    if new := [row for row in proved[1] if row.defense in defenses and _point(row) not in known]:
+        return "failed", f"{_point(new[0])}: {percent(new[0].mean)} of the records are certified now."
+    halves = {}
+    for figure in both:
+        pairs = zip(first.lifts[figure], second.lifts[figure], strict=False)
+        halves[figure] = [(after - before) / 2 for before, after in pairs]
+    rise = {figure: 2 * float(np.mean(half)) for figure, half in halves.items()}
+
+    def risen(figure: JudgedFigure) -> str:
+        return f"{figure.words} rose by {100 * rise[figure]:+.1f} points (n={len(halves[figure])})"
+
+    open_ = [figure for figure in both if not shown_below(halves[figure], margin / 2, alpha=alpha)]
+    if worse := [figure for figure in open_ if shown_above(halves[figure], 0.0, alpha=alpha, attacks=len(both))]:
+        return "failed", f"{risen(max(worse, key=lambda one: rise[one]))}, shown to be more than before."
+    failed = [row for run in (first, second) for row in run.figures if row.is_attack and row.status == "failed"]
+    if failed := [row for row in failed if row.defense in defenses]:
+        return "refused", f"jobs of {_point(failed[0])} failed; run the same audit again."
+    if not both:
+        return "undecided", f"{second.name} has none of the figures of {first.name}."
+    if not open_:
+        upper = {figure: upper_bound(halves[figure], alpha=alpha) for figure in both}
+        most = max(both, key=lambda one: upper[one])
+        last = f"{risen(most)}, at most {200 * upper[most]:+.1f}"
+        return (
+            "passed",
+            f"all {len(both)} figures are shown to rise by less than {100 * margin:.1f} points; {last}.",
+        )
+    worst = max(open_, key=lambda one: rise[one])
+    more = more_units(halves[worst], margin / 2, alpha=alpha)
+    advice = "no number of units like these would show it" if more is None else f"about {more} more units would show it"
+    return "undecided", f"{risen(worst)}, not shown to be below {100 * margin:.1f}; {advice}."
 
 
 def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:

@@ -9,7 +9,7 @@ from typing import Literal
 from seepage.assessment.decision import least_units
 from seepage.assessment.row import ResultRow
 from seepage.errors import unknown_name
-from seepage.results.checks import LOWER_BOUNDS, Alarm, Where
+from seepage.results.checks import LOWER_BOUNDS, Alarm, Gap, Where, in_words
 from seepage.results.checks.wording import place
 from seepage.results.verdict import blocking, pick, verdict
 from seepage.run.limits import LimitedFigure, Limits, Standing, by_units, least_for_share
@@ -47,7 +47,13 @@ class Decision:
 _MOST_OF_IT = 0.5
 
 
-def decide(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarms: Sequence[Alarm] = ()) -> Decision:
+def decide(
+    limits: Limits,
+    rows: Sequence[ResultRow],
+    runs: Sequence[Run],
+    alarms: Sequence[Alarm] = (),
+    gaps: Sequence[Gap] = (),
+) -> Decision:
     """Decide whether an audit is shown to stay below its limit.
 
     Every attack in every deployed configuration counts, on all cells, whole records, the label and sensitive columns,
@@ -59,8 +65,9 @@ def decide(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarm
         rows: results of the audit.
         runs: runs of its parts.
         alarms: findings of its checks.
+        gaps: default attacks that show nothing; with any in a deployed configuration the gate is undecided.
     """
-    decision = _decided(limits, rows, runs, alarms)
+    decision = _decided(limits, rows, runs, alarms, gaps)
     line = decision.line if decision.outcome == "passed" else f"{decision.line}{_label_too(limits, decision.line)}"
     return Decision(decision.outcome, f"gate {decision.outcome}: {line}", tuple(limits.standings.values()))
 
@@ -75,7 +82,9 @@ def combined(decisions: Sequence[Decision]) -> Decision:
     return max(decisions, key=lambda decision: _OUTCOMES.index(decision.outcome))
 
 
-def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarms: Sequence[Alarm]) -> Decision:
+def _decided(
+    limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarms: Sequence[Alarm], gaps: Sequence[Gap]
+) -> Decision:
     audit, limit = limits.audit, limits.limit.above
     here = [row for row in rows if any((row.batch_size, row.defense) == _key(standing) for standing in limits.deployed)]
     if whole := _read(here, alarms, audit.about.size) or _read_label(limits, here, alarms):
@@ -91,6 +100,9 @@ def _decided(limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], ala
     if unreliable := [alarm for row in here if row.is_attack and (alarm := blocking(alarms, row))]:
         reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
         return Decision(_open(standings, limit), reason)
+    missing = [gap for gap in gaps if any((gap.batch_size, gap.defense) == _key(one) for one in limits.deployed)]
+    if missing:
+        return Decision(_open(standings, limit), f"incomplete: {in_words(missing)}.")
     if lacking := _lacking(limits, here):
         return Decision(_open(standings, limit), lacking)
     return _by_standings(limits, runs, alarms)

@@ -10,12 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from seepage.assessment import Association, Estimate, Lift, Measured, lift
+from seepage.assessment import Association, Estimate, Lift, Measured, Measurement, lift
 from seepage.assessment.row import FIELDS, ResultRow
 from seepage.errors import BadInputError, FieldError
 from seepage.files import write_whole
+from seepage.results.proofs import WRONG
+from seepage.run.limits import by_units, judged_figures, samples_of
 from seepage.run.runner import Run
 from seepage.settings.setting import Audit
 from seepage.text import clean
@@ -42,18 +45,60 @@ def rows_of(audit: Audit, runs: Sequence[Run]) -> list[ResultRow]:
     return rows
 
 
+def lifts_of(audit: Audit, runs: Sequence[Run]) -> list[dict[str, object]]:
+    """Return the lift of each unit over the best baseline, for every figure that a gate judges, as plain values.
+
+    Where repetitions hold many attacked members, each repetition has an entry with the lifts of its members.
+    """
+    found: list[dict[str, object]] = []
+    for run in (run for run in runs if run.is_attack):
+        baselines = [one for one in runs if one.part.kind == "baseline" and one.configuration == run.configuration]
+        compared = [measured for others in _on_the_same(run, baselines).values() for measured in others]
+        for metric, column in judged_figures(audit):
+            both = [
+                [one for one in some if isinstance(one, Measurement) and (one.metric, one.column) == (metric, column)]
+                for some in (run.measured, compared)
+            ]
+            if not both[0] or not both[1]:
+                continue
+            for sample, (scores, others) in samples_of(both[0][0], both[1], by_units(audit.spec)).items():
+                known = np.isfinite(scores) & np.isfinite(others).all(0)
+                if known.any():
+                    best = others[:, known][others[:, known].mean(1).argmax()]
+                    found.append(
+                        {
+                            "variant": audit.spec.variant,
+                            "batch_size": run.configuration.batch_size,
+                            "defense": run.configuration.defense,
+                            "attack": run.label,
+                            "metric": metric,
+                            "column": column,
+                            "sample": sample,
+                            "lifts": [round(float(one), 6) for one in scores[known] - best],
+                        }
+                    )
+    return found
+
+
+def _on_the_same(run: Run, baselines: Sequence[Run]) -> dict[str, list[Measured]]:
+    """Return what baselines measured on the units of a run, of those that have all of these."""
+    return {
+        other.label: [_of(m, [other.units.index(unit) for unit in run.units]) for m in other.measured]
+        for other in baselines
+        if {*run.units} <= {*other.units}
+    }
+
+
 def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow]:
     if not run.measured:
         return [_row(audit, run, ("accuracy", None), None, None)] if run.is_attack else []
     compares = run.is_attack or run.label in audit.about.of_nothing
-    # On the very same units, all of them: a baseline that lacks some cannot be compared with.
-    compared = {
-        other.label: [_of(m, [other.units.index(unit) for unit in run.units]) for m in other.measured]
-        for other in baselines
-        if compares and {*run.units} <= {*other.units}
-    }
+    # A baseline that lacks some units cannot be compared with.
+    compared = _on_the_same(run, baselines) if compares else {}
     rows = []
     for measured in run.measured:
+        if measured.metric == WRONG:
+            continue
         telling = compares and audit.about.scale(measured.metric).higher_leaks is not None
         gained = lift(measured, compared) if telling else None
         estimate = measured.estimate()
@@ -118,13 +163,26 @@ def _of(measured: Measured, places: list[int]) -> Measured:
     return replace(measured, values=measured.values[places], clusters=clusters)
 
 
-def write_results(folder: Path, rows: Sequence[ResultRow], private: bool = False) -> None:
+def write_results(
+    folder: Path,
+    rows: Sequence[ResultRow],
+    private: bool = False,
+    verdicts: Sequence[Mapping[str, object]] = (),
+    lifts: Sequence[Mapping[str, object]] = (),
+) -> None:
     """Write ``results.json`` and ``results.csv``, each whole or not at all.
+
+    Args:
+        folder: folder of the files.
+        rows: results.
+        private: whether only the owner may read them.
+        verdicts: verdict on each configuration, as plain values; ``results.json`` has them beside the rows.
+        lifts: lift of each unit, see ``lifts_of``; ``results.json`` has them where there are any.
 
     Raises:
         BadInputError: a file cannot be written.
     """
-    write_whole(folder / RESULTS, as_json(rows) + "\n", private)
+    write_whole(folder / RESULTS, as_json(rows, verdicts, lifts) + "\n", private)
     write_whole(folder / "results.csv", as_csv(rows), private)
 
 
@@ -198,17 +256,28 @@ def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is no figure")
 
 
-def as_json(rows: Sequence[ResultRow]) -> str:
-    """Return rows as the JSON document that ``results.json`` holds: schema_version and rows.
+def as_json(
+    rows: Sequence[ResultRow],
+    verdicts: Sequence[Mapping[str, object]] = (),
+    lifts: Sequence[Mapping[str, object]] = (),
+) -> str:
+    """Return the JSON document that ``results.json`` holds: schema_version, verdicts, rows and, if any, lifts.
 
     Example:
         >>> print(as_json([]))
         {
          "schema_version": 1,
+         "verdicts": [],
          "rows": []
         }
     """
-    document = {"schema_version": SCHEMA_VERSION, "rows": [row.as_dict() for row in rows]}
+    document: dict[str, object] = {
+        "schema_version": SCHEMA_VERSION,
+        "verdicts": [*map(dict, verdicts)],
+        "rows": [row.as_dict() for row in rows],
+    }
+    if lifts:
+        document["lifts"] = [*map(dict, lifts)]
     return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
 
 

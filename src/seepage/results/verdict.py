@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
+from seepage.results.checks import INCOMPLETE as MISSING
 from seepage.results.checks import LOWER_BOUNDS, Alarm
 from seepage.results.tiers import TIERS, Tier, closed_gap, is_whole, strongest_row, tier_of
 
 UNDEFENDED = "none"
-OPEN, INCONCLUSIVE = "open", "inconclusive"
+INCOMPLETE, INCONCLUSIVE = "incomplete", "inconclusive"
+UNKNOWN = (INCOMPLETE, INCONCLUSIVE)
 # Words that a verdict may end with, from mild to grave; those without a tier come first.
-GRAVITY = (INCONCLUSIVE, OPEN, *TIERS)
+GRAVITY = (*UNKNOWN, *TIERS)
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Verdict:
 
     Attributes:
         tier: one tier, two neighbouring ones (``low to moderate``), ``at least`` one where a stronger attack was not
-            tried, ``open`` where the interval lies in more than two, ``inconclusive`` where no figure can be relied on.
+            tried, ``incomplete`` where little was found and a default attack or its positive control is missing,
+            ``inconclusive`` where the interval lies in more than two or no figure can be relied on.
         closed: (score - best baseline) / (1 - best baseline): 0 is guessing, 1 is certainty.
         low, high: 95% interval of ``closed``; None without one.
         because: alarm that took the tier away or made it a lower bound; None where none did.
@@ -36,16 +39,16 @@ class Verdict:
 
     @property
     def gravest(self) -> str:
-        """The gravest tier that it names, ``open`` or ``inconclusive``: one of ``GRAVITY``."""
+        """The gravest tier that it names, or why there is none: one of ``GRAVITY``."""
         return gravest(self.tier)
 
 
 def gravest(tier: str) -> str:
-    """Return the gravest tier that a verdict names, ``open`` or ``inconclusive``.
+    """Return the gravest tier that a verdict names, or why there is none.
 
     Example:
-        >>> gravest("low to moderate"), gravest("at least high"), gravest("open")
-        ('moderate', 'high', 'open')
+        >>> gravest("low to moderate"), gravest("at least high"), gravest("incomplete")
+        ('moderate', 'high', 'incomplete')
     """
     return tier.rpartition(" ")[2]
 
@@ -59,8 +62,9 @@ def verdict(
     ``moderate`` below 0.5, ``high`` below 0.9, else ``total``. The verdict is ``total`` also where half of all records
     come back whole (see ``tiers.is_whole``) or any record is certified. It is ``inconclusive`` without an interval,
     with fewer than five repetitions, where all of them are alike, where the best baseline is always right, or where
-    an error alarm concerns the row. An interval that lies in ``total`` stands against an alarm: what was read, was
-    read.
+    an error alarm concerns the row, or where the interval lies in more than two tiers. Instead of ``none`` or ``low``
+    it is ``incomplete`` where a default attack or its positive control is missing. An interval that lies in ``total``
+    stands against an alarm: what was read, was read.
 
     Args:
         row: row of an attack's accuracy.
@@ -73,7 +77,7 @@ def verdict(
         >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="tableak", metric="accuracy", n=10)
         >>> row = replace(row, lift=0.3, lift_low=0.26, lift_high=0.34, baseline=0.5)
         >>> verdict(row).tier, verdict(replace(row, lift_low=0.2)).tier, verdict(replace(row, lift_low=0.0)).tier
-        ('high', 'moderate to high', 'open')
+        ('high', 'moderate to high', 'inconclusive')
     """
     closed, low, high = closed_gap(row), closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
     ends = (closed, low, high)
@@ -86,25 +90,30 @@ def verdict(
     if lowest != "total" and (blocked is not None or low == high):
         return Verdict(INCONCLUSIVE, *ends, blocked)
     weaker = first(alarms, row, lambda alarm: alarm.code in LOWER_BOUNDS)
+    missing = first(alarms, row, lambda alarm: alarm.code == MISSING)
+    if missing is not None and (lowest == "none" or highest == "low"):
+        return Verdict(INCOMPLETE, *ends, missing)
+    if lowest == "low":
+        weaker = weaker or missing
     if weaker is not None and lowest != "total":
-        return Verdict(OPEN if lowest == "none" else f"at least {lowest}", *ends, weaker)
+        return Verdict(INCONCLUSIVE if lowest == "none" else f"at least {lowest}", *ends, weaker)
     return Verdict(_between(lowest, highest), *ends)
 
 
 def graver(cells: Verdict, label: Verdict) -> Verdict:
     """Return the verdict on a configuration in which two secrets are attacked: that of which more is shown to leak.
 
-    Where one of them is open or inconclusive, the other says how much leaks at least.
+    Where one of them is incomplete or inconclusive, the other says how much leaks at least.
 
     Example:
         >>> low, high = Verdict("none to low", 0.04, 0.01, 0.07), Verdict("high", 0.7, 0.6, 0.8)
-        >>> graver(low, high).tier, graver(Verdict(OPEN, None, 0.0, 0.6), high).tier
+        >>> graver(low, high).tier, graver(Verdict(INCONCLUSIVE, None, 0.0, 0.6), high).tier
         ('high', 'at least high')
     """
     less, more = sorted((cells, label), key=lambda one: (GRAVITY.index(one.gravest), one.closed or 0.0))
     highs = (less.high, more.high)
     tier = more.tier
-    if less.tier in (INCONCLUSIVE, OPEN) and more.gravest in TIERS and not more.tier.startswith("at least"):
+    if less.tier in UNKNOWN and more.gravest in TIERS and not more.tier.startswith("at least"):
         lowest = more.tier.partition(" ")[0]
         tier = more.tier if lowest == "total" else less.tier if lowest == "none" else f"at least {lowest}"
     because = more.because if tier == more.tier else less.because
@@ -115,7 +124,7 @@ def graver(cells: Verdict, label: Verdict) -> Verdict:
 
 def _between(lowest: Tier, highest: Tier) -> str:
     steps = TIERS.index(highest) - TIERS.index(lowest)
-    return lowest if steps == 0 else f"{lowest} to {highest}" if steps == 1 else OPEN
+    return lowest if steps == 0 else f"{lowest} to {highest}" if steps == 1 else INCONCLUSIVE
 
 
 def blocking(alarms: Sequence[Alarm], row: ResultRow) -> Alarm | None:

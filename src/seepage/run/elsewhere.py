@@ -85,7 +85,7 @@ def run_elsewhere(
     jobs: Sequence[Job],
     audits: Sequence[Audit],
     watcher: Watcher,
-    wanted: Callable[[], bool],
+    wanted: Callable[[Job], bool],
     machines: Machines,
 ) -> Finished:
     """Carry jobs out on other machines; as ``run_in_workers``, but progress is known only when a job ends.
@@ -94,7 +94,7 @@ def run_elsewhere(
         jobs: what to do.
         audits: what the jobs are of.
         watcher: object that is informed of the progress.
-        wanted: function that is asked before each job; nothing more is handed out once it says no.
+        wanted: function that is asked before each job; what it says no to is passed over.
         machines: machines that carry the jobs out.
 
     Raises:
@@ -107,17 +107,19 @@ def run_elsewhere(
     running: dict[Future[Results | str], Job] = {}
     here, worked = versions(), time.monotonic()
     try:
-        while running or (waiting and wanted()):
+        while running or any(map(wanted, waiting)):
             slots = machines.slots()
             if slots:
                 worked = time.monotonic()
             elif time.monotonic() - worked > _PATIENCE_SECONDS:
                 raise _lost(f"no worker was left for {_PATIENCE_SECONDS:.0f} seconds")
-            while waiting and len(running) < _AHEAD * slots and wanted():
+            while waiting and len(running) < _AHEAD * slots:
                 job = waiting.popleft()
+                if not wanted(job):
+                    continue
                 watcher.started(job.name)
                 running[machines.executor.submit(work, here, shared, Sealed.of(job))] = job
-            if not running:
+            if waiting and not running:
                 time.sleep(_POLL_SECONDS)
             finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             yield from _results({future: running.pop(future) for future in finished})

@@ -253,9 +253,7 @@ class Limits:
             return [("accuracy", self.limit.column)]
         if self.limit.whole_records:
             return [("exact_match", None)]
-        about = self.audit.about
-        columns = dict.fromkeys(name for name in (about.target, *about.sensitive) if name is not None)
-        return [("accuracy", None), ("exact_match", None), *(("accuracy", name) for name in columns)]
+        return judged_figures(self.audit)
 
     def _standings(
         self, configuration: Configuration, attack: str, measured: Measured, baselines: Sequence[Sequence[Measured]]
@@ -271,10 +269,7 @@ class Limits:
         ]
         if not beside:
             return []
-        if self._by_units or measured.clusters is None:
-            samples = {None: (_array(measured.values), np.stack([_array(baseline.values) for baseline in beside]))}
-        else:
-            samples = {i: _members(measured, beside, i) for i in range(len(measured.values))}
+        samples = samples_of(measured, beside, self._by_units)
         tests = len(self.attacks) * len(self._figures()) * len(self.deployed) * len(samples)
         standings = []
         for sample, (scores, others) in samples.items():
@@ -313,6 +308,27 @@ class Limits:
                 closed,
             )
         ]
+
+
+def judged_figures(audit: Audit) -> list[tuple[str, str | None]]:
+    """Return metric and column of all figures that count: all cells, whole records, the label and sensitive columns."""
+    columns = dict.fromkeys(name for name in (audit.about.target, *audit.about.sensitive) if name is not None)
+    return [("accuracy", None), ("exact_match", None), *(("accuracy", name) for name in columns)]
+
+
+def samples_of(
+    measured: Measurement, beside: Sequence[Measurement], by_units: bool
+) -> dict[int | None, tuple[Floats, Floats]]:
+    """Return the scores that are judged together and those of each baseline, by repetition where members are judged.
+
+    Args:
+        measured: figure of an attack.
+        beside: the same figure of each baseline, on the same units.
+        by_units: whether repetitions are judged, and not the members of each.
+    """
+    if by_units or measured.clusters is None:
+        return {None: (_array(measured.values), np.stack([_array(baseline.values) for baseline in beside]))}
+    return {i: _members(measured, beside, i) for i in range(len(measured.values))}
 
 
 def _more(lifts: Floats, limit: float, alpha: float) -> int | None:

@@ -19,6 +19,8 @@ from seepage.threads import threads
 
 # A trial is stopped at the first sign of progress after so long: enough to tell how long the whole will take.
 _TRIAL_SECONDS = 0.15
+# Variants of an audit that are its controls.
+POSITIVE, NEGATIVE = "positive control", "negative control"
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def make_plan(
     budget: float | None = None,
     earlier: Sequence[int] = (),
     slots: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Plan:
     """Try what has units left to measure, without keeping anything, and plan the jobs.
 
@@ -140,8 +143,9 @@ def make_plan(
     Args:
         audits: what to measure.
         store: keeps what was measured before.
-        budget: seconds that the jobs may take; no limit if None. Every series gets its first units before any gets
-            more.
+        budget: seconds that planning and the jobs may take; no limit if None. One attack after the other, in the order
+            of the audit, comes with its positive control and the first units of every configuration, then the rest.
+        clock: clock on which these seconds are counted.
         earlier: number of units that earlier runs of each audit asked for; results show those that were measured,
             however few are asked for now.
         slots: number of jobs that run side by side on other machines; None where they run on this one.
@@ -150,6 +154,7 @@ def make_plan(
         BadInputError: a configuration or part cannot be run (the batch is larger than the data, an option is unknown,
             labels cannot be restored, ...), or the work is above the limits, see ``run.size``.
     """
+    begun = clock()
     workers = _workers(audits, slots)
     # Workers elsewhere have memory of their own; this machine only tries each part.
     check_memory(audits, workers if slots is None else 1)
@@ -158,7 +163,8 @@ def make_plan(
     kept = {i: sum(unit < shown[series.place] for unit in store.units(series.key)) for i, series in enumerate(every)}
     unlimited = budget is not None or any(audit.spec.allow_large for audit in audits)
     with enough_memory():
-        jobs, seconds_of = _jobs(audits, every, store, float("inf") if unlimited else MOST_SECONDS * workers)
+        most = float("inf") if unlimited else MOST_SECONDS * workers
+        jobs, seconds_of = _jobs(audits, every, store, most, budget is not None, clock)
     if not unlimited:
         check_time(sum(seconds or 0.0 for seconds in seconds_of.values()) / workers)
     left_out: list[tuple[str, int]] = []
@@ -166,18 +172,40 @@ def make_plan(
         # Long jobs last would leave the other workers idle at the end.
         jobs.sort(key=lambda job: -(seconds_of[job.name] or 0.0))
     else:
-        jobs.sort(key=lambda job: (any(every[i].is_attack for i in job.series), job.units.start))
-        jobs, left_out = _fitting(jobs, every, seconds_of, budget * workers)
+        jobs.sort(key=lambda job: _urgency(job, every))
+        jobs, left_out = _fitting(jobs, every, seconds_of, (budget - (clock() - begun)) * workers)
     kept = {i: units for i, units in kept.items() if units}
     return Plan(tuple(audits), every, jobs, seconds_of, left_out, workers, kept, shown)
 
 
+def _urgency(job: Job, every: Sequence[Series]) -> tuple[int, int, int]:
+    """Return the place of a job in a run whose time is limited: the lower, the sooner.
+
+    Baselines are fast, and without them no figure of an attack says anything. Then one attack after the other gets its
+    positive control, without which it does not show that little leaks, and its first units in every configuration, so
+    that the first of an audit is measured everywhere. Negative controls and further units come last.
+    """
+    first = every[job.series[0]]
+    attacks = any(every[i].is_attack for i in job.series)
+    variant = first.audit.spec.variant
+    if not attacks:
+        return 0, 0, job.units.start
+    place = [part.label for part in first.audit.parts].index(first.part.label)
+    if variant == NEGATIVE:
+        return 3, place, job.units.start
+    if variant == POSITIVE or job.units.start == 0:
+        return 1, place, job.units.start if variant == POSITIVE else 1
+    return 2, job.units.start, place
+
+
 def _jobs(
-    audits: Sequence[Audit], every: list[Series], store: Store, limit: float
+    audits: Sequence[Audit], every: list[Series], store: Store, limit: float, brief: bool, clock: Callable[[], float]
 ) -> tuple[list[Job], dict[int, float | None]]:
     """Return what is to be measured; audits may share series, which are measured once.
 
-    No further series is tried once those that were take longer than a limit in seconds.
+    No further series is tried once those that were take longer than a limit in seconds. Where it has to be ``brief``,
+    an attack is tried in one configuration of an audit, and the others are only exposed, as is the negative control,
+    which comes right behind the positive one and is like it.
     """
     planned = dict[str, set[int]]()
     by_exposure: dict[tuple[int, Configuration, range], list[int]] = {}
@@ -202,12 +230,17 @@ def _jobs(
         jobs.append(Job(len(jobs), series, first.place, first.configuration, units, parts, count))
 
     tried: dict[int, float | None] = {}
+    alike: dict[tuple[int, str, int | None], float] = {}
     total = 0.0
     for i, group in alone:
         if i not in tried:
             if total > limit:
                 continue
-            tried[i] = _unless_failing(functools.partial(_try, every[i]))
+            place = every[i].place - (every[i].audit.spec.variant == NEGATIVE)
+            like = (place, every[i].part.label, every[i].configuration.batch_size)
+            trial = functools.partial(_expose, every[i], alike[like]) if brief and like in alike else None
+            tried[i] = _unless_failing(trial or functools.partial(_try, every[i], clock), clock)
+            alike[like] = max(alike.get(like, 0.0), tried[i] or 0.0)
         total += tried[i] or 0.0
         add((i,), group, tried[i])
     forecast: dict[tuple[int, Configuration], float | None] = {}
@@ -215,7 +248,7 @@ def _jobs(
         if (place, configuration) not in forecast:
             with threads(audits[place].spec.threads):
                 estimate = functools.partial(audits[place].forecast, configuration)
-                forecast[place, configuration] = _unless_failing(estimate)
+                forecast[place, configuration] = _unless_failing(estimate, clock)
         add(tuple(series), group, forecast[place, configuration])
     return jobs, seconds_of
 
@@ -253,38 +286,45 @@ class _Started(Exception):  # noqa: N818 - no error: it ends a trial
     """An attack has shown how fast it is."""
 
 
-def _try(series: Series) -> float:
-    """Start a part on its first units; return the seconds that the whole group would take."""
+def _try(series: Series, clock: Callable[[], float]) -> float:
+    """Start a part on its first units; return the seconds of a clock that the whole group would take."""
     reports: list[tuple[float, float]] = []
 
     def advanced(share: float) -> None:
-        reports.append((time.perf_counter(), share + (reports[-1][1] if reports else 0.0)))
+        reports.append((clock(), share + (reports[-1][1] if reports else 0.0)))
         if reports[-1][0] - begun >= _TRIAL_SECONDS and len(reports) > 1:
             raise _Started
 
-    begun = time.perf_counter()
+    begun = clock()
     with threads(series.audit.spec.threads):
         exposure = series.audit.expose(series.configuration, range(series.group if series.is_attack else 1))
         if series.is_attack:
-            begun = time.perf_counter()
+            begun = clock()
             try:
                 exposure.measure(series.part, advanced)
             except _Started:
                 # What comes before the first report is done once, the rest goes on at the pace of the reports.
                 (first, before), (last, after) = reports[0], reports[-1]
                 return first - begun + (1 - before) * (last - first) / max(after - before, 1e-9)
-    return time.perf_counter() - begun
+    return clock() - begun
 
 
-def _unless_failing(forecast: Callable[[], float | None]) -> float | None:
+def _expose(series: Series, seconds: float) -> float:
+    """Expose the first unit of a part, to see whether it can be run; return the seconds that are known of the like."""
+    with threads(series.audit.spec.threads):
+        series.audit.expose(series.configuration, range(1))
+    return seconds
+
+
+def _unless_failing(forecast: Callable[[], float | None], clock: Callable[[], float]) -> float | None:
     """Return a forecast; where the trial fails, the time until then: the job will fail alike and stop no other."""
-    begun = time.perf_counter()
+    begun = clock()
     try:
         return forecast()
     except BadInputError:
         raise
     except Exception:
-        return time.perf_counter() - begun
+        return clock() - begun
 
 
 def timed(plan: Plan, seconds: float) -> Plan:

@@ -138,7 +138,7 @@ _UNITS = ("victims", "repetitions", "units")
 # Another path to the same rows is no other audit: their digest tells.
 _OF_THE_TABLE = {
     *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator"),
-    "day_first",
+    *("encoding", "day_first"),
     *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
 }
 _FREE = {

@@ -20,6 +20,8 @@ from seepage.settings.setting import Audit, Configuration, PlannedPart
 
 # Starting worker processes takes some seconds, which less work than this does not make up for.
 _WORTH_WORKERS_SECONDS = 15.0
+# A job is begun where so many times the time that is left is as long as it is forecast to take.
+_LATE = 1.1
 
 
 class Listener:
@@ -105,6 +107,7 @@ def run_audits(
     budget: float | None = None,
     limits: Mapping[int, Limits] | None = None,
     machines: Machines | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[list[Run]]:
     """Measure what the store does not keep yet, and return the runs of each audit.
 
@@ -114,6 +117,7 @@ def run_audits(
         listener: object that is informed of the progress.
         plan: the plan; made here if None.
         budget: seconds after which no further job is begun; no limit if None.
+        clock: clock on which these seconds are counted.
         limits: limits of the audits that have a gate, by place in ``audits``; they take note of the figures, and no
             unit is measured that they do not want.
         machines: other machines that carry the jobs out; this one if None.
@@ -124,7 +128,7 @@ def run_audits(
             other.
     """
     plan = plan or make_plan(audits, store, budget, slots=None if machines is None else machines.slots())
-    asked = _carry_out(plan, store, listener or Listener(), budget, limits or {}, machines)
+    asked = _carry_out(plan, store, listener or Listener(), budget, limits or {}, machines, clock)
     return [
         [_run(series, store, shown, asked[i]) for i, series in enumerate(plan.series) if series.place == place]
         for place, shown in enumerate(plan.shown)
@@ -186,12 +190,20 @@ def _carry_out(
     budget: float | None,
     limits: Mapping[int, Limits],
     machines: Machines | None,
+    clock: Callable[[], float],
 ) -> list[int]:
     """Carry the plan out, look by look where there are limits; return the number of units that each series was for."""
-    begun = time.monotonic()
+    begun = clock()
+    ends = None if budget is None else begun + budget
 
-    def wanted() -> bool:
-        return budget is None or time.monotonic() - begun < budget
+    def wanted(job: Job) -> bool:
+        if ends is None:
+            return True
+        left = ends - clock()
+        series = plan.series[job.series[0]]
+        # Without baselines no figure of an attack says anything; of an expensive exposure the first is always made.
+        always = not any(plan.series[i].is_attack for i in job.series) or (series.audit.shared and job.units.start == 0)
+        return left > 0 and (always or (plan.seconds_of.get(job.name) or 0.0) <= left * _LATE)
 
     watch = _Watch(plan, listener)
     if plan.jobs:
@@ -258,7 +270,7 @@ def _carry_out_jobs(
     store: Store,
     listener: Listener,
     watch: _Watch,
-    wanted: Callable[[], bool],
+    wanted: Callable[[Job], bool],
     machines: Machines | None,
 ) -> Plan:
     if machines is not None:

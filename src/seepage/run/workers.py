@@ -95,18 +95,18 @@ def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Resu
     return results
 
 
-def run_here(jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[], bool]) -> Finished:
+def run_here(jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[Job], bool]) -> Finished:
     """Carry jobs out one after the other in this process.
 
     Args:
         jobs: what to do.
         audits: what the jobs are of.
         watcher: object that is informed of the progress.
-        wanted: asked before each; nothing more is begun once it says no.
+        wanted: asked before each; what it says no to is passed over.
     """
     for job in jobs:
-        if not wanted():
-            return
+        if not wanted(job):
+            continue
         watcher.started(job.name)
         with threads(job.threads):
             results = carry_out(audits[job.audit], job, functools.partial(watcher.advanced, job.name))
@@ -114,7 +114,7 @@ def run_here(jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wan
 
 
 def run_in_workers(
-    jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[], bool], workers: int
+    jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[Job], bool], workers: int
 ) -> Finished:
     """Carry jobs out in worker processes; as ``run_here``, but results come in any order.
 
@@ -125,7 +125,7 @@ def run_in_workers(
     attempts = dict.fromkeys((job.name for job in jobs), 0)
     alone: deque[Job] = deque()
     make_sendable(audits)
-    while (waiting and wanted()) or alone:
+    while any(map(wanted, waiting)) or alone:
         # One a pool: a worker that is killed while it writes leaves its lock behind.
         messages = get_context("loky").SimpleQueue()
         others = {process.pid for process in active_children()}
@@ -141,10 +141,13 @@ def run_in_workers(
         started: set[int] = set()
         try:
             broken = False
-            while not broken and (running or (source and (alone or wanted()))):
-                while source and len(running) < at_once and (alone or wanted()):
+            while not broken and (running or source):
+                while source and len(running) < at_once:
                     job = source.popleft()
-                    running[pool.submit(_work, job)] = job
+                    if source is alone or wanted(job):
+                        running[pool.submit(_work, job)] = job
+                if not running:
+                    break
                 finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
                 _listen(messages, watcher, started)
                 for future in finished:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage import registry
@@ -41,6 +41,28 @@ def with_label_columns(parts: Sequence[PlannedPart], setting: str, label: str) -
 def guesses_labels(entry: Entry[T]) -> bool:
     """Return whether an attack or a baseline takes what comes back, to guess labels alone."""
     return any(issubclass(view, ReturnedView | BatchView) for view in entry.sees)
+
+
+def of_two_kinds(labels: Float[Tensor, "training record"], known: int) -> Int[Tensor, "training record"]:
+    """Return an order of the records of each training in which the first, whose labels are known, are not all alike.
+
+    Where they are, as with a rare class, the last of them changes places with the first record of another label.
+
+    Args:
+        labels: labels of the records.
+        known: number of records, the first, whose labels an attacker knows.
+
+    Example:
+        >>> import torch
+        >>> of_two_kinds(torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]]), known=2).tolist()
+        [[0, 3, 2, 1], [0, 1, 2, 3]]
+    """
+    order = torch.arange(labels.shape[1]).repeat(len(labels), 1)
+    for own, places in zip(labels, order, strict=True):
+        others = torch.nonzero(own != own[0])
+        if known > 1 and len(others) and int(others[0]) >= known:
+            places[[known - 1, int(others[0])]] = places[[int(others[0]), known - 1]]
+    return order
 
 
 def mixed_up(view: ReturnedView, known: int, gradients: bool = True) -> ReturnedView:

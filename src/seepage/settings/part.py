@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar, cast
@@ -221,6 +222,35 @@ def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
         BadInputError: the name is unknown, or an object's class is one of another setting.
     """
     return registered[part.name] if part.passed is None else registered.entry_of(part.passed)
+
+
+def in_words(setting: str, defense: Part) -> str | None:
+    """Return what a defense does, with its strength, by the field ``words`` of its class; None where that has none.
+
+    Args:
+        setting: name of the setting.
+        defense: part of a spec.
+
+    Example:
+        >>> in_words("horizontal", Part(name="gaussian_noise", options={"scale": 0.1}))
+        'noise on every number sent, of standard deviation 0.1'
+        >>> in_words("split", Part(name="label_flip+max_norm", options={"label_flip": {"probability": 0.1}}))
+        'labels exchanged at random, with probability 0.1, and gradients of equal length'
+    """
+    registered = registry.defenses.of(setting)
+    found = []
+    for mechanism in defense.mechanisms:
+        factory = entry_of(registered, mechanism).factory
+        words = getattr(factory, "words", None)
+        if words is None:
+            return None
+        defaults = {name: known.default for name, known in inspect.signature(factory).parameters.items()}
+        try:
+            found.append(words.format_map({**defaults, **mechanism.options}))
+        except (IndexError, KeyError, ValueError):
+            # A mistake in words of one's own must not cost the report.
+            found.append(words)
+    return ", and ".join(found)
 
 
 def marks_of(setting: str, attacks: Iterable[Part], defenses: Iterable[Part]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -71,7 +72,9 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
         self.defenses = {part.called: defense_of(part) for part in spec.defenses}
-        self.source = source = pooled_data(spec, dataset)
+        source = pooled_data(spec, dataset)
+        self.spec = spec = _fitted(spec, source)
+        self.source = source = replace(source, spec=spec)
         self.dataset, self.rows = source.table, source.identity
         refuse_inapplicable(spec.attacks, deployment(spec))
         _check(spec, source, self.defenses)
@@ -99,7 +102,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             control="The target follows the planted column, so answers differ with its share and a working attack "
             "distinguishes nearly all shares.",
             threat_model=_threat_model(spec, source),
-            notes=source.notes,
+            notes=(*source.notes, *_named(source)),
             rows=source.count,
             target=source.target,
             columns=spec.scored_columns,
@@ -277,6 +280,60 @@ _CONTROL_ROWS_OF_A_PARTY = 150
 _LEAST_ROWS_OF_A_PARTY = 40
 
 
+# Sizes that are fitted to the rows where they are not given, and the least that models are trained on.
+_SIZES = ("rows", "auxiliary", "queries")
+_LEAST_ROWS = 10
+# A party's rows shrink to this share until they fit, and once more by the second, so that parties differ in their rows.
+_SMALLER = 0.85
+_APART = 0.7
+
+
+def _fitted(spec: PooledSpec, source: PooledData) -> PooledSpec:
+    """Return a spec whose numbers of rows fit those that are there: the usual ones, or smaller in the same proportions.
+
+    Raises:
+        BadInputError: the rows are too few, whatever the numbers.
+    """
+    left = [name for name in _SIZES if name not in spec.model_fields_set]
+    usual = {name: getattr(spec, name) for name in left}
+    rows = source.rows(defense_of(spec.defenses[0]))
+
+    def smaller(share: float) -> PooledSpec:
+        sizes = {name: max(_LEAST_ROWS, int(share * size)) for name, size in usual.items()}
+        if "queries" in sizes and not spec.apart:
+            sizes["queries"] = min(sizes["queries"], sizes.get("auxiliary", spec.auxiliary))
+        return with_fields(spec, sizes)
+
+    share, refused = 1.0, None
+    while share * max(usual.values(), default=0) >= _LEAST_ROWS:
+        try:
+            _check_rows(smaller(share), source)
+        except BadInputError as error:
+            refused = refused or error
+            # No smaller numbers were left to choose.
+            if not left:
+                raise
+            share *= _SMALLER
+            continue
+        return spec if refused is None else smaller(share * _APART)
+    if not left:
+        _check_rows(spec, source)
+        return spec
+    carrying = int(rows.carries.sum())
+    raise BadInputError(
+        f"{carrying:,} of {len(rows):,} rows of {source.name!r} carry the attribute of {source.sensitive!r} and "
+        f"{len(rows) - carrying:,} do not, which is too few for parties of {_LEAST_ROWS} rows each; choose a column or "
+        "value that more rows carry, or more rows."
+    ) from refused
+
+
+def _named(source: PooledData) -> list[str]:
+    """Return which value's share is the secret, where nobody named it."""
+    if source.spec.value is not None or source.value is None:
+        return []
+    return [f"the share of {source.value!r} in {source.sensitive!r} is asked for; --value names another one"]
+
+
 def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefense]) -> None:
     """Refuse, before anything is trained, what would fail after it."""
     if spec.shadows % 4 and estimates_shares(spec):
@@ -292,6 +349,22 @@ def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefen
                     f"the attack {part.called} is on another's gradients in federated training of two parties, which "
                     "defenses of a joint model do not reach; leave out further parties and defenses, or the attack."
                 )
+    for defense in defenses.values():
+        if defense.queries is not None and spec.auxiliary_from != "rows":
+            raise BadInputError(
+                "auxiliary rows that are made up take many queries, so that a limit of queries is not audited with "
+                "them; leave it out, or grant real rows (auxiliary_from: rows)."
+            )
+        if defense.queries is not None and any(UpdatedView in views_of(part) for part in spec.attacks):
+            raise BadInputError("a limit of queries is not audited for updates; leave it out.")
+
+
+def _check_rows(spec: PooledSpec, source: PooledData) -> None:
+    """Refuse numbers of rows that are not there.
+
+    Raises:
+        BadInputError: some rows are too few.
+    """
     sets = sets_of(spec, source.rows(defense_of(spec.defenses[0])), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
     wanted = torch.tensor([[share, *others_of(spec)] for share in _all_shares(spec)], dtype=torch.float64)
@@ -306,14 +379,6 @@ def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefen
             held.drawn(wanted, spec.rows, torch.Generator().manual_seed(0))
         except BadInputError as error:
             raise BadInputError(f"{who} of {source.name!r}: {error}") from error
-    for defense in defenses.values():
-        if defense.queries is not None and spec.auxiliary_from != "rows":
-            raise BadInputError(
-                "auxiliary rows that are made up take many queries, so that a limit of queries is not audited with "
-                "them; leave it out, or grant real rows (auxiliary_from: rows)."
-            )
-        if defense.queries is not None and any(UpdatedView in views_of(part) for part in spec.attacks):
-            raise BadInputError("a limit of queries is not audited for updates; leave it out.")
 
 
 def _all_shares(spec: PooledSpec) -> list[float]:

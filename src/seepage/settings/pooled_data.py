@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seepage import datasets, registry
 from seepage.datasets import Dataset
-from seepage.datasets.marked import SYNTHETIC, marked, with_synthetic
+from seepage.datasets.marked import SYNTHETIC, marked, usual_value, with_synthetic
 from seepage.datasets.own_population import own_nodes, own_texts
 from seepage.datasets.population import Nodes, Population, Texts
 from seepage.digests import Json, plain
@@ -31,8 +31,16 @@ from seepage.wire.pooled import GradientsView
 
 
 def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
-    """Return the value whose share is asked for: what a text stands for in the sensitive column."""
-    if not isinstance(spec.value, str) or isinstance(data.schema.column(sensitive), Discrete):
+    """Return the value whose share is asked for: what a text stands for in the sensitive column, a usual one if None.
+
+    Raises:
+        BadInputError: the column does not exist, or a text is no number.
+    """
+    discrete = isinstance(data.schema.column(sensitive), Discrete)
+    # What is wrong with the target as a secret is said where rows are marked.
+    if spec.value is None and discrete and sensitive in data.schema.names:
+        return usual_value(data.all, sensitive)
+    if not isinstance(spec.value, str) or discrete:
         return spec.value
     try:
         return float(spec.value)
@@ -81,6 +89,7 @@ class PooledData:
         spec: what to do.
         name, notes, extent, count, target: description of the rows, for results and the report.
         sensitive: name of the attribute.
+        value: value whose share is the secret; of numbers those above it, None for those above the median.
         identity: what tells these rows from others.
         by_columns: rows as models take them, by the columns that a defense leaves out.
         classes: number of classes.
@@ -95,6 +104,7 @@ class PooledData:
     count: int
     target: str
     sensitive: str
+    value: Category | None
     identity: list[Json]
     by_columns: Mapping[tuple[str, ...], MarkedRows]
     classes: int
@@ -151,10 +161,11 @@ def pooled_data(spec: PooledSpec, dataset: Dataset | None = None) -> PooledData:
         )
     value = _value(spec, dataset, spec.secret)
     if spec.text_column is not None:
-        return _of_population(spec, own_texts(dataset, column, spec.secret, value, spec.data_folder))
+        named = spec.model_copy(update={"value": value})
+        return _of_population(named, own_texts(dataset, column, spec.secret, value, spec.data_folder))
     assert spec.edges is not None
     nodes = own_nodes(dataset, column, spec.edges, spec.separator, spec.secret, value, spec.keep)
-    return _of_population(spec, nodes)
+    return _of_population(spec.model_copy(update={"value": value}), nodes)
 
 
 def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
@@ -177,6 +188,7 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
         len(data.all),
         target.name,
         sensitive,
+        None if spec.synthetic is not None else _value(spec, data, sensitive),
         rows_identity(data),
         by_columns,
         target.width,
@@ -233,6 +245,7 @@ def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
         len(data),
         data.target,
         spec.secret,
+        spec.value,
         [*identity, plain(rows.carries.long())],
         {(): rows},
         classes,

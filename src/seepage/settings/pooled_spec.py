@@ -113,7 +113,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
             "Value of the sensitive column whose share is asked for; of numbers, those above it.",
             ATTACK,
             "VALUE",
-            default="the rarer of two values, numbers above the median",
+            default="the rarest that a tenth of the rows have, numbers above the median",
         ),
     ] = None
     keep: Annotated[bool, Option("Whether models are trained on the sensitive column, too.", PARTIES)] = True
@@ -155,12 +155,23 @@ answers. Joint models with known shares say how often that is right, beside a ba
     learning_rate: Annotated[Positive, Option("Learning rate of training.", PARTIES)] = 0.01
     weight_decay: Annotated[float, Field(ge=0), Option("Weight decay of training.", PARTIES)] = 1e-4
     rows: Annotated[
-        Count, Option("Number of rows of the victim, the attacker and each further party.", PARTIES, "ROWS")
+        Count,
+        Option(
+            "Number of rows of the victim, the attacker and each further party.",
+            PARTIES,
+            "ROWS",
+            default="2000, or as many as fit",
+        ),
     ] = 2_000
     auxiliary: Annotated[
         int,
         Field(ge=4),
-        Option("Number of rows of the attacker's own in which the attribute is known.", KNOWLEDGE, "ROWS"),
+        Option(
+            "Number of rows of the attacker's own in which the attribute is known.",
+            KNOWLEDGE,
+            "ROWS",
+            default="10000, or as many as fit",
+        ),
     ] = 10_000
     auxiliary_share: Annotated[
         float | None, Field(gt=0, lt=1), Option("Share of the attribute in the auxiliary rows.", KNOWLEDGE)
@@ -176,7 +187,9 @@ answers. Joint models with known shares say how often that is right, beside a ba
     own_share: Annotated[
         float, Field(ge=0, le=1), Option("Share of the attribute in the rows that the attacker puts in.", PARTIES)
     ] = 0.33
-    queries: Annotated[Count, Option("Number of queries that the attacker asks.", KNOWLEDGE)] = 1_000
+    queries: Annotated[
+        Count, Option("Number of queries that the attacker asks.", KNOWLEDGE, default="1000, or as many as fit")
+    ] = 1_000
     apart: Annotated[
         bool, Option("Whether queries are rows of their own, and not among the auxiliary ones.", KNOWLEDGE)
     ] = False

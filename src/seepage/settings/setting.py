@@ -258,6 +258,11 @@ class Audit(ABC, Generic[S]):
         """Number of repetitions that the spec asks for."""
         return self.spec.repeated
 
+    @property
+    def usual_attacks(self) -> tuple[str, ...]:
+        """Registered names of the attacks that this audit runs where nobody names any: little is shown by all alone."""
+        return tuple(part.name for part in self.spec.with_usual_attacks().attacks)
+
     @abstractmethod
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values; neither units nor labels."""

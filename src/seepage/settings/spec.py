@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -31,13 +32,13 @@ from seepage.registry import Registry
 from seepage.settings.old import renewed
 from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Count, Option, SpecField, fields_of
 from seepage.settings.part import NONE, Part, Parts, combine, entry_of, make_part, several
-from seepage.tabular.policy import SUFFIXES, Missing, Policy
+from seepage.tabular.policy import SUFFIXES, UTF8, Missing, Policy, checked_encoding
 
 S = TypeVar("S", bound="Spec")
 
 # Steering of how the schema of a table of one's own is inferred.
 STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded", "keep_dummies")
-OF_OWN_TABLES = ("target", "schema_file", "missing", "separator", "day_first", *STEERING)
+OF_OWN_TABLES = ("target", "schema_file", "missing", "separator", "encoding", "day_first", *STEERING)
 _TABLE = ("dataset", "dataset_options", "data", *OF_OWN_TABLES)
 # In place of what pydantic says.
 _WORDS = {
@@ -432,6 +433,11 @@ class Spec(Plain):
         BeforeValidator(_tabulator),
         Option("Character between the cells of your CSV file; tab for a tabulator.", TABLE, "CHARACTER"),
     ] = ","
+    encoding: Annotated[
+        str,
+        AfterValidator(checked_encoding),
+        Option("Encoding of your CSV file, such as cp1252 or latin-1.", TABLE, "NAME"),
+    ] = UTF8
     day_first: Annotated[
         bool | None,
         Option(
@@ -463,8 +469,8 @@ class Spec(Plain):
     time_budget: Annotated[
         Seconds | None,
         Option(
-            "Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as "
-            "many more as fit.",
+            "Time for the whole audit, such as 30m or 2h: positive controls, then the first units of every "
+            "configuration, then as many more as fit.",
             RUNNING,
             "TIME",
             default="no limit",
@@ -654,6 +660,12 @@ class Spec(Plain):
     def usual(self) -> int:
         """Number of independent repetitions where nobody names one."""
         return type(self).model_fields[self.repeats].default
+
+    def with_usual_attacks(self: S) -> S:
+        """Return the same audit with the attacks that are run where nobody names any."""
+        values = {name: getattr(self, name) for name in self.model_fields_set - {"attacks"}}
+        usual = type(self).attempt(values)
+        return self if isinstance(usual, list) else usual
 
     def reseeded(self: S, seed: int) -> S:
         """Return the same audit with other random numbers: other repetitions of the same deployment."""

@@ -188,8 +188,9 @@ class SplitAudit(TopologyAudit[SplitDefense]):
                 "weights_epsilon": Scale(None),
                 "calibration": Scale(None, 0.0, 1.0),
                 "ties": Scale(None, 0.0, 1.0),
-                "proven": Scale(None, 0.0, 1.0),
+                "likely": Scale(None, 0.0, 1.0),
                 "certified_cells": Scale(None, 0.0, 1.0),
+                "certified_wrong": Scale(False, 0.0, 1.0),
                 "still_possible": Scale(None, 0.0, 1.0),
             },
             marks=marks_of("split", spec.attacks, spec.defenses),
@@ -374,18 +375,36 @@ def _threat_model(
 
 
 def default_private(data: Dataset) -> tuple[str, ...]:
-    """Return the sensitive columns with categories, the client's where none are named.
+    """Return the columns that the client holds where none are named: the sensitive ones with categories.
+
+    Where the schema marks none, those of the last half of the columns with categories whose configurations are few
+    enough to be enumerated.
 
     Raises:
         BadInputError: there are none, or no others.
     """
-    sensitive = tuple(c.name for c in data.schema.columns if c.sensitive and isinstance(c, Discrete))
-    if not sensitive or len(sensitive) == len(data.schema.columns):
+    columns = data.schema.columns
+    discrete = [column for column in columns if isinstance(column, Discrete)]
+    private = tuple(column.name for column in discrete if column.sensitive)
+    if not private and len(columns) > 1:
+        configurations, fitting = data.schema.target.width if isinstance(data.schema.target, Discrete) else 1, []
+        for column in reversed(discrete[len(discrete) // 2 :]):
+            if configurations * column.width <= _FEW_CONFIGURATIONS:
+                configurations *= column.width
+                fitting.append(column.name)
+        private = tuple(reversed(fitting))
+    if not private or len(private) == len(columns):
         raise BadInputError(
-            f"no private columns were named, and the schema of {data.name!r} singles out {len(sensitive)} of its "
-            f"{len(data.schema.columns)} columns as sensitive with categories; name those that the client holds."
+            f"of the {len(columns)} columns of {data.name!r}, {len(discrete)} have categories, {len(private)} of them "
+            "fit to be the client's; split learning is audited for a client with columns of at most some thousand "
+            "combined categories beside a server with others: put numbers into a few bins in the table, such as ages "
+            "into decades, or audit vertical learning."
         )
-    return sensitive
+    return private
+
+
+# Combinations of a client's values and label that attacks go through in seconds for each record.
+_FEW_CONFIGURATIONS = 2_000
 
 
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:

@@ -109,9 +109,9 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
             rows = len(self.data.all)
             share = min(0.5, max(0.02, self.fewest / rows))
 
-            def expose(size: int) -> Exposure:
+            def expose(size: int, epochs: int) -> Exposure:
                 some = some_rows(self.data, int(size * share * rows), self.spec.seed)
-                spec = with_fields(self.spec, {"epochs": 1, **self.rehearsed(size * share)})
+                spec = with_fields(self.spec, {"epochs": epochs, **self.rehearsed(size * share)})
                 return type(self)(spec, some, self.own).expose(configuration, range(1))
 
             self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)

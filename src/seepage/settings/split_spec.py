@@ -88,7 +88,13 @@ Beside every figure stands the best baseline, which holds all but what came back
 """
 
     private_columns: Annotated[
-        Names, Option("Column that the client holds.", PARTIES, "COLUMN", default="sensitive ones with categories")
+        Names,
+        Option(
+            "Column that the client holds.",
+            PARTIES,
+            "COLUMN",
+            default="sensitive categories, else half of them",
+        ),
     ] = ()
     protocol: Annotated[
         SplitProtocol,

@@ -36,7 +36,7 @@ _PROBES = 8
 # What of a spec says which rows there are.
 _ROWS = (
     *("dataset", "dataset_options", "data_folder", "data", "schema_file", "target", "sensitive", "separator"),
-    "policy",
+    *("encoding", "policy"),
 )
 
 
@@ -271,17 +271,18 @@ def _check_target(dataset: Dataset) -> None:
 
 def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
     assert spec.data is not None
+    separator, encoding = spec.separator, spec.encoding
     if spec.schema_file is None:
         assert spec.target is not None
-        return own_table(spec.data, target=spec.target, policy=spec.policy, separator=spec.separator)
+        return own_table(spec.data, target=spec.target, policy=spec.policy, separator=separator, encoding=encoding)
     schema = Schema.load(spec.schema_file)
     learnt = schema.target.name
     if spec.target not in (None, learnt):
-        groups = groups_of_schema(open_table(spec.data, spec.separator), schema)
+        groups = groups_of_schema(open_table(spec.data, separator=separator, encoding=encoding), schema)
         # The target may be named by any of the one-hot columns that it is made of.
         learnt = next(
             (spec.target for group in groups if group.name == learnt and spec.target in group.members), learnt
         )
     if spec.target not in (None, learnt):
         raise unknown_name(f"target of the schema {str(spec.schema_file)!r}:", str(spec.target), [schema.target.name])
-    return own_table(spec.data, schema, policy=spec.policy, separator=spec.separator)
+    return own_table(spec.data, schema, policy=spec.policy, separator=separator, encoding=encoding)

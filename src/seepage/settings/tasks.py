@@ -111,6 +111,8 @@ def canary_row(spec: HorizontalSpec, task: ResultRow, kept: Kept) -> ResultRow |
         return asdict(found)
 
     found = kept(made_from, measure)
+    if found is None:
+        return None
     return replace(
         task,
         metric="empirical_epsilon",

@@ -129,6 +129,9 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         self.objective: Objective
         self.objective, self.classes = objective_of(data.schema)
         _check_base_score(spec, self.objective)
+        if "rows" not in spec.model_fields_set:
+            fitting = min(max(spec.rows), len(data.all) // spec.clients)
+            self.spec = spec = spec.model_copy(update={"rows": (max(1, fitting),)})
         most = max(spec.rows) * spec.clients
         if most > len(data.all):
             raise BadInputError(

@@ -60,7 +60,14 @@ every figure stands the best baseline; own_marginals holds the client's counts o
         tuple[Count, ...],
         BeforeValidator(several),
         Field(min_length=1),
-        Option("Number of records of a client; each number is audited.", PARTIES, "ROWS", name="rows", swept=True),
+        Option(
+            "Number of records of a client; each number is audited.",
+            PARTIES,
+            "ROWS",
+            default="200, or as many as there are",
+            name="rows",
+            swept=True,
+        ),
     ] = (200,)
     clients: Annotated[Count, Option("Number of clients, the attacked one included.", PARTIES)] = 5
     summed: Annotated[

@@ -46,6 +46,8 @@ class HorizontalOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file; tab for a tabulator."""
+    encoding: str
+    """Encoding of your CSV file, such as cp1252 or latin-1."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -63,8 +65,8 @@ class HorizontalOptions(TypedDict, total=False):
     threads: int
     """Number of CPU threads of each worker."""
     time_budget: str | float | None
-    """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
-    as fit.
+    """Time for the whole audit, such as 30m or 2h: positive controls, then the first units of every configuration,
+    then as many more as fit.
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
@@ -168,6 +170,8 @@ class SplitOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file; tab for a tabulator."""
+    encoding: str
+    """Encoding of your CSV file, such as cp1252 or latin-1."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -185,8 +189,8 @@ class SplitOptions(TypedDict, total=False):
     threads: int
     """Number of CPU threads of each worker."""
     time_budget: str | float | None
-    """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
-    as fit.
+    """Time for the whole audit, such as 30m or 2h: positive controls, then the first units of every configuration,
+    then as many more as fit.
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
@@ -291,6 +295,8 @@ class VerticalOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file; tab for a tabulator."""
+    encoding: str
+    """Encoding of your CSV file, such as cp1252 or latin-1."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -308,8 +314,8 @@ class VerticalOptions(TypedDict, total=False):
     threads: int
     """Number of CPU threads of each worker."""
     time_budget: str | float | None
-    """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
-    as fit.
+    """Time for the whole audit, such as 30m or 2h: positive controls, then the first units of every configuration,
+    then as many more as fit.
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
@@ -413,6 +419,8 @@ class PooledOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file; tab for a tabulator."""
+    encoding: str
+    """Encoding of your CSV file, such as cp1252 or latin-1."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -430,8 +438,8 @@ class PooledOptions(TypedDict, total=False):
     threads: int
     """Number of CPU threads of each worker."""
     time_budget: str | float | None
-    """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
-    as fit.
+    """Time for the whole audit, such as 30m or 2h: positive controls, then the first units of every configuration,
+    then as many more as fit.
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
@@ -549,6 +557,8 @@ class TreesOptions(TypedDict, total=False):
     """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
     separator: str
     """Character between the cells of your CSV file; tab for a tabulator."""
+    encoding: str
+    """Encoding of your CSV file, such as cp1252 or latin-1."""
     day_first: bool | None
     """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
     attacks: PartLike | Sequence[PartLike]
@@ -566,8 +576,8 @@ class TreesOptions(TypedDict, total=False):
     threads: int
     """Number of CPU threads of each worker."""
     time_budget: str | float | None
-    """Time for all attacks, such as 30m or 2h: the first units of every configuration are attacked, then as many more
-    as fit.
+    """Time for the whole audit, such as 30m or 2h: positive controls, then the first units of every configuration,
+    then as many more as fit.
     """
     allow_large: bool
     """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or

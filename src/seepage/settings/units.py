@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from seepage.assessment import Measurement
 from seepage.datasets import Dataset
 from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError
+from seepage.pace import Stopwatch, rehearsing
 from seepage.settings.part import Part, distinct_names, source_of
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress
 from seepage.settings.spec import Spec
@@ -25,7 +25,8 @@ S = TypeVar("S", bound=Spec)
 D = TypeVar("D")
 
 # A forecast gives up where a rehearsal takes longer: the first job of the run tells it as well, and is kept.
-_LONGEST_REHEARSAL_SECONDS = 3.0
+_LONGEST_REHEARSAL_SECONDS = 5.0
+_FURTHER_EPOCHS = 2
 # What is done for the first time in a process takes some tenths of a second more than ever after.
 _WARM_SECONDS = 1.0
 
@@ -319,19 +320,25 @@ class Rehearsal:
 
     Attributes:
         exposure: seconds until the exposure was there.
-        parts: seconds of all its parts.
+        parts: seconds of all its parts, without loops that were left early.
+        loops: seconds of these loops in the audit itself.
     """
 
     exposure: float
     parts: float
+    loops: float = 0.0
 
 
-def rehearse(expose: Callable[[int], Exposure], parts: Sequence[PlannedPart]) -> tuple[Rehearsal, Rehearsal] | None:
+def rehearse(
+    expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], times: float = 2.0
+) -> tuple[Rehearsal, Rehearsal] | None:
     """Return the seconds of a small exposure with all its parts, and of one of twice its size.
 
     Args:
         expose: makes an exposure of size 1 or 2.
         parts: what is measured on it; one that fails is taken as quick.
+        times: number of times that the rows of the audit are those of the smaller exposure; 1 for the audit's own rows,
+            of which there is one exposure.
 
     Returns:
         None where rehearsals would take too long, so that only running the audit tells.
@@ -339,51 +346,64 @@ def rehearse(expose: Callable[[int], Exposure], parts: Sequence[PlannedPart]) ->
     Raises:
         BadInputError: so small an exposure cannot be made.
     """
-    small = _rehearsal(expose, 1, parts)
+    small = _rehearsal(expose, 1, parts, times)
     if small is not None and small.exposure + small.parts < _WARM_SECONDS:
-        small = _rehearsal(expose, 1, parts)
-    double = None if small is None else _rehearsal(expose, 2, parts)
+        small = _rehearsal(expose, 1, parts, times)
+    if times == 1:
+        return None if small is None else (small, small)
+    double = None if small is None else _rehearsal(expose, 2, parts, times / 2)
     return None if small is None or double is None else (small, double)
 
 
-def _rehearsal(expose: Callable[[int], Exposure], size: int, parts: Sequence[PlannedPart]) -> Rehearsal | None:
-    begun = time.perf_counter()
+def _rehearsal(
+    expose: Callable[[int], Exposure], size: int, parts: Sequence[PlannedPart], times: float
+) -> Rehearsal | None:
+    watch = Stopwatch()
     exposure = expose(size)
-    exposed = time.perf_counter() - begun
-    for part in parts:
-        if time.perf_counter() - begun > _LONGEST_REHEARSAL_SECONDS:
-            return None
-        try:
-            exposure.measure(part)
-        except Exception:  # A part of a caller's own may fail in any way.
-            # The audit itself will record the failure; a small exposure may also be too small for the part.
-            continue
-    return Rehearsal(exposed, time.perf_counter() - begun - exposed)
+    exposed = watch.seconds
+    with rehearsing(times) as rehearsed:
+        for part in parts:
+            if watch.seconds > _LONGEST_REHEARSAL_SECONDS:
+                return None
+            try:
+                exposure.measure(part)
+            except Exception:  # A part of a caller's own may fail in any way.
+                # The audit itself will record the failure; a small exposure may also be too small for the part.
+                continue
+    return Rehearsal(exposed, watch.seconds - exposed - rehearsed.spent, rehearsed.owed)
 
 
 def rehearsed_training(
-    expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], share: float, epochs: int
+    expose: Callable[[int, int], Exposure], parts: Sequence[PlannedPart], share: float, epochs: int
 ) -> float | None:
-    """Return the seconds of a training with all its parts, from rehearsals of one epoch on a share of the work.
+    """Return the seconds of a training with all its parts, from rehearsals of few epochs on a share of the work.
 
     Args:
-        expose: makes an exposure that holds the share, or twice as much.
+        expose: makes an exposure that holds the share, or twice as much, after a number of epochs.
         parts: what is measured on it.
-        share: share of the work that the smaller rehearsal does.
+        share: share of the work that the smaller rehearsal does; 1 for all of it.
         epochs: number of epochs of the training.
 
     Returns:
         None where rehearsals would take too long, or so small an exposure cannot be made.
     """
     try:
-        rehearsals = rehearse(expose, parts)
+        rehearsals = rehearse(lambda size: expose(size, 1), parts, 1 / share)
+        if rehearsals is None:
+            return None
+        # The first exposure did what is done once in a process.
+        shorter, longer = (_seconds(expose, number) for number in (1, 1 + _FURTHER_EPOCHS))
     except BadInputError:
         return None
-    if rehearsals is None:
-        return None
     small, double = rehearsals
-    trained = extrapolated(small.exposure, double.exposure, 1 / share) * epochs
-    return trained + extrapolated(small.parts, double.parts, 1 / share)
+    trained = shorter + max(longer - shorter, 0.0) / _FURTHER_EPOCHS * (epochs - 1)
+    return trained / share + extrapolated(small.parts, double.parts, 1 / share) + double.loops
+
+
+def _seconds(expose: Callable[[int, int], Exposure], epochs: int) -> float:
+    watch = Stopwatch()
+    expose(1, epochs)
+    return watch.seconds
 
 
 def extrapolated(small: float, double: float, times: float) -> float:

@@ -50,6 +50,7 @@ from seepage.settings.labels import (
     guesses_labels,
     label_figures,
     mixed_up,
+    of_two_kinds,
     refuse_class_attacks,
     task_figures,
     with_label_columns,
@@ -209,6 +210,11 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         super().__init__(spec, dataset, own, swapped)
         data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         self.dataset = self.data = data
+        if "leaked" not in spec.model_fields_set and spec.attacked == "held_out":
+            held_out = len(split(data.all, spec.test_share, 0)[1])
+            # Half of few records must remain to be attacked.
+            if spec.leaked >= held_out:
+                self.spec = spec = with_fields(spec, {"leaked": held_out // 2})
         self.partition = partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
         # Refuses, before anything is trained, a target or widths that no network here fits.
         networks = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
@@ -244,7 +250,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 defense.flip.epsilon(classes_of(name, data.schema.target))
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self.rows = rows_identity(data)
-        self._forecast: float | None = None
+        # Both controls take about as long.
+        self._forecast: dict[str, float | None] = {}
+        self._of_controls: dict[str, float | None] = {}
         held_schema, tables = partition.schemas[spec.victim], data.image is None
         held = held_schema.names
         own_parts = {"bottom": network.bottoms[spec.victim], "top": network.top}
@@ -329,20 +337,23 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         take about as long, so that there is one forecast for all. Attacks with a fixed number of steps take as long in
         a rehearsal as in the audit, and count once. The error is that of extrapolating a line.
         """
-        if self._forecast is None:
+        if "seconds" not in self._forecast:
             rows, sizes = len(self.data.all), self.sizes
             # Rows beyond those whose number is fixed: leaked records and batches of gradients.
             fixed = (self.spec.leaked + self.spec.gradient_batch) / self.spec.test_share
-            share = max(0.02, min(0.45, (200 + 2 * fixed) / rows))
+            share = max(0.02, (200 + 2 * fixed) / rows)
+            # Little is saved where there are few rows.
+            share = share if share < _WORTH_A_SHARE else 1.0
 
-            def expose(size: int) -> Exposure:
-                some = some_rows(self.data, int(size * share * rows), self.spec.seed)
+            def expose(size: int, epochs: int) -> Exposure:
+                some = self.data if share == 1.0 else some_rows(self.data, int(size * share * rows), self.spec.seed)
                 attacked = max(self.spec.gradient_batch, int(size * share * sizes.attacked))
-                spec = with_fields(self.spec, {"epochs": 1, "attacked_records": attacked})
+                attacked = min(attacked, sizes.attacked)
+                spec = with_fields(self.spec, {"epochs": epochs, "attacked_records": attacked})
                 return VerticalAudit(spec, some, self.own).expose(configuration, range(self.units))
 
-            self._forecast = rehearsed_training(expose, self.parts, share, self.spec.epochs)
-        return self._forecast
+            self._forecast["seconds"] = rehearsed_training(expose, self.parts, share, self.spec.epochs)
+        return self._forecast["seconds"]
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what an attacker is granted, for results."""
@@ -398,7 +409,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             **{"bottom_model": "vertical_mlp", "top_model": "vertical_mlp"},
             # A coin is one-hot: two inputs.
             **{"bottom": (), "features": 2 * _CONTROL_COINS, "top": (16,), "epochs": 2},
-            **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": 64, "attacked_records": 200},
+            **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": min(64, len(some.all) // 10)},
+            "attacked_records": 200,
             "attacked": "held_out",
             **control_fields(swapped),
             "attacks": attacks,
@@ -412,6 +424,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         )
         control.about = without_others(control.about, self.spec.attacks, attacks, why)
         control.parts = attacks_and_baselines(control.parts)
+        control._forecast = self._of_controls
         return control
 
     def _in_control(self, entry: Entry[Attack]) -> bool:
@@ -422,6 +435,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         return not self.spec.unsplit and bool({"queries", "leaked"} & set(entry.needs))
 
 
+# Share of the rows above which a rehearsal takes all of them.
+_WORTH_A_SHARE = 0.35
 # Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
 _CONTROL_ROWS = 1_200
 _CONTROL_COINS = 4
@@ -522,8 +537,8 @@ def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ..
         return ()
     active = [entry.name for entry in guessing if "steering" in entry.needs]
     return (
-        f"Attacks on labels are those of the passive party, which knows {sizes.labels:,} labels of training. It "
-        "guesses others from what it sent and what came back, once an epoch; their verdict stands apart.",
+        f"Attacks on labels are those of the passive party, which knows {sizes.labels:,} labels of training, not all "
+        "alike. It guesses others from what it sent and what came back, once an epoch; their verdict stands apart.",
         *(
             [f"{', '.join(active)} is an active attack: the party scales its own steps up, against the protocol."]
             if active
@@ -725,6 +740,8 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
     ]
     rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
     auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
+    order, each = of_two_kinds(train.labels, sizes.labels), torch.arange(spec.repetitions)[:, None]
+    train = Rows(train.cells[each, order], train.labels[each, order])
     model = audit.network(_seeds(spec, "initialisation"), defense)
     learning = _learning(spec, defense)
     trained = learning.train(model, train, _seeds(spec, "training"))

@@ -10,9 +10,10 @@ from datetime import UTC, date, datetime
 
 import numpy as np
 
-# The unit of dates and times.
-DAYS = "days since 1970-01-01"
+# The units of dates and times, and of times of day.
+DAYS, HOURS = "days since 1970-01-01", "hours of the day"
 
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?")
 _TIME = r"(?:[ T]+(?P<time>[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?)(?:\s?(?P<half>[AaPp][Mm]))?)?"
 _NUMBERED = re.compile(r"(?P<a>[0-9]{1,2})(?P<sign>[./-])(?P<b>[0-9]{1,2})(?P=sign)(?P<year>[0-9]{4}|[0-9]{2})" + _TIME)
@@ -66,7 +67,7 @@ def read_written(texts: Sequence[str], day_first: bool | None = None) -> Written
 
     Dates are days since 1970-01-01. In ``12/05/2020`` a number above 12 anywhere in the column tells day from month;
     with points (``12.05.2020``) the day is first unless the column says otherwise. Commas are decimal where they cannot
-    separate thousands. A unit is one that all numbers but zeros have.
+    separate thousands. A unit is one that all numbers but zeros have. Times of day are hours.
 
     Args:
         texts: different texts of a column, trimmed, none of them a missing cell.
@@ -82,6 +83,10 @@ def read_written(texts: Sequence[str], day_first: bool | None = None) -> Written
         >>> read_written(["1.250,5 kg", "80 kg"])
         Written(values=array([1250.5,   80. ]), unit='kg', undecided=False, mixed=False)
     """
+    clock = [_CLOCK.fullmatch(text) for text in texts]
+    if texts and None not in clock:
+        parts = [[float(part or 0) for part in match.groups()] for match in clock if match is not None]
+        return Written(np.array(parts) @ (1, 1 / 60, 1 / 3600), HOURS)
     dates = _dates(texts, day_first)
     return dates if dates is not None else _amounts(texts)
 

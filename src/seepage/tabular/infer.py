@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from seepage.errors import BadInputError, Remedy, unknown_name
-from seepage.tabular.formats import DAYS, Written, days, in_both_orders, read_written
+from seepage.tabular.formats import DAYS, HOURS, Written, days, in_both_orders, read_written
 from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups
 from seepage.tabular.policy import Missing, Policy
 from seepage.tabular.reading import OrderedDates, Source, open_table, typed
@@ -32,6 +32,9 @@ _LISTED = 20
 # Whole numbers from here on, nearly all different, name something: amounts have fewer digits.
 _LONG = 10**15
 _LONG_TEXT = re.compile("[0-9]{16,}")
+# Two numbers of a measurement, such as a blood pressure of 120/80, name no row, and postal codes measure nothing.
+_PAIR = re.compile(r"\s*[0-9]{2,3}/[0-9]{2,3}\s*")
+_POSTAL = re.compile(r"(?i)(?:^|[\W_])(?:zip|plz|postleitzahl|(?:zip|post|postal)[\W_]?code)s?(?:$|[\W_])")
 # Share of the joint range that columns with names alike, such as PAY_5 and PAY_6, must have in common.
 _ALIKE = 0.8
 _NUMBERED = re.compile(r"(.*?)[0-9]+")
@@ -170,14 +173,20 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
             f"a schema is inferred from at least two rows, this table has {rows}"
             + (" without missing cells; take those as a category instead." if kept is not None else ".")
         )
-    wrong += _constant(guesses, policy, target)
     left_out = {
         name: reason
         for name, guess in guesses.items()
-        if name not in policy.overrides and (reason := guess.identifier) is not None
+        if name not in policy.overrides and (reason := guess.useless_because) is not None
     }
     for name in list(left_out):
-        if name == target and guesses[name].listed > policy.most_categories:
+        if name == target and guesses[name].useless:
+            held = "is empty" if guesses[name].missing == guesses[name].rows else "is the same"
+            del left_out[name]
+            wrong.append(
+                f"the target {target!r} {held} in all {guesses[name].rows} rows, so there is nothing to learn; choose "
+                "another target or add rows where it differs"
+            )
+        elif name == target and guesses[name].listed > policy.most_categories:
             # Said below, with what to do about it.
             del left_out[name]
         elif name == target or name in sensitive:
@@ -353,36 +362,14 @@ def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarra
         if here.all() or not here.any():
             continue
         try:
-            left_out = name not in policy.overrides and _ColumnReading(name, raw, policy, None).identifier is not None
+            reading = _ColumnReading(name, raw, policy, None)
+            left_out = name not in policy.overrides and reading.useless_because is not None
         except BadInputError:
             left_out = True
         if not left_out:
             kept &= here
     assert kept is not None
     return kept
-
-
-def _constant(guesses: dict[str, _ColumnReading], policy: Policy, target: str) -> list[str | BadInputError]:
-    found = [name for name, guess in guesses.items() if guess.useless and name not in policy.overrides]
-    wrong: list[str | BadInputError] = []
-    if target in found:
-        guess = guesses[target]
-        held = "is empty" if guess.missing == guess.rows else "is the same"
-        wrong.append(
-            f"the target {target!r} {held} in all {guess.rows} rows, so there is nothing to learn; choose another "
-            "target or add rows where it differs"
-        )
-        found.remove(target)
-    if found:
-        wrong.append(
-            BadInputError(
-                f"{len(found)} column(s) hold one value only ({', '.join(map(repr, found))}), which says nothing about "
-                "anyone; drop them (",
-                Remedy("drop", found[:_LISTED]),
-                "), or override them with the categories or bounds that other rows may have",
-            )
-        )
-    return wrong
 
 
 def _treat_alike(guesses: Mapping[str, _ColumnReading], target: str) -> None:
@@ -504,6 +491,11 @@ class _ColumnReading:
         self._as_numbers = self._measured(series) if self.codes is not None and self.kind == "discrete" else None
 
     @property
+    def useless_because(self) -> str | None:
+        """Why the column is left out; None where it is not."""
+        return "it holds one value only" if self.useless else self.identifier
+
+    @property
     def listed(self) -> int:
         """Number of categories to list."""
         return len(self.override.get("categories", self.counts))
@@ -586,6 +578,9 @@ class _ColumnReading:
             self.codes = np.unique(values)
         if whole and abs(self.distinct - bound) <= _NEAR * bound:
             self.near = f"up to {bound} different whole numbers are categories"
+        if whole and _POSTAL.search(self.name):
+            self.holds = f"{self.distinct:,} different postal codes, by the column's name"
+            return "discrete"
         if whole and self.distinct <= bound:
             self.holds = f"{self.distinct} different whole numbers"
             return "discrete"
@@ -625,7 +620,10 @@ class _ColumnReading:
         if written.unit == DAYS and readable == len(texts):
             self.holds, self.unit = "dates, taken as days,", DAYS
             return "continuous"
-        if not readable:
+        if written.unit == HOURS and readable == len(texts) and self.distinct > self.policy.discrete_at_most:
+            self.holds, self.unit = "times of day, taken as hours,", HOURS
+            return "continuous"
+        if not readable or written.unit == HOURS:
             return "discrete"
         coded = any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
         if readable == len(texts) and not coded:
@@ -657,7 +655,7 @@ class _ColumnReading:
         declared = isinstance(series.dtype, pd.CategoricalDtype)
         if not declared and self.distinct > _FEW_TEXTS and abs(2 * self.distinct / len(series) - 1) <= _NEAR:
             self.near = "texts with fewer than two rows each are identifiers"
-        if not declared and self._names_rows(len(series)):
+        if not declared and self._names_rows(len(series)) and not all(_PAIR.fullmatch(str(v)) for v in self.counts):
             self.identifier = f"{self.distinct:,} different values in {len(series):,} rows: an identifier or free text"
             if in_both_orders([str(value) for value in self.counts]):
                 self.identifier = "dates, some with the day before the month and some after it: write them in one order"
@@ -829,7 +827,7 @@ def _written(texts: list[str]) -> Written:
     found = read_written(texts)
     if found.undecided or found.mixed or np.isnan(found.values).sum() < np.isnan(values).sum():
         return found
-    return Written(values, found.unit if found.unit == DAYS and not np.isnan(found.values).any() else None)
+    return Written(values, found.unit if found.unit in (DAYS, HOURS) and not np.isnan(found.values).any() else None)
 
 
 def _distinct(name: str, series: pd.Series) -> int:

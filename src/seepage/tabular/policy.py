@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,7 +11,28 @@ from seepage.errors import BadInputError, check_choice, check_count
 
 Missing = Literal["refuse", "drop", "category"]
 # Ends of the names of tables that can be read.
+UTF8 = "utf-8"
 SUFFIXES = (".csv", ".csv.gz", ".csv.zip", ".tsv", ".tsv.gz", ".tsv.zip", ".parquet", ".feather", ".xlsx", ".xls")
+
+
+def checked_encoding(name: str) -> str:
+    """Return the usual name of an encoding of texts.
+
+    Raises:
+        BadInputError: there is none of that name.
+
+    Example:
+        >>> checked_encoding("UTF8"), checked_encoding("latin1")
+        ('utf-8', 'iso8859-1')
+    """
+    try:
+        "".encode(name)
+        return codecs.lookup(name).name
+    except (LookupError, ValueError) as error:
+        raise BadInputError(
+            f"unknown encoding {name!r}; give utf-8, cp1252 (Western European, Windows), latin-1 or utf-16, for "
+            "example."
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import pyarrow.parquet as parquet
 from python_calamine import CalamineError
 
 from seepage.errors import BadInputError, Remedy
-from seepage.tabular.policy import SUFFIXES
+from seepage.tabular.policy import SUFFIXES, UTF8, checked_encoding
 from seepage.tabular.texts import MISSING, TextColumn
 
 # Bytes of a CSV file, and cells of a Parquet file, that are in memory at once, besides the columns made from them.
@@ -75,18 +75,18 @@ class FrameSource(Source):
 class CsvSource(Source):
     r"""A CSV file: as it is, packed by gzip (``.gz``), or alone in an archive (``.zip``).
 
-    It is UTF-8 with a header line; spaces at the beginning of a cell are skipped. Files of up to half a
-    gigabyte are read once and kept, others anew for every few columns.
+    It is UTF-8, or in the stated encoding, with a header line; spaces at the beginning of a cell are skipped. Files of
+    up to half a gigabyte are read once and kept, others anew for every few columns.
 
     Raises:
-        BadInputError: empty, not UTF-8, NUL bytes, another separator, nameless or repeated columns, rows with
-            more or fewer cells than the header.
+        BadInputError: empty, another or an unknown encoding, NUL bytes, another separator, nameless or repeated
+            columns, rows with more or fewer cells than the header.
     """
 
-    def __init__(self, path: Path, separator: str = ",") -> None:
+    def __init__(self, path: Path, separator: str = ",", encoding: str = UTF8) -> None:
         if len(separator) != 1:
             raise BadInputError(f"a separator is one character, got {separator!r}; give ';', for example.")
-        self._path, self._separator = path, separator
+        self._path, self._separator, self._encoding = path, separator, checked_encoding(encoding)
         self._size, self._spaced = self._scan()
         self.names = self._header()
         self._kept: pa.Table | None = None
@@ -102,6 +102,11 @@ class CsvSource(Source):
             read = self._kept if self._kept is not None else self._read(chosen)
             for name in chosen:
                 yield name, TextColumn.of(read.column(name))
+
+    @property
+    def _marked(self) -> str:
+        """Encoding that skips a mark at the beginning of the file."""
+        return "utf-8-sig" if self._encoding == UTF8 else self._encoding
 
     @property
     def _packed(self) -> str:
@@ -127,29 +132,35 @@ class CsvSource(Source):
 
     def _scan(self) -> tuple[int, bool]:
         """Return the file's unpacked size and whether quoted cells follow a space."""
-        decoder = codecs.getincrementaldecoder("utf-8")()
+        decoder = codecs.getincrementaldecoder(self._encoding)()
         tool = "unzip" if self._packed == ".zip" else "gunzip"
-        sign, size, lines, last, spaced = f'{self._separator} "'.encode(), 0, 0, b"", False
+        # Without the mark that UTF-16 begins with.
+        sign = f'{self._separator} "'.encode(self._encoding).removeprefix("".encode(self._encoding))
+        size, lines, last, spaced = 0, 0, b"", False
         with self._open() as file:
             while block := file.read(_BLOCK):
-                if b"\0" in block:
+                if b"\0" in block and "16" not in self._encoding and "32" not in self._encoding:
                     line = lines + block[: block.index(b"\0")].count(b"\n") + 1
                     raise BadInputError(
-                        f"the table {str(self._path)!r} has NUL bytes, the first in line {line}; it is no text "
-                        "in UTF-8 (UTF-16, or a binary file): save it again as CSV in UTF-8."
+                        f"the table {str(self._path)!r} has NUL bytes, the first in line {line}; it is UTF-16 or a "
+                        "binary file. Save it again as CSV in UTF-8, or name its encoding (",
+                        Remedy("encoding", "utf-16"),
+                        ").",
                     )
                 try:
                     decoder.decode(block)
                 except UnicodeDecodeError as error:
                     # The decoder may have held back a few bytes of the block before.
                     line = lines + bytes(error.object[: error.start]).count(b"\n") + 1
+                    other = "cp1252" if self._encoding == UTF8 else "latin-1"
                     raise BadInputError(
-                        f"the table {str(self._path)!r} is not UTF-8 text, line {line} is the first that is not; save "
-                        "it again with that encoding (iconv -f latin1 -t utf-8 does it for Western European files), "
-                        "or read it with pandas (read_csv has an encoding argument) and pass the DataFrame."
+                        f"the table {str(self._path)!r} is not {self._encoding.upper()} text, line {line} is the first "
+                        "that is not; name its encoding (Western European files of Windows: ",
+                        Remedy("encoding", other),
+                        "), or save it again as UTF-8.",
                     ) from error
                 spaced = spaced or sign in last + block
-                size, lines, last = size + len(block), lines + block.count(b"\n"), block[-2:]
+                size, lines, last = size + len(block), lines + block.count(b"\n"), block[1 - len(sign) :]
                 if self._packed:
                     _check_unpacked(self._path, size, "bytes", f"unpack it ({tool}) and give the unpacked file")
         return size, spaced
@@ -157,7 +168,7 @@ class CsvSource(Source):
     def _header(self) -> tuple[str, ...]:
         shown = str(self._path)
         with self._open() as file:
-            lines = codecs.getreader("utf-8-sig")(file)
+            lines = codecs.getreader(self._marked)(file)
             header = next(csv.reader(lines, delimiter=self._separator, skipinitialspace=True), [])
         if not any(header):
             raise BadInputError(f"the table {shown!r} is empty; its first line must name the columns.")
@@ -193,7 +204,10 @@ class CsvSource(Source):
                 return arrow_csv.read_csv(
                     stream,
                     read_options=arrow_csv.ReadOptions(
-                        column_names=list(self.names), skip_rows_after_names=1, block_size=_BLOCK
+                        column_names=list(self.names),
+                        skip_rows_after_names=1,
+                        block_size=_BLOCK,
+                        encoding=self._encoding,
                     ),
                     parse_options=arrow_csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
                     convert_options=arrow_csv.ConvertOptions(
@@ -222,7 +236,7 @@ class CsvSource(Source):
         frame = pd.read_csv(
             self._path,
             sep=self._separator,
-            encoding="utf-8-sig",
+            encoding=self._marked,
             skipinitialspace=True,
             keep_default_na=False,
             dtype=str,
@@ -234,7 +248,7 @@ class CsvSource(Source):
         """Raise an error that names the first row with another number of cells than the header, if there is one."""
         with self._open() as file:
             rows = csv.reader(
-                codecs.getreader("utf-8-sig")(file), delimiter=self._separator, skipinitialspace=True, strict=False
+                codecs.getreader(self._marked)(file), delimiter=self._separator, skipinitialspace=True, strict=False
             )
             lengths = [(rows.line_num, len(row)) for row in rows if row]
         if len(lengths) < 2:
@@ -385,13 +399,14 @@ class OrderedDates(Source):
                 yield name, raw
 
 
-def open_table(source: pd.DataFrame | str | Path, separator: str = ",") -> Source:
+def open_table(source: pd.DataFrame | str | Path, separator: str = ",", encoding: str = UTF8) -> Source:
     """Open a DataFrame or a file; ``policy.SUFFIXES`` lists the ends of the names of files.
 
     Args:
         source: a DataFrame, which is taken as it is, or the path of a file. Of files, blanks around names and texts are
             trimmed, and texts that stand for a missing cell (``texts.MISSING``) are missing.
         separator: character between the cells of a text file; a tabulator in ``.tsv`` files where it is a comma.
+        encoding: encoding of a text file, such as ``cp1252``.
 
     Raises:
         BadInputError: no such file, another kind of file, unreadable or broken; column names repeated or
@@ -413,13 +428,13 @@ def open_table(source: pd.DataFrame | str | Path, separator: str = ",") -> Sourc
     if not path.is_file():
         there = "is not a file" if path.exists() else "does not exist"
         raise BadInputError(f"the table {str(path)!r} {there}; give the path of a {', '.join(SUFFIXES)} file.")
-    return _FileSource(path, separator)
+    return _FileSource(path, separator, encoding)
 
 
 class _FileSource(Source):
     """A file, without blanks around names and texts; its errors are reported in one paragraph, whenever they occur."""
 
-    def __init__(self, path: Path, separator: str) -> None:
+    def __init__(self, path: Path, separator: str, encoding: str) -> None:
         self._path = path
         name = path.name.lower()
         try:
@@ -431,12 +446,15 @@ class _FileSource(Source):
                 self._inner = ExcelSource(path)
             else:
                 tabbed = name.removesuffix(".gz").removesuffix(".zip").endswith(".tsv")
-                self._inner = CsvSource(path, "\t" if tabbed and separator == "," else separator)
+                self._inner = CsvSource(path, "\t" if tabbed and separator == "," else separator, encoding)
         except _broken as error:
             raise _unreadable(path, error) from error
-        self._raw_names = {name.strip(): name for name in self._inner.names}
-        if len(self._raw_names) < len(self._inner.names):
-            check_names([name.strip() for name in self._inner.names])
+        bare = [name.strip() for name in self._inner.names]
+        # Columns whose names differ by blanks alone stay apart, under the names that the file has.
+        self._alike = [raw for raw, name in zip(self._inner.names, bare, strict=True) if bare.count(name) > 1]
+        self._raw_names = {
+            raw if raw in self._alike else name: raw for raw, name in zip(self._inner.names, bare, strict=True)
+        }
         self.names = tuple(self._raw_names)
         self._trimmed: set[str] = set()
 
@@ -451,7 +469,8 @@ class _FileSource(Source):
             )
             if count
         ]
-        return (*self._inner.notes, *([f"blanks trimmed around {' and '.join(around)}"] if around else []))
+        alike = [f"columns whose names differ by blanks alone are kept apart: {self._alike!r}"] if self._alike else []
+        return (*self._inner.notes, *([f"blanks trimmed around {' and '.join(around)}"] if around else []), *alike)
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         cooked = {raw: name for name, raw in self._raw_names.items()}
@@ -470,6 +489,9 @@ class _FileSource(Source):
         if isinstance(raw.dtype, pd.CategoricalDtype) or not (
             pd.api.types.is_object_dtype(raw) or pd.api.types.is_string_dtype(raw)
         ):
+            return raw
+        if any(isinstance(cell, list | dict | np.ndarray) for cell in raw):
+            # Nested cells are refused where kinds are inferred, as those of a DataFrame are.
             return raw
         trimmed = raw.map(_without_blanks, na_action="ignore")
         changed = (trimmed != raw) & raw.notna()

@@ -18,6 +18,8 @@ Objective = Literal["binary:logistic", "multi:softprob", "reg:squarederror"]
 FIELDS = ("sum_hessian", "base_weights", "loss_changes")
 # As in xgboost: second derivatives do not fall below this.
 _LEAST_HESSIAN = np.float32(1e-16)
+# Each class has a margin of its own: more fill the memory.
+_MOST_CLASSES = 10_000
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def read_forest(content: Mapping[str, Any] | str | bytes, origin: str = "the tre
     if isinstance(content, str | bytes):
         try:
             content = json.loads(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadInputError(
                 f"{origin} is no JSON ({error}); save the model with Booster.save_model('model.json')."
             ) from error
@@ -198,7 +200,7 @@ def read_forest(content: Mapping[str, Any] | str | bytes, origin: str = "the tre
         )
     try:
         return _forest(learner, origin)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as error:
         raise BadInputError(
             f"{origin} lacks or garbles the field {error} of an xgboost model; save it again with "
             "Booster.save_model('model.json')."
@@ -224,6 +226,8 @@ def _forest(learner: Mapping[str, Any], origin: str) -> Forest:
     if int(about.get("num_target", 1)) > 1:
         raise BadInputError(f"{origin} learns {about['num_target']} targets at once; give a model of one target.")
     outputs = max(1, int(about["num_class"]))
+    if outputs > _MOST_CLASSES:
+        raise BadInputError(f"{origin} has {outputs:,} classes; at most {_MOST_CLASSES:,} are read here.")
     base = [float(value) for value in str(about["base_score"]).strip("[]").split(",")]
     if not all(map(math.isfinite, base)) or (objective == "binary:logistic" and not 0 < base[0] < 1):
         raise BadInputError(f"{origin} has the base score {about['base_score']}, which is none of {objective!r}.")
@@ -237,9 +241,13 @@ def _forest(learner: Mapping[str, Any], origin: str) -> Forest:
     parallel = int(model["gbtree_model_param"].get("num_parallel_tree", 1))
     pointers = model.get("iteration_indptr") or list(range(0, len(trees) + 1, outputs * parallel))
     columns = int(about["num_feature"])
-    if any((tree.column[tree.left >= 0] >= columns).any() for tree in trees):
+    splits = [tree.column[tree.left >= 0] for tree in trees]
+    if any(((at < 0) | (at >= columns)).any() for at in splits):
         raise BadInputError(f"{origin} splits on a column beyond the {columns} that it says it has.")
-    return Forest(objective, scores, tuple(int(p) for p in pointers[1:]), trees, columns)
+    rounds = tuple(int(pointer) for pointer in pointers[1:])
+    if any(not 0 <= tree.output < outputs for tree in trees) or [*rounds] != sorted({*rounds, len(trees)} - {0}):
+        raise BadInputError(f"{origin} has trees of classes or rounds that it does not have; save the model again.")
+    return Forest(objective, scores, rounds, trees, columns)
 
 
 def _tree(content: Mapping[str, Any], output: int, origin: str) -> Tree:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seepage.kernel import Certified
 from seepage.learning import LocalTraining
 from seepage.models.batch_norm import Moments
 from seepage.models.model import Model
@@ -252,44 +254,6 @@ class ExactSearch:
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """Conditions under which the certified cells of a victim are proved.
-
-    Attributes:
-        batch_size: number of records, as the attacker knows it.
-        multiple_of: smallest number of records with the same message; all its multiples have it, too.
-        precision: name of the number format of the message.
-        recipe: computation by which the client made the message.
-        least: multiple of the message's rounding (or noise) by which every alternative of a certified cell changes it.
-        unit: unit of ``least``.
-        others_fixed: whether the proof holds only with all other cells as they are guessed.
-
-    Example:
-        >>> str(Certificate(6, 3, "float32", "the mean gradient of the batch", 32.0))[:80]
-        'certified if the message comes from 6 records (every multiple of 3 leaves the sa'
-    """
-
-    batch_size: int
-    multiple_of: int
-    precision: str
-    recipe: str
-    least: float
-    unit: str = "roundings"
-    others_fixed: bool = False
-
-    def __str__(self) -> str:
-        """Return the conditions as a sentence."""
-        size = f"{self.batch_size} records"
-        if self.multiple_of < self.batch_size:
-            size += f" (every multiple of {self.multiple_of} leaves the same message)"
-        fixed = "with all other cells as guessed, " if self.others_fixed else ""
-        return (
-            f"certified if the message comes from {size}, computed in {self.precision} as {self.recipe}; {fixed}any "
-            f"alternative of a certified cell changes the message by more than {self.least:g} {self.unit}"
-        )
-
-
-@dataclass(frozen=True)
 class RecordsGuess:
     """Guessed records of each victim, in no particular order.
 
@@ -302,11 +266,9 @@ class RecordsGuess:
         loss: the attack's own loss of the returned guess (lower is better); None for baselines.
         course: the attack's own loss at its start, after nine tenths of its steps and at its end (the median over
             restarts), NaN for a victim that needed no descent; None for attacks without a descent.
-        certified: whether each cell is certified (proved); None for an attack that proves nothing.
+        proofs: what the kernel proves of each victim's records; None for attacks that are no provers.
         regime: method that an attack with several methods chose for each victim, and the reason, in a few words; begins
             with ``NOT_TRIED`` where it fell back on another attack without trying its own method.
-        certificates: conditions of each victim's certified cells, None for a victim without any; None for attacks
-            without certificates.
         searches: what the exact search of each victim saw; None where there was none.
     """
 
@@ -315,10 +277,19 @@ class RecordsGuess:
     labels: Float[Tensor, "victim record"] | None = None
     loss: Float[Tensor, " victim"] | None = None
     course: Float[Tensor, "victim 3"] | None = None
-    certified: Bool[Tensor, "victim record column"] | None = None
+    proofs: tuple[Certified, ...] | None = None
     regime: tuple[str, ...] | None = None
-    certificates: tuple[Certificate | None, ...] | None = None
     searches: tuple[ExactSearch, ...] | None = None
+
+    @property
+    def certified(self) -> Bool[Tensor, "victim record column"] | None:
+        """Whether each cell is certified; None for attacks that are no provers."""
+        return None if self.proofs is None else torch.stack([proof.cells for proof in self.proofs])
+
+    @property
+    def given(self) -> Bool[Tensor, "victim record column"] | None:
+        """Whether each cell is certified only given what its proof names; None for attacks that are no provers."""
+        return None if self.proofs is None else torch.stack([proof.given for proof in self.proofs])
 
 
 Guess = RecordsGuess

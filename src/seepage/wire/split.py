@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from seepage.kernel import Certified
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -217,10 +218,9 @@ class CutGuess:
         runner_up: the same distance for the best configuration that differs in a cell or the label.
         ties: number of configurations, the best one included, that fit equally well up to rounding; at most the number
             of configurations that were kept.
-        proven: whether the configuration replays the message up to rounding, and no other of the whole space does;
-            None where this cannot be decided, such as for continuous columns in bins.
-        certified: whether each private cell has the same value in all that replays the message, a number within the
-            column's tolerance; None where this cannot be decided.
+        likely: whether the configuration replays the message up to rounding, and no other does, or is expected to do so
+            by chance; None where this is not known, such as for continuous columns in bins.
+        proof: which private cells are certified, see ``seepage.kernel``; None for attacks that are no provers.
         mass: share of each private column's values, by its marginal, that are shown to replay the message; a large one
             proves that this message does not tell the cell. NaN where nothing is shown.
     """
@@ -232,6 +232,11 @@ class CutGuess:
     residual: Float[Tensor, " record"] | None = None
     runner_up: Float[Tensor, " record"] | None = None
     ties: Int[Tensor, " record"] | None = None
-    proven: Bool[Tensor, " record"] | None = None
-    certified: Bool[Tensor, "record private"] | None = None
+    likely: Bool[Tensor, " record"] | None = None
+    proof: Certified | None = None
     mass: Float[Tensor, "record private"] | None = None
+
+    @property
+    def certified(self) -> Bool[Tensor, "record private"] | None:
+        """Whether each private cell is certified; None for attacks that are no provers."""
+        return None if self.proof is None else self.proof.cells

@@ -12,7 +12,7 @@ import torch
 from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.exact import vote
 from seepage.attacks.split.parts.nearest import nearest, rounding
-from seepage.attacks.split.parts.proof import proven_alone
+from seepage.attacks.split.parts.proof import fits_alone
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space
 from seepage.datasets.dataset import Dataset
@@ -75,8 +75,8 @@ def test_private_cells_and_labels_are_read_from_undefended_gradients(classes: in
         guess = Exact(closed_form=closed_form)(seen.view, CutKnowledge(data.schema, data.statistics))
         assert torch.equal(guess.cells, seen.cells)
         assert torch.equal(guess.labels, seen.labels)
-        assert guess.proven is not None
-        assert bool(guess.proven.all())
+        assert guess.likely is not None
+        assert bool(guess.likely.all())
         assert guess.residual is not None
         assert guess.runner_up is not None
         assert bool((guess.residual < guess.runner_up).all())
@@ -123,7 +123,7 @@ def test_without_what_came_back_the_smallest_gradient_is_the_answer() -> None:
         every = distances(model, seen.view.cut[i], torch.zeros_like(seen.view.cut[i]))
         found = every[tuple(int(c) for c in guess.cells[i]), int(guess.labels[i])]
         assert found == pytest.approx(min(every.values()), rel=1e-3)
-    assert guess.proven is None
+    assert guess.likely is None
 
 
 @pytest.mark.parametrize("votes", [1, 5, 10])
@@ -189,10 +189,10 @@ def test_a_descent_finds_planted_optima_and_says_what_it_proves() -> None:
     known = CutKnowledge(data.schema, data.statistics)
     guess = Exact(search="descent")(seen.view, known, seeds=[0])
     right = (guess.cells == seen.cells).all(1) & (guess.labels == seen.labels)
-    assert guess.proven is not None
+    assert guess.likely is not None
     assert int(right.sum()) >= 18
-    assert int(guess.proven.sum()) >= 18
-    assert bool((right | ~guess.proven).all())
+    assert int(guess.likely.sum()) >= 18
+    assert bool((right | ~guess.likely).all())
     again = Exact(search="descent")(seen.view, known, seeds=[0])
     assert torch.equal(again.cells, guess.cells)
 
@@ -206,9 +206,9 @@ def test_nothing_is_proven_falsely_where_many_configurations_meet_a_cut_of_two_n
     for attack in (Exact(), Exact(search="descent", starts=8, sweeps=16)):
         guess = attack(seen.view, known, seeds=[0])
         right = (guess.cells == seen.cells).all(1) & (guess.labels == seen.labels)
-        assert guess.proven is not None
+        assert guess.likely is not None
         assert guess.residual is not None
-        assert not bool((guess.proven & ~right).any())
+        assert not bool((guess.likely & ~right).any())
         mistaken += int(((guess.residual <= rounding(seen.view.own_gradient)) & ~right).sum())
     # Wrong ones do fit as well as rounding lets the truth.
     assert mistaken > 0
@@ -221,7 +221,7 @@ def test_spaces_above_the_budget_are_refused_by_name_and_size() -> None:
     for attack in (Exact(most=47), Posterior(most=47)):
         with pytest.raises(BadInputError, match=r"a \(3\) x b \(4\) x c \(2\) and 2 labels make 48 configurations"):
             attack(seen.view, known)
-    assert Exact(most=48)(seen.view, known).proven is not None
+    assert Exact(most=48)(seen.view, known).likely is not None
 
 
 def test_a_view_without_gradients_is_refused() -> None:
@@ -250,5 +250,5 @@ def test_what_replays_nothing_is_not_proven_however_near_it_is_beside_others() -
     gradient = torch.ones(4, 3)
     within = float(rounding(gradient)[0])
     distances = torch.tensor([[0.0, 1.0], [0.0, within], [0.1, 1.0], [within, 30 * within]])
-    assert proven_alone(distances, gradient).tolist() == [True, False, False, True]
-    assert proven_alone(distances[:, :1], gradient).tolist() == [True, True, False, True]
+    assert fits_alone(distances, gradient).tolist() == [True, False, False, True]
+    assert fits_alone(distances[:, :1], gradient).tolist() == [True, True, False, True]

@@ -35,9 +35,9 @@ def test_planted_cells_of_many_millions_of_configurations_are_found_and_proven()
         Exact()(seen.view, known)
     guess = Exact(search="meet")(seen.view, known, seeds=[0])
     right = (guess.cells == seen.cells).all(1) & (guess.labels == seen.labels)
-    assert guess.proven is not None
-    assert int((right & guess.proven).sum()) >= 9
-    assert bool((right | ~guess.proven).all())
+    assert guess.likely is not None
+    assert int((right & guess.likely).sum()) >= 9
+    assert bool((right | ~guess.likely).all())
     assert guess.residual is not None
     assert guess.runner_up is not None
     assert bool((guess.residual < guess.runner_up).all())
@@ -62,8 +62,8 @@ def test_nothing_is_proven_where_nothing_fits() -> None:
     noise = torch.randn(seen.view.gradient.shape, generator=torch.Generator().manual_seed(0))
     wrong = replace(seen.view, gradient=seen.view.gradient * (1 + 0.2 * noise))
     guess = Exact(search="meet", rounds=3)(wrong, known)
-    assert guess.proven is not None
-    assert not bool(guess.proven.any())
+    assert guess.likely is not None
+    assert not bool(guess.likely.any())
 
 
 def test_the_logit_and_its_derivatives_are_those_of_the_network() -> None:

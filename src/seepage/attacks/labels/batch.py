@@ -19,12 +19,12 @@ from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, ReturnedV
 class LabelBatch:
     """Takes each batch's gradient apart into those of its records, and reads these with the best of several heads.
 
-    After Zou et al., Defending Batch-Level Label Inference and Replacement Attacks in Vertical Federated Learning (IEEE
-    Transactions on Big Data 2022): what comes back is encrypted record by record, so that the party decrypts the
-    gradient of its own last layer alone, a mean over the batch. Deviation: the paper descends on labels until their
-    gradient matches. Here the records' gradients solve the linear equations in which the activations, which the party
-    knows, are the coefficients; they are exact where a batch has no more records than the layer has inputs, and the
-    smallest solution otherwise.
+    Source: after Zou et al., Defending Batch-Level Label Inference and Replacement Attacks in Vertical Federated
+    Learning (IEEE Transactions on Big Data 2022). What comes back is encrypted record by record, so that the party
+    decrypts the gradient of its own last layer alone, a mean over the batch. Deviation: the paper descends on labels
+    until their gradient matches. Here the records' gradients solve the linear equations in which the activations, which
+    the party knows, are the coefficients; they are exact where a batch has no more records than the layer has inputs,
+    and the smallest solution otherwise.
     """
 
     def __call__(self, view: BatchView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:

@@ -45,8 +45,8 @@ class LabelCompletion:
 class ActiveLabelCompletion(LabelCompletion):
     """Active: model completion by a party that scales its own steps up, so that the top model relies on its features.
 
-    Source: Fu et al. (USENIX Security 2022), section 4.2, active model completion with the malicious local optimiser:
-    each entry of its step is multiplied by 1 + gamma times the ratio of its gradient to the one before, at least 1 and
+    Source: Fu et al. (USENIX Security 2022), section 4.2, active model completion with the malicious local optimiser.
+    Each entry of its step is multiplied by 1 + gamma times the ratio of its gradient to the one before, at least 1 and
     at most ``most`` (``protocols.vertical.Steering``). The party breaks the protocol, in its own part alone. The head
     is that of ``label_completion``.
 
@@ -66,7 +66,7 @@ class ActiveLabelCompletion(LabelCompletion):
 class LabelDirect:
     """Reads the label off the sign of what comes back, where features are the logits themselves.
 
-    Source: Fu et al. (USENIX Security 2022), section 4.3, direct label inference: the derivative of the loss by
+    Source: Fu et al. (USENIX Security 2022), section 4.3, direct label inference. The derivative of the loss by
     the logits is the predicted chance less 1 at the label, and the chance elsewhere, so that the negative entry is the
     label. With one logit for two classes, its sign is. The gradients of several exchanges are added up.
     """

@@ -20,11 +20,11 @@ from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 class LabelHeads:
     """Fits several heads to a few known labels, on what came back and on what it sent, and takes the best of them.
 
-    Our own: a party that knows some labels need not settle for one score. Heads are a logistic regression, a random
-    forest and a kernel regression; inputs are the gradients, their direction and norm, the features, the own columns
-    and all of them. Where records were sent several times, the same of all exchanges, averaged and one after the other,
-    are inputs too. The pair with the least cross-validated loss on the known labels answers. Numbers as labels are
-    regressed by the same kinds of heads.
+    Source: our own. A party that knows some labels need not settle for one score. Heads are a logistic regression, a
+    random forest and a kernel regression; inputs are the gradients, their direction and norm, the features, the own
+    columns and all of them. Where records were sent several times, the same of all exchanges, averaged and one after
+    the other, are inputs too. The pair with the least cross-validated loss on the known labels answers. Numbers as
+    labels are regressed by the same kinds of heads.
 
     Example:
         >>> from seepage.tabular.schema import Discrete

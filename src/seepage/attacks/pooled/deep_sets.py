@@ -46,7 +46,7 @@ class DeepSets:
     """Distinguishes shares by a classifier of weights that does not depend on the order of hidden units.
 
     Source: Ganju, Wang, Yang, Gunter and Borisov, *Property Inference Attacks on Fully Connected Neural Networks using
-    Permutation Invariant Representations* (2018): every unit is described from its weights, its bias and what describes
+    Permutation Invariant Representations* (2018). Every unit is described from its weights, its bias and what describes
     the layer before; descriptions are summed over a layer; a linear layer takes the sums of all layers. Deviations:
     from the second layer on, a unit's weights enter as weights of the descriptions before it, not side by side, so that
     the classifier does not depend on the order of units; weights are standardised over shadow models. The last layer's

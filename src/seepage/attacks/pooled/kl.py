@@ -19,7 +19,7 @@ from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 class KL:
     """Pairs of shadow models of two shares vote for the share whose answers are nearer to the target's.
 
-    Source: Suri, Lu, Chen and Evans, *Dissecting Distribution Inference* (2023): a pair votes for the second share if
+    Source: Suri, Lu, Chen and Evans, *Dissecting Distribution Inference* (2023). A pair votes for the second share if
     the first's mean Kullback-Leibler divergence to the target's answers is the greater. With more than two shares,
     each one's chance is its mean share of votes against all others. Deviations: chances below 1e-6 are raised to
     it, and the queries are the attacker's one set instead of one for each share.

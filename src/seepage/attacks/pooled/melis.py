@@ -26,7 +26,7 @@ class Melis:
     """Distinguishes shares by a classifier of gradients, trained on those of auxiliary rows at the same models.
 
     Source: Melis, Song, De Cristofaro and Shmatikov, *Exploiting Unintended Feature Leakage in Collaborative Learning*
-    (2019), section 4: in each round the attacker computes gradients of its own batches with and without the
+    (2019), section 4. In each round the attacker computes gradients of its own batches with and without the
     property at the joint model, and a random forest of 100 trees with leaves of five classifies the other party's.
     Deviations: the property is the share in all of a party's rows; one forest reads the gradients of all rounds
     side by side instead of one score a round; small networks need no pooling of gradients. ``mixed`` is ours:

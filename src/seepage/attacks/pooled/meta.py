@@ -24,7 +24,7 @@ Features = Literal["raw", "log"]
 class Meta:
     """Distinguishes shares of an attribute by a classifier of models' answers.
 
-    Source: Zhang, Tople and Ohrimenko (2021), algorithm 1 and section 4.3: answers to all queries side by side
+    Source: Zhang, Tople and Ohrimenko (2021), algorithm 1 and section 4.3. Answers to all queries side by side
     (``features="raw"``), classified by logistic regression for linear, recurrent and graph models (``lr``) and by
     a network of 20 and 8 hidden units for networks (``mlp``), for two or more shares. The default is ours:
     logarithms, standardised over shadow models, and two strongly regularised classifiers, mixed.

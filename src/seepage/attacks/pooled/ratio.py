@@ -28,6 +28,8 @@ _LEAST = 20
 class Ratio:
     """Estimates the share of the victim's rows that carry the attribute, with an interval.
 
+    Source: our own.
+
     Ridge regression on the shadow models' standardised logarithms gives one number a model. Shadow models come from
     two halves of the auxiliary rows, and the rule fitted on one half is applied to the other half's models: models of
     the rows that it was fitted on would look too good. The distribution of the number for a given share is learnt from

@@ -21,7 +21,7 @@ from seepage.wire.pooled import PooledKnowledge, PropertyGuess, UpdatedView
 class Dominant:
     """The value that dominates the new rows: the published attack on a model's update.
 
-    Source: Zhang, Tople and Ohrimenko (2021), section 5.3: the fine-grained attack on the models before and after; if
+    Source: Zhang, Tople and Ohrimenko (2021), section 5.3. The fine-grained attack on the models before and after; if
     the same value dominates the victim's rows in both, it is guessed for the new rows, otherwise the other one.
 
     Attributes:
@@ -67,8 +67,10 @@ class Dominant:
 class Joint:
     """The new rows' share from both models' answers at once.
 
+    Source: our own.
+
     Shadow models go through both trainings with known shares of both kinds of rows; two strongly regularised
-    classifiers of the standardised logarithms of all answers distinguish the new rows' shares. Ours.
+    classifiers of the standardised logarithms of all answers distinguish the new rows' shares.
     """
 
     # Shadow models are trained on pairs of shares, of first and of new rows.

@@ -17,7 +17,7 @@ from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
 class WhiteBox:
     """Distinguishes shares of an attribute by a classifier of models' weights.
 
-    Source: Zhang, Tople and Ohrimenko (2021), appendix: all weights in one row, classified by a network of 200 and 50
+    Source: Zhang, Tople and Ohrimenko (2021), appendix. All weights in one row, classified by a network of 200 and 50
     hidden units. Hidden units can be exchanged without changing a network, which such a classifier ignores; see
     ``DeepSets`` for one that does not.
 

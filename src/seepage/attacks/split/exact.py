@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,7 +16,7 @@ from seepage.attacks.split.parts.meet import meet
 from seepage.attacks.split.parts.messages import message_of
 from seepage.attacks.split.parts.nearest import NearestConfigurations, nearest, rounding
 from seepage.attacks.split.parts.number_target import number_target_guess
-from seepage.attacks.split.parts.proof import proven_alone, proven_by_fit
+from seepage.attacks.split.parts.proof import fits_alone, likely_fit, proof_of
 from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.replay import replays
 from seepage.attacks.split.parts.responses import Responder, responder
@@ -35,6 +35,8 @@ Search = Literal["exhaustive", "descent", "meet"]
 @dataclass(frozen=True)
 class Exact:
     """Compares the received gradient with that of every combination of private cells and label.
+
+    Source: Qiu et al., EXACT (2024).
 
     The nearest combination is the guess. With ``votes`` above 1 the nearest ones vote on each column and the label,
     and the nearest among the most frequent values wins (the paper leaves ties open). Continuous private columns are
@@ -123,7 +125,8 @@ class Exact:
         if space.binned and replayable(view, knowledge) and self.votes == 1 and self.scale == 1 and self.undo_mean:
             if self.search == "exhaustive":
                 check_enumerable(space, self.most)
-            return replayed_guess([view], knowledge, respond, space, torch.Generator().manual_seed(seeds[0]))
+            guess = replayed_guess([view], knowledge, respond, space, torch.Generator().manual_seed(seeds[0]))
+            return replace(guess, proof=proof_of(view, knowledge, guess.cells))
         sent = message_of(knowledge.defense, view.clip) if self.aware else None
         keep = max(self.votes, self.keep, 2)
         if self.search == "exhaustive":
@@ -153,18 +156,18 @@ class Exact:
             distances[:, 0] = distance.double().cpu()
         same = rounding(gradient).double().cpu()[:, None]
         alone = torch.full((len(labels),), torch.nan, dtype=torch.float64)
-        proven = self._proven(view, respond, gradient, space, found, codes[:, 0], seeds)
+        cells = view.model.unscaled(cells, view.model.private)
         return CutGuess(
-            cells=view.model.unscaled(cells, view.model.private),
+            cells=cells,
             labels=labels.cpu().double(),
             residual=distances[:, 0],
             runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
             ties=(distances <= distances[:, :1] + same).sum(1),
-            proven=proven,
-            certified=None if proven is None or sent is not None else proven[:, None].expand_as(cells),
+            likely=self._likely(view, respond, gradient, space, found, codes[:, 0], seeds),
+            proof=proof_of(view, knowledge, cells),
         )
 
-    def _proven(
+    def _likely(
         self,
         view: CutView,
         respond: Responder,
@@ -177,9 +180,9 @@ class Exact:
         if self.votes > 1 or self.scale != 1 or space.binned:
             return None
         if self.search == "exhaustive":
-            return proven_alone(found.distances, gradient)
+            return fits_alone(found.distances, gradient)
         generator = torch.Generator().manual_seed(seeds[0])
-        return proven_by_fit(view.model, respond, view.cut, gradient, space, found.distances, codes, generator)
+        return likely_fit(view.model, respond, view.cut, gradient, space, found.distances, codes, generator)
 
 
 def replayable(view: CutView, knowledge: CutKnowledge) -> bool:

@@ -30,11 +30,11 @@ _BATCH = 256
 class FSHA:
     """Active in its paper, passive here: decodes gradients by a network that learned from those of auxiliary rows.
 
-    Pasquini et al., Unleashing the Tiger (2021), invert a client's messages by a decoder trained on public data, after
-    a malicious server has steered the client's network into a space of its choice. Deviations: here clients compute
-    the last layers, so that they send gradients and the server cannot steer them. The server is honest and knows the
-    client's weights, which give it auxiliary rows' gradients, clipped and with noise where it knows of them. Inputs
-    are the gradient's direction, the logarithm of its norm and the activations; the answer is the chance of each
+    Source: Pasquini et al., Unleashing the Tiger (2021). They invert a client's messages by a decoder trained on public
+    data, after a malicious server has steered the client's network into a space of its choice. Deviations: here clients
+    compute the last layers, so that they send gradients and the server cannot steer them. The server is honest and
+    knows the client's weights, which give it auxiliary rows' gradients, clipped and with noise where it knows of them.
+    Inputs are the gradient's direction, the logarithm of its norm and the activations; the answer is the chance of each
     value.
 
     Attributes:

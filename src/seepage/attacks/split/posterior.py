@@ -45,6 +45,8 @@ _AT_ONCE = 2**21
 class Posterior:
     """Bayes' rule over all combinations of private cells and label, under the known defense.
 
+    Source: our own.
+
     The received gradient of a record is ``clip(g) + normal noise``, or that of ``max_norm`` or ``marvell``, whose shape
     is fitted on the messages, see ``parts.shaped``; its likelihood under a combination, times the
     prior, gives the combination's chance. The prior of the label given all columns is the network's own prediction, as

@@ -27,10 +27,10 @@ _STD = 0.1
 class UnSplit:
     """Descends in turn on the private cells and on a copy of the client's weights, until both explain the messages.
 
-    Erdogan et al., UnSplit (2022): the server knows the architecture of the client's part, but none of its weights.
-    Deviations: clients compute the last layers here, so that gradients are matched, not activations; cells are points
-    of the simplex of each column's values, without a smoothness term; 1,000 rounds of 100 steps of both are cut to
-    ``rounds`` of ``steps``, with a larger rate for cells. Labels are relaxed and found with the cells. A table of
+    Source: Erdogan et al., UnSplit (2022). The server knows the architecture of the client's part, but none of its
+    weights. Deviations: clients compute the last layers here, so that gradients are matched, not activations; cells are
+    points of the simplex of each column's values, without a smoothness term; 1,000 rounds of 100 steps of both are cut
+    to ``rounds`` of ``steps``, with a larger rate for cells. Labels are relaxed and found with the cells. A table of
     unknown embeddings does not identify the values of its positions, so that cells can hardly be found without the
     weights; with them (``weights: granted``, not in the paper) it is a descent where ``exact`` is exhaustive.
 

@@ -11,14 +11,14 @@ import torch
 
 from seepage.attacks.trees.cells import LEFT, Solved, solve
 from seepage.attacks.trees.paths import Path, paths_of_bin
+from seepage.attacks.trees.proving import proof_of
 from seepage.registry import attacks
-from seepage.wire.horizontal import Certificate
 from seepage.wire.sums import Sent, values_of, whole_counts
 from seepage.wire.trees import HistogramMessage, HistogramsView, TreesGuess, TreesKnowledge
 
 # Splits that share a bin are told apart by their sums; with more records than this in it, by too few digits.
 _MOST_IN_A_BIN = 40
-# Records of a bin that are told apart quickly, and for certain.
+# Records of a bin that are told apart quickly.
 _FEW_IN_A_BIN = 12
 # Columns beside the finest one in which missing records are looked for.
 _FURTHER_COLUMNS = 4
@@ -29,12 +29,14 @@ _FURTHER_COLUMNS = 4
 class Anchor:
     """Reads the records behind histograms of derivatives, through the column whose bins hold the fewest of them.
 
+    Source: our own.
+
     A record's derivatives follow from its label and from the leaves that it reached in earlier trees, which all know.
     In a column with many values a bin holds few records, and the sums of that bin tell, split by split, which of them
     went where: only one choice adds up. So the path of each record through all trees is known, and with it its
     derivatives in every node. How many records of each path lie in a bin of another column is then the solution of
-    linear equations in whole numbers, one for each node and statistic, bounded by the splits on the path. A record is
-    certified where no other table has these sums within the rounding of single precision.
+    linear equations in whole numbers, one for each node and statistic, bounded by the splits on the path. What of this
+    no other table could have sent is for ``seepage.kernel`` to say.
 
     Where noise was added to the sums no choice can be told apart. The records of a bin of that column are then taken
     together, and the equations are solved by least squares with a penalty of the noise's size.
@@ -49,22 +51,16 @@ class Anchor:
             seeds: seed of each victim, by which cells are dealt out that the message leaves open.
         """
         found = [self._read(m, knowledge, s) for m, s in zip(view.messages, seeds, strict=True)]
-        cells = torch.from_numpy(np.stack([one.cells for one, _ in found]))
-        proved = torch.from_numpy(np.stack([one.proved for one, _ in found]))
-        labels = torch.from_numpy(np.stack([labels for _, labels in found]))
-        recipe = f"sums of derivatives of {view.clients} client(s), in every node and bin"
-        certificates = tuple(
-            Certificate(knowledge.batch_size, knowledge.batch_size, "single precision", recipe, 1.0)
-            if bool(one.proved.any())
-            else None
-            for one, _ in found
+        pairs = zip(view.messages, found, strict=True)
+        labels = torch.from_numpy(np.stack([one.labels for one in found]))
+        return TreesGuess(
+            torch.from_numpy(np.stack([one.cells for one in found])),
+            labels=labels,
+            proofs=tuple(proof_of(message, knowledge, view.clients, one) for message, one in pairs),
+            regime=tuple(f"paths of {int(one.isfinite().sum()):,} of {len(one):,} records were read" for one in labels),
         )
-        regime = tuple(
-            f"paths of {int(np.isfinite(labels).sum()):,} of {len(labels):,} records were read" for _, labels in found
-        )
-        return TreesGuess(cells, labels=labels, certified=proved, certificates=certificates, regime=regime)
 
-    def _read(self, message: HistogramMessage, knowledge: TreesKnowledge, seed: int) -> tuple[Solved, np.ndarray]:
+    def _read(self, message: HistogramMessage, knowledge: TreesKnowledge, seed: int) -> Solved:
         sent = Sent(message)
         values = values_of(sent, knowledge)
         first, *others = by_fineness(sent)
@@ -79,14 +75,12 @@ class Anchor:
         # Where most are known, with some from other columns, the rest is what these leave of every node; else the
         # records of each bin are alike.
         if len(paths) > wanted:
-            paths = sorted(paths, key=lambda path: not path.proved)[:wanted]
+            paths = sorted(paths, key=lambda path: not path.alone)[:wanted]
         if len(paths) > len(of_first) and 2 * len(paths) > wanted:
             rest = {LEFT: wanted - len(paths)} if len(paths) < wanted else {}
         else:
             paths = of_first
-        solved = solve(sent, paths, rest, values, seed, knowledge.noise)
-        labels = np.array([path.label for path in paths] + [np.nan] * (len(solved.cells) - len(paths)))
-        return solved, labels
+        return solve(sent, paths, rest, values, seed, knowledge.noise)
 
     def _paths(
         self, sent: Sent, column: int, knowledge: TreesKnowledge, most: int = _MOST_IN_A_BIN
@@ -120,7 +114,7 @@ def by_fineness(sent: Sent) -> list[int]:
 
 
 def merged(paths: Sequence[Path], further: Sequence[Path]) -> list[Path]:
-    """Return paths with those that another column's bins prove to be there more often.
+    """Return paths with those that another column's bins show more often.
 
     A record is in one bin of every column, so that a path is there at least as often as one column shows it.
     """
@@ -128,7 +122,7 @@ def merged(paths: Sequence[Path], further: Sequence[Path]) -> list[Path]:
     seen: Counter[bytes] = Counter()
     added = []
     for path in further:
-        if path.proved:
+        if path.alone:
             seen[path.key] += 1
             if seen[path.key] > found[path.key]:
                 added.append(path)

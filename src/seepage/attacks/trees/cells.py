@@ -91,24 +91,23 @@ def _together(sent: Sent, paths: Sequence[Path], rest: Mapping[int, int]) -> _Pa
 
 @dataclass(frozen=True)
 class Solved:
-    """Cells of some records.
+    """Records whose cells were solved for.
 
     Attributes:
         cells: cell of each record.
-        proved: whether no other cell beyond the column's tolerance has the same sums, given the paths.
+        labels: label of each record; NaN where its path was not read.
+        nodes: what each record is known to have reached in each tree; None where not all paths were read.
     """
 
     cells: Float[np.ndarray, "record column"]
-    proved: Bool[np.ndarray, "record column"]
+    labels: Float[np.ndarray, " record"]
+    nodes: Int[np.ndarray, "record tree"] | None
 
 
 def solve(
     sent: Sent, paths: Sequence[Path], rest: Mapping[int, int], values: Sequence[Values], seed: int, noise: float = 0.0
 ) -> Solved:
     """Return the cells of all records.
-
-    Where the paths of all records are proved, and the equations leave no choice in any cell of a record, that record is
-    proved: its cells but for numbers whose bin is wider than the column's tolerance. With one path in doubt nothing is.
 
     Args:
         sent: the message.
@@ -124,14 +123,13 @@ def solve(
     generator = np.random.default_rng(seed)
     records = len(alike.of_record)
     cells = np.full((records, len(values)), np.nan)
-    proved = np.zeros((records, len(values)), dtype=bool)
-    certain = not rest and noise == 0 and all(path.proved for path in paths)
-    every = np.ones(records, dtype=bool)
     for column, one in enumerate(values):
-        counts, sure = _column(sent, alike, equations, one, [*(path.bin for path in paths), *alike.bins_of_records])
-        _deal(counts, alike, one, cells[:, column], proved[:, column], generator)
-        every &= sure[alike.of_record] & (counts[alike.of_record].max(1) == alike.number[alike.of_record])
-    return Solved(cells, proved & (every & certain)[:, None])
+        counts = _column(sent, alike, equations, one, [*(path.bin for path in paths), *alike.bins_of_records])
+        _deal(counts, alike, one, cells[:, column], generator)
+    labels = np.full(records, np.nan)
+    labels[: len(paths)] = [path.label for path in paths]
+    nodes = np.array([path.nodes for path in paths]) if len(paths) == records else None
+    return Solved(cells, labels, nodes)
 
 
 def _deal(
@@ -139,7 +137,6 @@ def _deal(
     alike: _Paths,
     values: Values,
     cells: Float[np.ndarray, " record"],
-    proved: Bool[np.ndarray, " record"],
     generator: np.random.Generator,
 ) -> None:
     """Give the records of each path the values that were counted for it."""
@@ -148,7 +145,6 @@ def _deal(
         dealt = np.repeat(np.arange(counts.shape[1]), counts[c])
         generator.shuffle(dealt)
         cells[here] = values.cells[dealt]
-        proved[here] = values.exact[dealt]
 
 
 class _Equations:
@@ -258,8 +254,8 @@ def _half(squares: Float[np.ndarray, "side side"], ridge: float) -> Float[np.nda
 
 def _column(
     sent: Sent, alike: _Paths, equations: _Equations, values: Values, read_in: Sequence[int]
-) -> tuple[Int[np.ndarray, "path value"], Bool[np.ndarray, " path"]]:
-    """Return how many records of each path have each value, and for which paths that is certain."""
+) -> Int[np.ndarray, "path value"]:
+    """Return how many records of each path have each value."""
     unknown = np.array([-1])
     counts = np.full((len(alike.number), len(values.bins)), unknown, dtype=np.int64)
     left = whole_counts(sent.counts[values.bins], len(alike.of_record))
@@ -285,8 +281,7 @@ def _column(
         if int((counts < 0).sum()) == before:
             break
     _settle(counts, alike.number, left)
-    sure = np.asarray((counts >= 0).all(1))
-    return _guessed(counts, estimate, alike.number, left), sure
+    return _guessed(counts, estimate, alike.number, left)
 
 
 def _possible(

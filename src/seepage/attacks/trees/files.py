@@ -20,6 +20,8 @@ from seepage.wire.trees import FileMessage, TreeFilesView, TreesGuess, TreesKnow
 class Hessians:
     """Recovers ``sum_hessian`` where it is hidden, from ``base_weights`` and ``loss_changes``.
 
+    Source: our own.
+
     With w the weight of a node before the learning rate, its first derivatives sum up to G = -w (H + lambda). Those of
     two children add up to their parent's, and so do their second derivatives: two linear equations give both children's
     sums from the parent's. That of the first root is known: its derivatives are those of the base score, times the
@@ -38,6 +40,8 @@ class Hessians:
 class LeafCounts:
     """Counts the rows of each class in every leaf of the client's first trees.
 
+    Source: our own.
+
     All second derivatives of the first round are alike, so that a leaf's sum divided by one of them is its number of
     rows. Its first derivatives are those of the base score less the number of rows of each class. Where
     ``sum_hessian`` is hidden the sums of ``hessians`` take its place.
@@ -53,6 +57,8 @@ class LeafCounts:
 @dataclass(frozen=True)
 class Thresholds:
     """Lists the values at which a client's trees split numeric columns.
+
+    Source: our own.
 
     Where bins are made of the client's own rows, as in bagging, the end of a bin is the value of a row. Values come
     without rows: which record holds one is not known.

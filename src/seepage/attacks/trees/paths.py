@@ -29,7 +29,7 @@ Readings = TypeVar("Readings", bound=Sized)
 
 
 class _TooManyReadingsError(Exception):
-    """More readings of a bin than are followed: what is left out is not excluded, so that nothing of it is proved."""
+    """More readings of a bin than are followed: what is left out is not excluded, so that none of them is taken."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Path:
         nodes: deepest node of each tree that the record is known to reach.
         gradients: its derivatives for each tree.
         bin: bin in which it was read.
-        proved: whether no other records have the sums of that bin.
+        alone: whether it belongs to the only reading of that bin that was found.
     """
 
     label: float
     nodes: Int[np.ndarray, " tree"]
     gradients: Float[np.ndarray, "tree 2"]
     bin: int
-    proved: bool
+    alone: bool
 
     @property
     def key(self) -> bytes:

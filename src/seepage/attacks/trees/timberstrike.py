@@ -27,11 +27,11 @@ from seepage.wire.trees import FileMessage, TreeFilesView, TreesGuess, TreesKnow
 class TimberStrike:
     """Guesses records from split values and leaf statistics of a client's trees.
 
-    After Di Gennaro et al., TimberStrike (arXiv 2506.07605, section 5). The first tree gives the number of rows of each
-    class in every leaf, and the path to a leaf bounds their cells. For each later tree an integer program assigns these
-    rows to leaves that their bounds allow, so that their derivatives add up to those of the leaf as nearly as possible;
-    the path to the leaf narrows the bounds. Trees of other clients in between move a row's margin by the mean of the
-    leaves that it may be in, weighted by their second derivatives.
+    Source: Di Gennaro et al., TimberStrike (arXiv 2506.07605), section 5. The first tree gives the number of rows of
+    each class in every leaf, and the path to a leaf bounds their cells. For each later tree an integer program assigns
+    these rows to leaves that their bounds allow, so that their derivatives add up to those of the leaf as nearly as
+    possible; the path to the leaf narrows the bounds. Trees of other clients in between move a row's margin by the mean
+    of the leaves that it may be in, weighted by their second derivatives.
 
     Deviations: rows that are alike so far share one whole number; HiGHS stops at a number of nodes, so that the same
     message gives the same guess, where the paper stops Gurobi by time. Cells are drawn from the public marginals within

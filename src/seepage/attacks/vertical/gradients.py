@@ -213,6 +213,8 @@ class NeuronQuotients(_Unmixed):
 class IndependentComponents(_Unmixed):
     """Independent components of the first layer's gradient, see ``CocktailParty``.
 
+    Source: Kariyappa et al., Cocktail Party Attack (ICML 2023).
+
     Attributes:
         iterations: number of iterations of the search.
     """
@@ -233,6 +235,8 @@ class IndependentComponents(_Unmixed):
 @dataclass(frozen=True)
 class TensorComponents(_Unmixed):
     """Components of the tensor that the second layer's gradient averages to, see ``Sqr``.
+
+    Source: Wang, Lee and Lei, Reconstructing Training Data from Model Gradient, Provably (AISTATS 2023).
 
     Its theory is about one wide layer of normal weights without biases whose activation has a third order. None of
     that holds for a trained bottom model with ReLUs: this is a comparison that is expected to fail.

@@ -29,11 +29,11 @@ _SAME = 1e-3
 class LayerInversion:
     """Undoes the bottom model layer by layer; where a layer loses something, a network learns the way back.
 
-    Our own. Linear layers are solved, activations that lose nothing are undone, and a ReLU leaves the equations of its
-    positive units. Columns of categories add up to 1, which are further equations. Records that do not replay their
-    features, and networks with a layer that cannot be undone, go to the field's general attack: a network that maps
-    features back to cells (He et al. 2019; UIFV's InverNet). It learns from rows that follow the columns' marginals
-    and from what the known bottom model makes of them, with the noise of a known defense.
+    Source: our own. Linear layers are solved, activations that lose nothing are undone, and a ReLU leaves the equations
+    of its positive units. Columns of categories add up to 1, which are further equations. Records that do not replay
+    their features, and networks with a layer that cannot be undone, go to the field's general attack: a network that
+    maps features back to cells (He et al. 2019; UIFV's InverNet). It learns from rows that follow the columns'
+    marginals and from what the known bottom model makes of them, with the noise of a known defense.
 
     Attributes:
         rows: number of rows that the network learns from.

@@ -19,11 +19,11 @@ from seepage.wire.vertical import ActivationView, FeatureGuess, FeatureKnowledge
 class RidgeStealth:
     """Kernel ridge regression on leaked records; penalty and kernel are those with the least leave-one-out error.
 
-    Our own: a closed form in place of the stealth attack's InverNet, which has only a few dozen pairs to learn from.
-    The leave-one-out residuals of a linear smoother are its residuals divided by one less its diagonal (Golub,
+    Source: our own. A closed form in place of the stealth attack's InverNet, which has only a few dozen pairs to learn
+    from. The leave-one-out residuals of a linear smoother are its residuals divided by one less its diagonal (Golub,
     Heath and Wahba 1979). They also give the confidence of the answers: chances and radii are fitted on the leaked
-    records, each left out in turn. A column that it reads no better than a constant on these records is answered by
-    the constant, see ``parts.choice``.
+    records, each left out in turn. A column that it reads no better than a constant on these records is answered by the
+    constant, see ``parts.choice``.
     """
 
     def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:

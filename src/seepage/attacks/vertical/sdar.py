@@ -26,8 +26,8 @@ _ADVERSARY = (128, 128)
 class AdversarialShadowAttack(DataPassiveAttack):
     """As ``uifv_dpa``, with a shadow whose features a discriminator takes for those that the target sent.
 
-    Source: Zhu et al., Passive Inference Attacks on Split Learning via Adversarial Regularization (NDSS 2025), SDAR:
-    the server's simulator of the client is trained by the task through the server's own part, and by a discriminator of
+    Source: Zhu et al., Passive Inference Attacks on Split Learning via Adversarial Regularization (NDSS 2025), SDAR.
+    The server's simulator of the client is trained by the task through the server's own part, and by a discriminator of
     features. Deviations: the shadow is trained behind the top model as it is at the end, not at each of its steps;
     features of all exchanges that were seen count as real; InverNet, without a discriminator of its own, decodes. The
     adversary has the shadow's learning rate and a larger weight than there, which reads more of tables.

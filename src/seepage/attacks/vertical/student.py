@@ -24,14 +24,16 @@ from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 class StudentAttack:
     """A teacher guesses the target's cells from the attacker's own columns and labels; a student averages by features.
 
-    Our own. The teacher learns on auxiliary rows. Its guesses for the training records, whose labels the attacker
-    knows, are noisy, but records whose target cells are the same send the same features: a student that regresses the
-    guesses on the features averages the noise out. The attack does not rely on a shadow with the target's axes.
+    Source: our own. The teacher learns on auxiliary rows. Its guesses for the training records, whose labels the
+    attacker knows, are noisy, but records whose target cells are the same send the same features: a student that
+    regresses the guesses on the features averages the noise out. The attack does not rely on a shadow with the target's
+    axes.
 
     Attributes:
         hidden: units of the teacher's hidden layers.
         epochs: number of epochs of the teacher.
         student_epochs: number of epochs of the student.
+        converge: whether both stop once they no longer gain on held-out rows; the numbers of epochs are then the most.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -40,6 +42,7 @@ class StudentAttack:
     hidden: tuple[int, ...] = (100, 100)
     epochs: int = 15
     student_epochs: int = 10
+    converge: bool = True
 
     def __post_init__(self) -> None:
         for name in ("epochs", "student_epochs"):
@@ -64,11 +67,13 @@ class StudentAttack:
                 "those of training (earlier)."
             )
         encoder = encoder_of(knowledge.schema)
-        teacher = Inverter(self.hidden, "fields", epochs=self.epochs).fit(
+        teacher = Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge).fit(
             own_inputs(view, rows.own, rows.labels), encoder.encode(rows.cells), encoder, seeds
         )
         taught = expected(encoder, teacher.outputs(own_inputs(seen, seen.own, seen.labels)))
-        student = Inverter(epochs=self.student_epochs, batch_size=256).fit(seen.received, taught, encoder, seeds)
+        student = Inverter(epochs=self.student_epochs, batch_size=256, converge=self.converge).fit(
+            seen.received, taught, encoder, seeds
+        )
         outputs = student.outputs(view.received)
         failed = teacher.failed | student.failed
         cells = torch.where(failed[:, None, None], torch.nan, cells_of(encoder, outputs))

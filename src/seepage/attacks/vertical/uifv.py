@@ -33,7 +33,7 @@ class _InverNet:
     Attributes:
         loss: loss of the network, see ``Inverter``.
         layers: number of InverNet's layers, 1 to 3; 3 on tables and 2 on images if None, as in the paper.
-        standardise, epochs, steps, batch_size, learning_rate: settings of ``Inverter``.
+        standardise, epochs, steps, batch_size, learning_rate, converge: settings of ``Inverter``.
 
     Raises:
         BadInputError: an argument is out of range.
@@ -46,6 +46,7 @@ class _InverNet:
     steps: int = 1000
     batch_size: int = 64
     learning_rate: float | int = 2e-3
+    converge: bool = False
 
     def __post_init__(self) -> None:
         if self.layers not in (None, *DEPTHS):
@@ -65,6 +66,7 @@ class _InverNet:
             self.batch_size,
             self.learning_rate,
             image,
+            self.converge,
         )
 
 
@@ -135,7 +137,8 @@ class QueryAttack(_InverNet):
                 torch.cat([features, mine], dim=-1)
                 for features, mine in zip((answered, received), pairs.beside, strict=True)
             )
-        found = self.inverter(knowledge.image).fit(answered[:, :kept], pairs.asked[:, :kept], encoder, seeds)
+        held = (answered[:, kept:], pairs.asked[:, kept:]) if pairs.held else None
+        found = self.inverter(knowledge.image).fit(answered[:, :kept], pairs.asked[:, :kept], encoder, seeds, held=held)
         guess = guess_of(found, received, queries=pairs.asked.shape[1])
         if not pairs.held:
             return _Answer(guess)
@@ -184,7 +187,9 @@ class _Answer:
 @attacks.register("informed_qa", "vertical", needs=("auxiliary", "queries"))
 @dataclass(frozen=True)
 class InformedQueryAttack(QueryAttack):
-    """The query attack by an active party that uses what it holds; our own form of ``uifv_qa``.
+    """The query attack by an active party that uses what it holds.
+
+    Source: our own form of ``uifv_qa`` (Yang et al., UIFV, 2024).
 
     Two networks are trained: the published one, on features alone, and one that takes the attacker's own columns
     beside them and has a loss for each kind of column. Each column is answered by the network that has more of the
@@ -195,6 +200,7 @@ class InformedQueryAttack(QueryAttack):
 
     loss: InverseLoss = "fields"
     own_columns: bool = True
+    converge: bool = True
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; the arguments are those of ``QueryAttack``."""

@@ -78,7 +78,7 @@ class DescentAttack:
 class Ginver(DescentAttack):
     """A network whose rows, sent through the target's bottom model, reproduce the received features.
 
-    Source: Yin et al., Ginver (WWW 2023), white-box form; total variation, which applies to images, is left out.
+    Source: Yin et al., Ginver (WWW 2023), white-box form. Total variation, which applies to images, is left out.
 
     Attributes:
         hidden: units of the network's hidden layers, InverNet's.
@@ -116,7 +116,7 @@ class Ginver(DescentAttack):
 class GradientInversion(DescentAttack):
     """Each record's cells are optimised until the joint model's prediction for them matches the observed one.
 
-    Source: Jiang et al., PoPETs 2022: the attacker matches the prediction. ``match="features"`` matches the target's
+    Source: Jiang et al. (PoPETs 2022). The attacker matches the prediction. ``match="features"`` matches the target's
     features instead, which reveal more (ours).
 
     Attributes:
@@ -166,7 +166,7 @@ class GradientInversion(DescentAttack):
 class Generator(DescentAttack):
     """A network predicts the target's cells from the attacker's own, so that the joint model predicts the same.
 
-    Source: Luo et al., ICDE 2021 (generative regression network): layers of 600, 200 and 100 units with ReLU, squared
+    Source: Luo et al. (ICDE 2021), generative regression network. Layers of 600, 200 and 100 units with ReLU, squared
     error of the predictions, and a penalty on a spread of the generated columns beyond a threshold. Layer
     normalisation is left out.
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.results.checks.alarm import LOWER_BOUNDS, SEVERITIES, UPPER_BOUNDS, Alarm, Severity, Where
+    from seepage.results.checks.alarm import INCOMPLETE, LOWER_BOUNDS, SEVERITIES, UPPER_BOUNDS, Alarm, Severity, Where
     from seepage.results.checks.every import CHECKS, not_applicable, run_checks
     from seepage.results.checks.explain import explanation, titles
-    from seepage.results.checks.facts import Facts
+    from seepage.results.checks.facts import Facts, Gap, in_words
     from seepage.results.checks.registry import Check
     from seepage.results.checks.table import pooled_shares
     from seepage.settings.setting import LEAKED
@@ -19,6 +19,7 @@ lazy_package(__name__)
 
 __all__ = [
     "CHECKS",
+    "INCOMPLETE",
     "LEAKED",
     "LOWER_BOUNDS",
     "SEVERITIES",
@@ -26,9 +27,11 @@ __all__ = [
     "Alarm",
     "Check",
     "Facts",
+    "Gap",
     "Severity",
     "Where",
     "explanation",
+    "in_words",
     "not_applicable",
     "pooled_shares",
     "run_checks",

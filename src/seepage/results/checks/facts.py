@@ -2,26 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
 
+from seepage import registry
+from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
+from seepage.errors import BadInputError
 from seepage.results.checks.alarm import Where
 from seepage.results.tiers import settings, strongest_row
 from seepage.run.runner import Run
 from seepage.settings.probe import Probe
-from seepage.settings.setting import LEAKED, Audit
+from seepage.settings.setting import LEAKED, Audit, Configuration
+from seepage.settings.threat_model import applicability, deployment_of
+from seepage.text import listed
 
 # What a check reads beside the rows of results.
 Need = Literal["table", "gradient", "descent", "proofs"]
+# Why a default attack lacks evidence that nothing can be planted for.
+NO_CONTROL = "no positive control suits it"
 # Share of sound audits whose negative control is taken for a fault.
 _FALSE_ALARMS = 0.001
+
+
+class Gap(NamedTuple):
+    """A default attack whose figures in one configuration cannot show that little leaks.
+
+    Attributes:
+        batch_size, defense: the configuration.
+        attack: registered name.
+        why: what is missing, in words behind the name.
+    """
+
+    batch_size: int | None
+    defense: str
+    attack: str
+    why: str
+
+
+def in_words(gaps: Iterable[Gap]) -> str:
+    """Return what is missing, in words; the same attack and reason once.
+
+    Example:
+        >>> in_words([Gap(8, "none", "unmix", "not run"), Gap(8, "none", "dlg", "not run")])
+        'unmix and dlg not run'
+    """
+    by_reason: dict[str, list[str]] = {}
+    for gap in gaps:
+        names = by_reason.setdefault(gap.why, [])
+        if gap.attack not in names:
+            names.append(gap.attack)
+    return "; ".join(f"{listed(names)}{' ' if why == 'not run' else ': '}{why}" for why, names in by_reason.items())
+
+
+def _applicable(audit: Audit) -> list[str]:
+    """Return the default attacks that can be run on the deployment of an audit."""
+    try:
+        deployment = deployment_of(audit.spec)
+    except BadInputError:
+        # A setting of another package may declare no threat model.
+        return list(dict.fromkeys(audit.usual_attacks))
+    known = registry.attacks.of(audit.setting)
+    names = dict.fromkeys(audit.usual_attacks)
+    return [name for name in names if applicability(known[name], deployment).applies]
 
 
 @dataclass(frozen=True)
@@ -34,6 +83,7 @@ class Facts:
         runs: runs of its parts, with what results leave out.
         control: results of the positive control; None where it was not run.
         negative: results of the negative control; None where it was not run.
+        contradicted: attacks whose certificates the truth contradicts, and the share of certified cells that are wrong.
     """
 
     audit: Audit
@@ -41,6 +91,7 @@ class Facts:
     runs: Sequence[Run]
     control: Sequence[ResultRow] | None = None
     negative: Sequence[ResultRow] | None = None
+    contradicted: Mapping[Where, float] = field(default_factory=dict)
 
     @cached_property
     def probe(self) -> Probe | None:
@@ -103,6 +154,49 @@ class Facts:
         return row is not None and leaks(row)
 
     @cached_property
+    def gaps(self) -> list[Gap]:
+        """What is missing before an audit can show that little leaks, by configuration and default attack."""
+        usual = _applicable(self.audit)
+        attacks = [part for part in self.audit.parts if part.kind == "attack"]
+        labels = {name: [part.label for part in attacks if part.part.name == name] for name in usual}
+        return [
+            Gap(configuration.batch_size, configuration.defense, name, why)
+            for configuration in self.audit.configurations
+            for name in usual
+            if (why := self._lacks_evidence(configuration, labels[name])) is not None
+        ]
+
+    def _lacks_evidence(self, configuration: Configuration, labels: Sequence[str]) -> str | None:
+        """Return why the figures of a default attack, under any of its labels, show nothing; None where they do."""
+        own = [
+            row
+            for row in self.rows
+            if row.is_attack
+            and row.attack in labels
+            and (row.metric, row.batch_size, row.defense)
+            == ("accuracy", configuration.batch_size, configuration.defense)
+        ]
+        measured = max((row.n for row in own), default=0)
+        if measured == 0:
+            return "not run"
+        if measured < CLUSTERS_FOR_VERDICT:
+            unit = self.audit.spec.unit
+            return f"on {measured} {unit}{'s' if measured != 1 else ''}"
+        # A setting without a positive control cannot pass one.
+        if self.control is None and self.audit.spec.control:
+            return None
+        if any(self.works(label) for label in labels):
+            return None
+        rows = [row for label in labels if (row := self.control_row(label)) is not None]
+        if not rows and self.control:
+            return NO_CONTROL
+        return (
+            "positive control not passed"
+            if any(row.status != "left_out" for row in rows)
+            else "positive control not run"
+        )
+
+    @cached_property
     def of_nothing(self) -> list[ResultRow]:
         """The accuracies over all cells of attacks on messages that carry nothing of what is scored.
 
@@ -159,6 +253,23 @@ def leaks(row: ResultRow) -> bool:
     """
     closed = control_share(row, "low")
     return closed is not None and closed > LEAKED
+
+
+def broken(row: ResultRow) -> bool:
+    """Return whether a row of the positive control shows that its attack does not work.
+
+    Too few units to tell are no sign of that, as long as what they show is a working attack.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="wide", attack="dlg", metric="accuracy", n=2)
+        >>> [broken(replace(row, mean=mean, baseline=0.5)) for mean in (1.0, 0.6)]
+        [False, True]
+    """
+    if row.n >= CLUSTERS_FOR_VERDICT:
+        return not leaks(row)
+    closed = control_share(row)
+    return closed is None or closed <= LEAKED
 
 
 def exceeds_by_more_than_chance(row: ResultRow, rows: int = 1) -> bool:

@@ -15,17 +15,13 @@ from seepage.wire.horizontal import NOT_TRIED
 @check("SEEP019", "error", "A certified cell is wrong")
 def falsely_certified(facts: Facts) -> Iterator[Finding]:
     """An attack called cells certain that are not the record's."""
-    wrong = {
-        Where(row.batch_size, row.defense, row.attack): row.mean
-        for row in facts.rows
-        if row.metric == "certified_wrong" and row.mean is not None and row.mean > 0
-    }
+    wrong = facts.contradicted
     if wrong:
         cases = [f"{place(where, facts.size)}: {share(rate)}" for where, rate in wrong.items()]
         yield Finding(
-            f"Of the cells that the attack certifies, this share is wrong: {few(cases)}. A proof that fails is a "
-            "mistake in seepage; please report it with the audit's document. Accuracies are scored against the truth "
-            "all the same.",
+            f"Of the cells that an attack called certified, this share is wrong: {few(cases)}. That is a mistake in "
+            "seepage; please report it with the audit's document. Nothing counts as certified in this report. "
+            "Accuracies are scored against the truth all the same.",
             tuple(wrong),
         )
 
@@ -48,7 +44,8 @@ def regimes(facts: Facts) -> Iterator[Finding]:
         where.append(here)
         conditions.update(text for text in run.evidence.conditions or () if text)
     if cases:
-        given = f" Cells are {few([text for text, _ in conditions.most_common()])}." if conditions else ""
+        every = few([text for text, _ in conditions.most_common()])
+        given = f" What is certified is so on these conditions: {every}" if conditions else ""
         yield Finding(
             f"{few(cases)}. What is proved is no estimate: it is in the message, and another attacker reads the same."
             f"{given} What is estimated is what this attacker could not prove.",

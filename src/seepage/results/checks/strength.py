@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.results.checks.alarm import Severity, Where
-from seepage.results.checks.facts import Facts, exceeds_by_more_than_chance, leaks
+from seepage.results.checks.facts import NO_CONTROL, Facts, broken, exceeds_by_more_than_chance, in_words
 from seepage.results.checks.registry import Finding, check
 from seepage.results.checks.wording import few, place, share
 from seepage.text import points
@@ -49,11 +50,18 @@ def below_baseline(facts: Facts) -> Iterator[Finding]:
 
 @check("SEEP004", "error", "The positive control did not leak")
 def control_failed(facts: Facts) -> Iterator[Finding]:
-    """An attack is not shown to close more than half of the gap to certainty where nothing protects the record."""
+    """An attack is not shown to close more than half of the gap to certainty where nothing protects the record.
+
+    Of fewer than five repetitions the mean decides, since the interval of so few is wide for any attack.
+    """
     failed = [
         row
         for row in facts.control or ()
-        if facts.control_row(row.attack) is row and row.status != "left_out" and not leaks(row)
+        if row.column in (None, facts.audit.about.label)
+        and row.metric == "accuracy"
+        and facts.control_row(row.attack) is row
+        and row.status != "left_out"
+        and broken(row)
     ]
     if failed:
         cases = [
@@ -82,12 +90,31 @@ def control_missing(facts: Facts) -> Iterator[Finding]:
     ]
     if without:
         yield Finding(
-            f"It was switched off, or there was no time for it ({few(without)}). "
-            "Nothing shows that the attacks work on this table at all: where they find little, the attack may be at "
-            "fault. Leave the positive control on; it takes seconds.",
+            f"It was switched off, there was no time for it, or it plants nothing that the attack could read "
+            f"({few(without)}). Nothing shows that these attacks work on this table at all: where they find little, "
+            "the attack may be at fault. The control runs unless it is switched off; it takes seconds.",
             tuple(Where(attack=name) for name in without),
             # A gate lets something through because little was found.
             "warning" if facts.audit.spec.gate is not None else None,
+        )
+
+
+@check("SEEP030", "warning", "The audit is incomplete")
+def incomplete(facts: Facts) -> Iterator[Finding]:
+    """A default attack that applies was not run often enough, or no positive control shows that it works.
+
+    That little was found then shows nothing, so no configuration is called ``none`` or ``low``.
+    """
+    if facts.gaps:
+        where = tuple(dict.fromkeys(Where(gap.batch_size, gap.defense) for gap in facts.gaps))
+        what_helps = "Name no attacks, leave the control on, and give more time."
+        if all(gap.why == NO_CONTROL for gap in facts.gaps):
+            what_helps = "Read the small figures of an attack without one as no evidence."
+        yield Finding(
+            f"{in_words(facts.gaps)}. Little leakage is shown only by all attacks of the default that apply, on at "
+            f"least {CLUSTERS_FOR_VERDICT} {facts.audit.spec.unit}s each, with their positive controls. "
+            f"{what_helps}",
+            where,
         )
 
 

@@ -26,6 +26,8 @@ _NORMAL = 0.37456720
 class CocktailParty:
     """Independent component analysis of the first layer's gradient, whose rows are mixtures of the batch's records.
 
+    Source: Kariyappa et al., Cocktail Party Attack (ICML 2023).
+
     The rows are centred over the encoded columns and whitened to one component for each record of the batch. An
     unmixing matrix of unit rows is sought whose sources are as far from normal as possible while its rows differ: the
     mean over sources of (mean log cosh s - mean log cosh of a normal)^2 is maximised, less ``apart`` times the mean

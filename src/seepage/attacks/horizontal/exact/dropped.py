@@ -117,9 +117,7 @@ def read_dropped(
         spread=spread,
         left={},
         complete=False,
-        proved=torch.zeros_like(cells, dtype=torch.bool),
         traceless=torch.zeros(len(cells), dtype=torch.bool, device=cells.device),
-        divisor=1,
         dimensions=(dimensions,),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,8 +16,8 @@ from seepage.wire.horizontal import GradientView
 
 # Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
 SAME = 100.0
-# How far errors of two records have to be apart so that they are told apart, in what counts as the same.
-_APART = 10.0
+# Roundings of a record's part in a message that count as no trace of it.
+_TRACE = 32.0
 
 
 class Tolerances(NamedTuple):
@@ -133,11 +132,6 @@ class Gradient:
             return (counts[:, 1] / counts[:, 0]).repeat_interleave(counts[:, 0].long())
         return copies_labels(counts)
 
-    def divisor(self, counts: Float[Tensor, "record label"]) -> int:
-        """Return the greatest common divisor of the numbers of copies with each label."""
-        whole = counts[:, 0] if self.head == "regression" else counts.flatten()
-        return math.gcd(*whole.long().tolist())
-
     def counted(self, labels: Float[Tensor, " copy"]) -> Float[Tensor, "copy label"]:
         """Return the counts of records with these labels, one of each.
 
@@ -187,26 +181,20 @@ class Gradient:
         run = self.network.run(rows)
         return run.errors(self._error(run.outputs, counts)), run.entering
 
-    def with_own_error(
+    def traceless(
         self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
     ) -> Bool[Tensor, " record"]:
-        """Return which records have an error at the outputs, in each copy, that no other record has within rounding.
+        """Return which records leave nothing but rounding in the first two layers.
 
         Args:
-            rows: encoded records.
-            counts: number of copies of each with each label. Copies with different labels are not told apart.
+            rows: encoded records, those that were taken.
+            counts: number of copies of each record with each label.
         """
-        outputs, copies = self.network.run(rows).outputs, self.copies(counts)
-        alike = torch.ones_like(copies, dtype=torch.bool)
-        if self.head != "regression":
-            alike = (counts > 0).sum(1) == 1
-        error = self._error(outputs, counts) / copies[:, None]
-        # What is rounded is a chance, up to 1, or an output.
-        size = 2 * outputs.abs() if self.head == "regression" else torch.ones_like(outputs)
-        length = (error.square() + (size / self.records).square()).sum().sqrt()
-        apart = torch.cdist(error, error, compute_mode="donot_use_mm_for_euclid_dist")
-        apart.fill_diagonal_(torch.inf)
-        return alike & (apart.amin(1) > _APART * SAME * self.rounding * length)
+        errors, inputs = self.contributions(rows, counts)
+        least = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+        for error, entered, rounding in zip(errors, inputs, self.roundings(rows, counts), strict=False):
+            least = least.maximum((error / rounding).norm(dim=1) * entered[:, :-1].norm(dim=1))
+        return least <= _TRACE
 
     def take(self, rows: Tensor, counts: Tensor) -> None:
         """Leave what the received gradient holds besides these records."""

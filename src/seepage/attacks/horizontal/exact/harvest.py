@@ -1,4 +1,4 @@
-"""Records taken out of a gradient one by one, each proved by itself."""
+"""Records taken out of a gradient one by one, each shown to be there by itself."""
 
 from __future__ import annotations
 
@@ -11,20 +11,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds, occurring
-from seepage.attacks.horizontal.exact.certificates import prove_cells
 from seepage.attacks.horizontal.exact.first_layer import quotients
 from seepage.attacks.horizontal.exact.gradients import LOOSE, STRICT, Gradient, Passed
 from seepage.attacks.horizontal.exact.networks import Network, Tower
 from seepage.attacks.horizontal.exact.one_layer import search_one_layer
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
-from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 
 # Fewer dimensions outside a span prove nothing.
 _LEAST_OUTSIDE = 2
-# Dimensions outside the spans without which a record is not certified while others are missing.
-_SURPLUS = 8
 # Changes of one start; half a dozen are usual.
 CHANGES = 40
 # Rounds without a find after which nothing more is expected.
@@ -64,9 +60,7 @@ class Harvest:
         spread: standard error of each number in its column's unit, NaN for discrete columns.
         left: remaining gradient by parameter; empty where it was not taken apart.
         complete: whether the records replay the message, so that nothing but rounding is left.
-        proved: cells that the message proves, see ``Harvester``.
         traceless: records whose cells leave no trace in the message.
-        divisor: greatest common divisor of the numbers of copies with each label.
         dimensions: rank of each hidden layer's gradient, in the order of the layers.
         ceiling: largest number of records that the layers behind the first can tell apart; None where it is not known.
     """
@@ -76,9 +70,7 @@ class Harvest:
     spread: Float[Tensor, "record column"]
     left: Mapping[str, Tensor]
     complete: bool
-    proved: Bool[Tensor, "record column"]
     traceless: Bool[Tensor, " record"]
-    divisor: int
     dimensions: tuple[int, ...]
     ceiling: int | None = None
 
@@ -86,10 +78,8 @@ class Harvest:
 class Harvester:
     """Takes records out of gradients, one victim at a time.
 
-    Where nothing but rounding is left in the end, the records replay the gradient. While some are missing, the gradient
-    needs those that came once, have nothing like them among the others, and pass the proof again with all others
-    taken away, against at least eight dimensions outside each span. Of these records those cells are proved that no
-    others could replace, see ``prove_cells``.
+    Where nothing but rounding is left in the end, the records replay the gradient. What that proves is the kernel's to
+    say, see ``seepage.kernel``.
 
     Records of no active unit add the same to the gradient, whatever their cells are. A typical one of them stands for
     each.
@@ -158,7 +148,7 @@ class Harvester:
         every: tuple[Tensor, Tensor],
         dimensions: tuple[int, ...],
     ) -> Harvest:
-        """Return what was taken with strict tolerances, as far as it is proved without the rest, and estimates of that.
+        """Return what was taken with strict tolerances, with numbers fitted without the rest, and then the rest.
 
         Args:
             gradient: gradient of the victim, all taken away.
@@ -168,32 +158,25 @@ class Harvester:
         """
         gradient.tolerances = STRICT
         gradient.take(self._client.encode(surely[0]).double(), surely[1])
-        proved = self._harvest(gradient, *surely, False, dimensions)
+        strict = self._harvest(gradient, *surely, False, dimensions)
         gradient.take(self._client.encode(every[0]).double(), every[1])
         found = self._harvest(gradient, *every, False, dimensions)
-        certain, silent = torch.zeros_like(found.proved), torch.zeros_like(found.traceless)
-        certain[: len(proved.cells)], silent[: len(proved.cells)] = proved.proved, proved.traceless
-        cells = torch.cat([proved.cells, found.cells[len(proved.cells) :]])
-        spread = torch.cat([proved.spread, found.spread[len(proved.cells) :]])
-        return replace(found, cells=cells, spread=spread, proved=certain, traceless=silent)
+        cells = torch.cat([strict.cells, found.cells[len(strict.cells) :]])
+        spread = torch.cat([strict.spread, found.spread[len(strict.cells) :]])
+        return replace(found, cells=cells, spread=spread)
 
     def _harvest(
         self, gradient: Gradient, cells: Tensor, counts: Tensor, complete: bool, dimensions: tuple[int, ...]
     ) -> Harvest:
-        """Return records that were taken away, and which of their cells are proved."""
+        """Return records that were taken away."""
         rows, repeats = self._client.encode(cells).double(), gradient.copies(counts).long()
-        proofs = prove_cells(gradient, self._client, cells, counts, complete)
-        needed = torch.ones_like(proofs.traceless) if complete else self._needed(gradient, cells, counts)
-        proved = proofs.cells & needed[:, None]
         return Harvest(
             cells=cells.repeat_interleave(repeats, 0),
             labels=gradient.labels(counts),
             spread=self._spread(gradient, cells, counts).repeat_interleave(repeats, 0),
             left=gradient.remaining(rows, counts),
             complete=complete,
-            proved=proved.repeat_interleave(repeats, 0),
-            traceless=proofs.traceless.repeat_interleave(repeats),
-            divisor=gradient.divisor(counts),
+            traceless=gradient.traceless(rows, counts).repeat_interleave(repeats),
             dimensions=dimensions,
         )
 
@@ -295,37 +278,6 @@ class Harvester:
             found = proof
         return found
 
-    def _needed(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
-        """Return which records are needed though some are missing: single ones that pass again beside the rest."""
-        sure = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
-        at = gradient.network.hidden - 1
-        # All taken and yet not the gradient: something among them is wrong. One hidden layer does not tell which
-        # records are mixtures of others that activate the same units.
-        if (
-            not isinstance(gradient.network, Network)
-            or not len(cells)
-            or at < 1
-            or int(gradient.copies(counts).sum()) >= gradient.records
-        ):
-            return sure
-        at = min(at, 1)
-        rows = self._client.encode(cells).double()
-        errors, inputs = gradient.contributions(rows, counts)
-        unlike = (cells[:, None] - cells[None]).abs() > tolerances(self._encoder.schema).to(cells)
-        single = (gradient.copies(counts) == 1) & (
-            unlike.any(-1) | torch.eye(len(cells), dtype=torch.bool, device=cells.device)
-        ).all(1)
-        rest = gradient.span(at, gradient.left[at])
-        for i in single.nonzero()[:, 0].tolist():
-            span = rest.beside(errors[at][i], inputs[at][i])
-            if span is None:
-                span = gradient.span(at, gradient.left[at] + errors[at][i, :, None] * inputs[at][i])
-            proof = gradient.prove(at, span, rows[i : i + 1], 1)
-            sure[i] = min(len(span.off_rows), len(span.off_columns)) >= _SURPLUS and bool(
-                proof.passed & (proof.counts == counts[i]).all()
-            )
-        return sure
-
     def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         """Return the cells with numbers that explain the gradient best, and take the records away."""
         for _ in range(2):
@@ -396,7 +348,11 @@ class Harvester:
                 gram += both.view(2, size, 2, size).sum((0, 2))
                 pull += torch.einsum("nu,uv,nv->n", errors, layer / scale[:, None], inputs).view(2, size).sum(0)
             gram.diagonal().add_(1e-12 * gram.diagonal().mean() + 1e-300)
-            moved = torch.linalg.solve(gram, pull).view(free, len(cells)).T
+            moved, singular = torch.linalg.solve_ex(gram, pull)
+            if bool(singular) or not bool(moved.isfinite().all()):
+                # Dead units leave numbers that nothing depends on.
+                break
+            moved = moved.view(free, len(cells)).T
             low, high = self._encoder.low[self._place], self._encoder.high[self._place]
             cells, counts = cells.clone(), counts.clone()
             numbers = (self._starts.numbers(cells) + moved[:, :columns]).clamp(low, high)
@@ -515,7 +471,9 @@ class _NumberEquations:
         if self.size <= _SOLVED_AT_ONCE:
             gram = self.gram()
             gram.diagonal().add_(ridge)
-            return torch.linalg.solve(gram, pull.flatten()).view_as(pull)
+            moved, singular = torch.linalg.solve_ex(gram, pull.flatten())
+            # Dead units leave numbers that nothing depends on: none is moved.
+            return torch.zeros_like(pull) if bool(singular) else moved.nan_to_num(0.0, 0.0, 0.0).view_as(pull)
         together = [term.together for term in self._terms]
         diagonal = ridge + sum(
             part.diagonal()[:, None] * term.changes.square().sum(2)

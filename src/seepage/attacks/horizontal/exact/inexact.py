@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -104,9 +103,7 @@ class InexactHarvester:
             spread=spreads.repeat_interleave(repeats, 0),
             left={},
             complete=False,
-            proved=torch.zeros(int(repeats.sum()), cells.shape[1], dtype=torch.bool, device=cells.device),
             traceless=torch.zeros(int(repeats.sum()), dtype=torch.bool, device=cells.device),
-            divisor=math.gcd(*counts.flatten().long().tolist()),
             dimensions=tuple(span.rank for span in spans),
         )
 

@@ -22,6 +22,8 @@ from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 class Loki:
     """The attack of an active, malicious server on model ``loki``: every client's bins, read from their aggregate.
 
+    Source: Zhao et al., LOKI (IEEE S&P 2024).
+
     The received gradient of the second layer's weights has one block a client: its records times a scale, and the
     scale itself, each times the error of their bin. A record alone in its bin is the quotient of the two, exactly, for
     any number of clients in the aggregate. With B records a client in k bins, about the share (1 - 1/k)^(B - 1) are

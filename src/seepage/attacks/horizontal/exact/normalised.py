@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch
-from seepage.attacks.horizontal.exact.certificates import move
 from seepage.attacks.horizontal.exact.chains import branch_of, parts_of
 from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, copies_labels
 from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest
@@ -25,7 +24,6 @@ from seepage.models.batch_norm import BatchNorm, Moments, normalisations
 from seepage.models.copies import copied
 from seepage.models.resnet import Residual
 from seepage.tabular.encoder import Encoder
-from seepage.tabular.schema import Discrete
 from seepage.wire.horizontal import GradientView
 
 # Squared misfit at which a search has arrived; false ends lie at 1e-3 and above.
@@ -115,9 +113,8 @@ class NormalisedHarvester:
     each category occurs, and so in the course of the search which ones the missing records still hold. A convolution in
     front leaves no such span; there the second layer's alone is searched.
 
-    A whole batch is proved by the client's computation on it: no more than rounding is left of the received gradient,
-    nor of the statistics. Its cells are proved with all others fixed, where every alternative of one moves the first
-    statistics that the attacker is granted by more than that.
+    A whole batch is read where the client's computation on it leaves no more than rounding of the received gradient and
+    of the statistics. That is likely to be right, and no proof.
 
     Args:
         client: its encoder, in its precision.
@@ -175,7 +172,7 @@ class NormalisedHarvester:
         return counted(seen.evidence(self._client.encode(cells).double()), max(0, spare))
 
     def _harvest(self, seen: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
-        """Return the records, proved where the standard errors of their numbers are known."""
+        """Return the records, with the standard errors of their numbers where these are known."""
         errors = torch.full_like(cells, torch.nan)
         errors[:, self._starts.continuous] = torch.inf if spread is None else spread
         return Harvest(
@@ -184,16 +181,9 @@ class NormalisedHarvester:
             spread=errors,
             left={},
             complete=spread is not None,
-            proved=self._visible(seen, cells, labels, spread),
             traceless=torch.zeros(len(cells), dtype=torch.bool, device=cells.device),
-            divisor=1,
             dimensions=tuple(span.rank for span in seen.spans),
         )
-
-    def _visible(self, seen: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Tensor:
-        if spread is None:
-            return torch.zeros_like(cells, dtype=torch.bool)
-        return seen.visible(self._client, cells, labels)
 
     def _replayed(
         self, seen: ReplayedBatch, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
@@ -279,57 +269,6 @@ class ReplayedBatch:
             return rows.new_empty(0, len(self._encoder.schema.columns))
         raw = self._counts - (rows * self._encoder.std + self._encoder.mean).sum(0)
         return self._encoder.decode(((raw - self._encoder.mean) / self._encoder.std)[None])
-
-    def visible(
-        self, client: Encoder, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
-    ) -> Bool[Tensor, "record column"]:
-        """Return which cells have only alternatives that change gradient or statistics by more than rounding.
-
-        Args:
-            client: encoder in the client's precision.
-            cells, labels: whole batch; but for the alternative, all stay as they are.
-        """
-        schema = self._encoder.schema
-        seen = self._moves_mean(cells)
-        # What the mean does not show, the whole computation may.
-        every = [
-            (record, i, other)
-            for i, column in enumerate(schema.columns)
-            for record, cell in enumerate(cells[:, i].tolist())
-            if not seen[record, i]
-            for other in (
-                [code for code in range(column.width) if code != cell]
-                if isinstance(column, Discrete)
-                else [cell - move(column), cell + move(column)]
-            )
-        ]
-        rest = self.left(client.encode(cells[None]).double(), labels)
-        for record, i, _ in every:
-            seen[record, i] = True
-        for begin in range(0, len(every), _AT_ONCE):
-            some = every[begin : begin + _AT_ONCE]
-            records, columns, others = map(list, zip(*some, strict=True))
-            tried = cells.repeat(len(some), 1, 1)
-            tried[range(len(some)), records, columns] = torch.tensor(others, dtype=cells.dtype, device=cells.device)
-            moved = self.left(client.encode(tried).double(), labels) - rest
-            for record, i, change in zip(records, columns, moved, strict=True):
-                seen[record, i] &= not self.is_rounding(change / 2)
-        return seen
-
-    def _moves_mean(self, cells: Tensor) -> Bool[Tensor, "record column"]:
-        """Return which cells have only alternatives that move the first layer's granted mean."""
-        seen, averaging = torch.zeros_like(cells, dtype=torch.bool), self._averaging
-        if averaging is None:
-            return seen
-        for i, column in enumerate(self._encoder.schema.columns):
-            block = self._encoder.schema.blocks[i]
-            moved = averaging[:, block] / self._encoder.std[block]
-            if isinstance(column, Discrete):
-                between = torch.cdist(moved.T, moved.T).fill_diagonal_(torch.inf)
-                seen[:, i] = between.amin(1)[cells[:, i].long()] > 2 * SAME
-            else:
-                seen[:, i] = float(moved.norm()) * move(column) > 2 * SAME
-        return seen
 
     def left(
         self, rows: Float[Tensor, "try record encoded"], labels: Float[Tensor, " record"]

@@ -1,4 +1,4 @@
-"""Proof of a whole batch by going the client's way again, up to a noise of known size."""
+"""Fit of a whole batch by going the client's way again, up to a noise of known size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.certificates import apart, distances
 from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.starts import Starts
@@ -20,9 +19,8 @@ from seepage.wire.horizontal import GradientView, UpdateView, View
 
 # Standard deviations of the squared length of noise alone that what is left may exceed it by.
 _CHANCE = 4.0
-# Standard deviations by which another cell has to move the message for the test to see it: what is left would be longer
-# by the square of this, where chance makes some hundreds of squared standard deviations of a message's thousands.
-SEEN = 40.0
+# Standard deviations of a record's part in a message that count as no trace of it.
+_TRACE = 40.0
 # Standard deviations of the noise that count as none.
 _NONE = 1e-3
 # Of the errors, what is rounding in float64.
@@ -55,13 +53,13 @@ class Replay:
 
     Attributes:
         cells: those that explain the message best.
-        proved: which cells are proved.
+        fits: whether they leave no more of the message than noise makes.
         traceless: records whose cells leave nothing but noise in the message.
         error: standard error of each record's standardised row; infinite where it leaves no trace of its own.
     """
 
     cells: Float[Tensor, "record column"]
-    proved: Bool[Tensor, "record column"]
+    fits: bool
     traceless: Bool[Tensor, " record"]
     error: Float[Tensor, " record"]
 
@@ -77,14 +75,11 @@ def replayed(
     noise: Sequence[float],
     parameters: Sequence[tuple[str, str | None]] = (),
 ) -> Replay:
-    """Fit cells to the message, and say which records are proved by a replay of it.
+    """Fit cells to the message, and say whether they explain it.
 
-    What the records leave of the message has to be no longer than noise makes it. Then any others that explain
-    it as well differ by no more than noise can hide. A record's error at the first layer's units, as far as it
-    is independent of the other records', says how much the message moves with its row, whatever the others do: a
-    cell is proved if each of its alternatives would have moved the message by far more than the noise. To first
-    order: that other rows have other errors is left out. Copies of a record count as one. Their categories are proved
-    as a single record's are; their numbers are not, which may be those of different records with the same mean.
+    What the records leave of the message has to be no longer than noise makes it. A record's error at the first layer's
+    units, as far as it is independent of the other records', says how much the message moves with its row, to first
+    order.
 
     Args:
         view: what was received; its way can be gone again, see ``can_replay``.
@@ -122,15 +117,18 @@ def replayed(
     errors, inputs = read.contributions(rows, counts)
     merged = errors[0].new_zeros(int(kind.max()) + 1, errors[0].shape[1]).index_add_(0, kind, errors[0])
     blur = [max(size, math.ulp(0.0)) for size in noise]
-    alone = apart(merged, max(_NONE * noise[0], _PRECISE * float(merged.norm())))[kind]
-    proved = alone[:, None] * distances(client, cells, rows) > SEEN * noise[0]
-    several = torch.bincount(kind)[kind] > 1
-    proved[:, starts.continuous] &= ~several[:, None]
+    alone = _apart(merged, max(_NONE * noise[0], _PRECISE * float(merged.norm())))[kind]
     trace = torch.stack(
         [e.norm(dim=1) * v[:, :-1].norm(dim=1) / n for e, v, n in zip(errors[:2], inputs[:2], blur, strict=False)]
     )
-    traceless = trace.amax(0) <= SEEN
-    return Replay(cells, proved & fits & ~traceless[:, None], traceless, noise[0] / alone)
+    return Replay(cells, fits, trace.amax(0) <= _TRACE, noise[0] / alone)
+
+
+def _apart(vectors: Float[Tensor, "vector entry"], none: float) -> Float[Tensor, " vector"]:
+    """Return how far each vector is from what the others span; singular values below ``none`` count as 0."""
+    left, values, _ = torch.linalg.svd(vectors, full_matrices=len(vectors) > vectors.shape[1])
+    values = torch.cat([values, values.new_zeros(left.shape[1] - len(values))])
+    return (left.square() / (values.square() + none**2)).sum(1).rsqrt()
 
 
 def _kinds(starts: Starts, cells: Float[Tensor, "record column"]) -> Int[Tensor, " record"]:

@@ -34,6 +34,8 @@ _EDGE = 1e-12
 class RGap:
     """Recursive gradient attack: one record read off a fully connected network without biases, in closed form.
 
+    Source: Zhu and Blaschko, R-GAP (ICLR 2021).
+
     With one record, each layer's gradient is the product k x' of the error k at its outputs and its input x. At the
     output layer only the scale between the two is unknown, a single number that the loss's derivative determines: with
     two classes and the margin u of the true one, -u / (1 + e^u) is the product of weights and their gradient. Below

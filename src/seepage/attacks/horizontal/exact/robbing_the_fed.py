@@ -19,6 +19,8 @@ from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 class RobbingTheFed:
     """The attack of an active, malicious server on model ``imprint``: neighbouring bins' gradients, subtracted.
 
+    Source: Fowl et al., Robbing the Fed (ICLR 2022).
+
     A record alone between two neighbouring thresholds is their gradients' difference, weights over bias, exactly; of B
     records in k bins, about the share (1 - 1/k)^(B - 1) are alone. Bins that hold several records give their mean; the
     candidates nearest to valid rows are taken.

@@ -17,6 +17,8 @@ from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 class SingleActivation:
     """Passive attack on neurons that react to one record alone; the closed form for a batch of one.
 
+    Source: Boenisch et al., When the Curious Abandon Honesty (EuroS&P 2023), after Phong et al. (2018).
+
     Where one record of the batch activates neuron j, the gradient of its weights over that of its bias is the record
     (Phong et al. 2018 for a batch of one; Boenisch et al. 2023 observe it in larger batches of untrained networks).
     Every neuron is a candidate; those nearest to valid rows are taken. With one record it is exact for any network

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.duals import Directions, merged, refined, sampled
 from seepage.attacks.horizontal.exact.first_layer import FirstLayer, choose_records, first_layer, quotients
+from seepage.attacks.horizontal.exact.proving import proof_of
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.optimise import Progress
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError, check_count
 from seepage.registry import attacks
-from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
-from seepage.wire.horizontal import Knowledge, RecordsGuess, UpdateView, View
+from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 # Number of submatrices processed together.
 _AT_ONCE = {"cpu": 4096, "cuda": 65536}
@@ -40,6 +40,8 @@ _VALID = 1e-3
 @dataclass(frozen=True)
 class Spear:
     """Finds the errors of single records in the first layer's gradient by their zeros, and by these the records.
+
+    Source: Dimitrov et al., SPEAR (NeurIPS 2024).
 
     The gradient of the first layer, weights and bias side by side, is a product of the records' errors and their rows
     extended by a 1. Its decomposition gives both up to an invertible matrix. A unit that is inactive on a record has
@@ -104,25 +106,24 @@ class Spear:
         """
         check(view, knowledge, seeds)
         read, known = as_gradient(view, knowledge)
-        as_sent = view.precision == "full" and not (isinstance(view, UpdateView) and view.training.optimizer != "sgd")
         layer = first_layer(read)
         _check_rectified(read.model.module, read.model.name)
         encoder = Encoder(known.schema, known.statistics, device=layer.weight.device)
         name = next(iter(read.gradient))
         held = read.model.parameters if read.parameters is None else read.parameters
         own = [(held[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
-        cells, certified, regime = [], [], []
+        cells, proofs, regime = [], [], []
         for victim, seed in enumerate(seeds):
             weight, bias = own if read.parameters is None else (part[victim] for part in own)
             found = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), known.batch_size, seed)
-            one, sure = _cells(encoder, known, found)
-            cells.append(one)
-            # Of what was rounded coarsely, or by Adam's steps, the sparse columns are no longer exact.
-            certified.append(sure & as_sent)
+            one, whole = _cells(encoder, known, found)
+            cells.append(one.cpu())
+            doubt = None if whole else "not all records were read, so that none can be replayed"
+            proofs.append(proof_of(view, knowledge, victim, cells[-1], None, doubt))
             regime.append(_regime(found, known.batch_size))
             if progress is not None:
                 progress(1 / len(seeds))
-        return RecordsGuess(torch.stack(cells).cpu(), certified=torch.stack(certified).cpu(), regime=tuple(regime))
+        return RecordsGuess(torch.stack(cells), proofs=tuple(proofs), regime=tuple(regime))
 
     def _solve(
         self, layer: FirstLayer, victim: int, network: Float[Tensor, "unit extended"], records: int, seed: int
@@ -267,31 +268,12 @@ def _match(
     return (inactive == silent).sum((-2, -1)) / inactive.shape[-1] / inactive.shape[-2]
 
 
-def _cells(
-    encoder: Encoder, knowledge: Knowledge, found: _SpearSearch
-) -> tuple[Float[Tensor, "record column"], Bool[Tensor, "record column"]]:
-    """Return a victim's cells, and whether each is certain."""
+def _cells(encoder: Encoder, knowledge: Knowledge, found: _SpearSearch) -> tuple[Float[Tensor, "record column"], bool]:
+    """Return a victim's cells, and whether all records were read."""
     rows = quotients(found.rows[None, :, :-1], found.rows[None, :, -1]) if len(found.rows) else found.rows[None, :, :-1]
-    unsure = torch.zeros(
-        knowledge.batch_size, len(encoder.schema.columns), dtype=torch.bool, device=encoder.mean.device
-    )
     if found.match < 1 or found.rank < knowledge.batch_size:
-        return choose_records(encoder, knowledge, rows)[0], unsure
-    cells = encoder.decode(rows[0])
-    off = (encoder.destandardise(rows[0]) - encoder.destandardise(encoder.encode(cells))).abs()
-    off = off[:, ~encoder.is_continuous]
-    if not off.shape[1]:
-        return cells, unsure
-    # The distance of categories from whole numbers shows the remainder of other records in a row.
-    mixed = off.amax(1)
-    schema = encoder.schema
-    certain = (mixed < _VALID)[:, None] & ~unsure
-    allowed = tolerances(schema).to(cells)
-    for i in schema.continuous:
-        place = schema.blocks[i].start
-        size = float((encoder.high[place] - encoder.low[place]) * encoder.std[place])
-        certain[:, i] &= mixed * size <= allowed[i]
-    return cells, certain
+        return choose_records(encoder, knowledge, rows)[0], False
+    return encoder.decode(rows[0]), True
 
 
 def _regime(found: _SpearSearch, records: int) -> str:

@@ -37,6 +37,8 @@ _NODES = 200
 class Sqr:
     """Tensor decomposition of a single gradient query, for one wide hidden layer of normal weights without biases.
 
+    Source: Wang, Lee and Lei, Reconstructing Training Data from Model Gradient, Provably (AISTATS 2023).
+
     The gradient of the output weight of unit j is g_j = sum of r_i s(w_j x_i) over the records, s the activation and
     r_i the error of record i. The w_j are a sample of a normal distribution, so g_j times the Hermite polynomial of
     order p of w_j has the mean sum of c_i x_i^(p) (Stein's lemma), a tensor of order p whose components are the
@@ -210,7 +212,8 @@ def _span(
 
 def _least_squares(features: Tensor, values: Tensor) -> Tensor:
     """Return the coefficients (victim, feature, 1) by which features (victim, unit, feature) explain the values."""
-    return torch.linalg.solve(features.mT @ features, features.mT @ values[..., None])
+    found = torch.linalg.solve_ex(features.mT @ features, features.mT @ values[..., None]).result
+    return found.nan_to_num(0.0, 0.0, 0.0)
 
 
 def fitted(variables: Float[Tensor, "victim unit component"], values: Float[Tensor, "victim unit"]) -> Orders:

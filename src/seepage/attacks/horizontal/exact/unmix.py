@@ -1,4 +1,4 @@
-"""Unmix: records read out of a gradient exactly and one by one, and proved; what is left goes to TabLeak."""
+"""Unmix: records read out of a gradient exactly and one by one; what is left goes to TabLeak."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
+from seepage import kernel
 from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_noise, lost_sizes
 from seepage.attacks.horizontal.exact.cells_search import COMBINED, MANY_OUTSIDE
-from seepage.attacks.horizontal.exact.certificates import ROUNDINGS
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.dropped import obstacle, read_dropped
 from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
-from seepage.attacks.horizontal.exact.normalised import SAME, NormalisedHarvester
+from seepage.attacks.horizontal.exact.normalised import NormalisedHarvester
 from seepage.attacks.horizontal.exact.normalised_forms import normalised_inputs, seen_of
 from seepage.attacks.horizontal.exact.pace import Pace
 from seepage.attacks.horizontal.exact.probes import UnreadableError
-from seepage.attacks.horizontal.exact.replay import SEEN, can_replay, replayed
+from seepage.attacks.horizontal.exact.proving import proofs_of
+from seepage.attacks.horizontal.exact.replay import can_replay, replayed
 from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, traced, typical_rows
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
@@ -36,11 +37,9 @@ from seepage.errors import check_count, positive
 from seepage.models.batch_norm import normalisations
 from seepage.registry import attacks
 from seepage.tabular.align import match as assign
-from seepage.tabular.align import tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import (
     NOT_TRIED,
-    Certificate,
     ExactSearch,
     GradientView,
     Knowledge,
@@ -50,8 +49,6 @@ from seepage.wire.horizontal import (
 )
 from seepage.wire.precision import cast_noise
 
-# A number is proved where its standard error is this much smaller than what counts as right.
-_SURE = 4.0
 # Standard deviation of what rounding a parameter adds in a step, in precisions of its size: those of a number are
 # spread evenly over its last place, which is worth between half of it and all.
 _ROUNDING_OF_A_STEP = 0.25
@@ -72,29 +69,32 @@ def unmix(
     operations: float = 1e12,
     **options: Any,
 ) -> Unmix:
-    """Exact and certified records out of networks of any form; TabLeak (to which options go) for what is left."""
+    """Solves for single records and proves them, in networks of any form; TabLeak, which takes options, does the rest.
+
+    Source: our own.
+    """
     return Unmix(reconstruction(profile, **options), starts, rounds, seconds, operations)
 
 
 @dataclass(frozen=True)
 class Unmix:
-    """Seek single records in what the gradients of the layers span, prove them, and take them away.
+    """Seek single records in what the gradients of the layers span, and take them away.
 
     The gradient of an affine layer is the sum over the batch of error times input. Where the batch is smaller than the
     layer is wide, every record's input of that layer lies in the span of the gradient's rows and its error
     in the span of the columns. So each record can be sought by itself: of the cells of one record, those are wanted
     whose encoded row lies in the row space of the first layer's gradient and whose first hidden layer lies in
     that of the second layer's (``CellsSearch``). The second condition holds also where the batch has more
-    records than its encoded rows have dimensions, and no linear combination of records meets it. A candidate is proved
+    records than its encoded rows have dimensions, and no linear combination of records meets it. A candidate is tested
     by ``Gradient.prove``, which also counts its copies and labels; its part of the gradient is computed and taken away,
     and the search goes on in what is left, which spans less. Labels are not needed.
 
     What is left in the end, and whatever is outside these assumptions, goes to TabLeak with as many records as are
-    missing; what it returns is an estimate. A record is certified that was proved; a number of it, where its
-    standard error is far below what counts as right.
+    missing; what it returns is an estimate. Where all records were read, they go to the kernel as a witness, which
+    says what of them is certified, see ``seepage.kernel``.
 
     Updates of several local steps, and gradients with noise of a known size, are searched in the same way with spans
-    that are nearly right (``InexactHarvester``); a whole batch is proved by going the client's way again, where no
+    that are nearly right (``InexactHarvester``); a whole batch is fitted by going the client's way again, where no
     order of local batches is open (``replayed``), and TabLeak's guess stands for what is missing.
 
     Works up to about 0.9 times as many records as the narrowest hidden layer but the last has units. With one hidden
@@ -179,9 +179,8 @@ class Unmix:
             guess = self.fallback(view, knowledge, seeds, progress)
             return replace(
                 guess,
-                certified=torch.zeros_like(guess.cells, dtype=torch.bool),
+                proofs=(kernel.nothing(len(guess.cells[0]), guess.cells.shape[2], why),) * view.victims,
                 regime=(NOT_TRIED + why,) * view.victims,
-                certificates=(None,) * view.victims,
             )
         read, known = as_gradient(view, knowledge)
         first = next(iter(read.gradient.values()))
@@ -217,7 +216,7 @@ class Unmix:
                     harvest = InexactHarvester(*limits).run(gradient, noise, seed)
                     if gradient.network.takes_rows and (network is None or not network.layers[0].computed):
                         layers = () if network is None else network.parameters
-                        harvest = _proved(view, victim, gradient, encoder, starts, harvest, noise, layers)
+                        harvest = _fitted(view, victim, gradient, encoder, starts, harvest, noise, layers)
             found.append(harvest)
             if len(harvest.cells) == known.batch_size:
                 pace.found()
@@ -264,7 +263,7 @@ class Unmix:
         guesses = []
         for victim, (harvest, seed) in enumerate(zip(found, seeds, strict=True)):
             taken, cells = len(harvest.cells), harvest.cells
-            labels, (doubt, sure) = harvest.labels, _doubt(encoder, harvest)
+            labels, doubt = harvest.labels, _doubt(encoder, harvest)
             course = torch.full((1, 3), torch.nan, dtype=torch.float64)
             if taken < knowledge.batch_size:
                 rest = self._guess(estimates, view, knowledge, victim, seed, progress)
@@ -275,9 +274,9 @@ class Unmix:
                 if rest.uncertainty is not None:
                     doubt = torch.cat([doubt, rest.uncertainty[0].to(doubt)[open_]])
                 course = course if rest.course is None else rest.course
-                sure = torch.zeros_like(cells, dtype=torch.bool)
-            guesses.append((cells, labels, doubt, course[0], sure))
-        cells, labels, doubts, courses, certain = zip(*guesses, strict=True)
+            guesses.append((cells, labels, doubt, course[0]))
+        cells, labels, doubts, courses = zip(*guesses, strict=True)
+        proofs = proofs_of(view, knowledge, torch.stack(cells), torch.stack(labels), [_unread(one) for one in found])
         every, whole = torch.stack(cells), all(len(doubt) == knowledge.batch_size for doubt in doubts)
         read, _ = as_gradient(view, knowledge)
         engine = match(read, self.fallback.matching)
@@ -288,12 +287,8 @@ class Unmix:
             labels=torch.stack(labels).cpu(),
             loss=loss.double().cpu(),
             course=torch.stack(courses),
-            certified=torch.stack(certain).cpu(),
-            regime=tuple(_regime(harvest, one, False) for harvest, one in zip(found, certain, strict=True)),
-            certificates=tuple(
-                _certificate(view, knowledge.batch_size, harvest, one, noise)
-                for harvest, one in zip(found, certain, strict=True)
-            ),
+            proofs=proofs,
+            regime=tuple(_regime(harvest, proof, False) for harvest, proof in zip(found, proofs, strict=True)),
             searches=tuple(map(_search, found)),
         )
 
@@ -328,13 +323,12 @@ class Unmix:
         cells = torch.empty(shape, dtype=torch.float64, device=device)
         doubt = torch.empty_like(cells)
         labels = torch.empty(shape[:2], dtype=torch.float64, device=device)
-        certified = torch.zeros(shape, dtype=torch.bool, device=device)
         course = torch.full((view.victims, 3), torch.nan, dtype=torch.float64)
         missing: dict[int, list[int]] = {}
         for victim, harvest in enumerate(found):
             taken = len(harvest.cells)
             cells[victim, :taken], labels[victim, :taken] = harvest.cells, harvest.labels
-            doubt[victim, :taken], certified[victim, :taken] = _doubt(encoder, harvest)
+            doubt[victim, :taken] = _doubt(encoder, harvest)
             if taken < records:
                 missing.setdefault(records - taken, []).append(victim)
         for count, victims in missing.items():
@@ -349,6 +343,7 @@ class Unmix:
                 doubt[victims, -count:] = guess.uncertainty.to(device)
             if guess.course is not None:
                 course[victims] = guess.course
+        proofs = proofs_of(view, knowledge, cells, labels, [_unread(harvest) for harvest in found])
         engine = match(view, self.fallback.matching)
         loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
         return RecordsGuess(
@@ -357,11 +352,8 @@ class Unmix:
             labels=labels.cpu(),
             loss=loss.double().cpu(),
             course=course,
-            certified=certified.cpu(),
-            regime=tuple(_regime(harvest, one, True) for harvest, one in zip(found, certified, strict=True)),
-            certificates=tuple(
-                _certificate(view, records, harvest, one, None) for harvest, one in zip(found, certified, strict=True)
-            ),
+            proofs=proofs,
+            regime=tuple(_regime(harvest, proof, True) for harvest, proof in zip(found, proofs, strict=True)),
             searches=tuple(map(_search, found)),
         )
 
@@ -477,7 +469,12 @@ def _cast_noises(view: View, names: Sequence[str]) -> list[float]:
     return [cast_noise(view.message[name], view.precision) for name in names]
 
 
-def _proved(
+def _unread(harvest: Harvest) -> str | None:
+    """Return why what was harvested is no witness of the whole batch; None where it is."""
+    return None if harvest.complete else "not all records were read, so that none can be replayed"
+
+
+def _fitted(
     view: View,
     victim: int,
     gradient: Gradient,
@@ -487,17 +484,15 @@ def _proved(
     noise: Sequence[float],
     parameters: Sequence[tuple[str, str | None]],
 ) -> Harvest:
-    """Return a harvest with the records that a replay proves."""
+    """Return a harvest whose records were fitted to what a replay of them leaves."""
     if len(harvest.cells) < gradient.records or not can_replay(view, gradient.records):
         return harvest
     found = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise, parameters)
-    if not bool(found.proved.any()):
+    if not found.fits:
         return replace(harvest, traceless=found.traceless)
     spread = torch.full_like(harvest.spread, torch.nan)
     spread[:, starts.continuous] = found.error[:, None] * client.std[starts.place].to(found.error)
-    return replace(
-        harvest, cells=found.cells, proved=found.proved, traceless=found.traceless, spread=spread, complete=True
-    )
+    return replace(harvest, cells=found.cells, traceless=found.traceless, spread=spread, complete=True)
 
 
 def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
@@ -537,19 +532,16 @@ def _other_labels(knowledge: Knowledge, found: Sequence[Harvest], victims: Seque
     return torch.tensor(rest, dtype=knowledge.labels.dtype, device=knowledge.labels.device)
 
 
-def _doubt(encoder: Encoder, harvest: Harvest) -> tuple[Float[Tensor, "record column"], Bool[Tensor, "record column"]]:
-    """Return the uncertainty of proved records, and which cells are certain."""
+def _doubt(encoder: Encoder, harvest: Harvest) -> Float[Tensor, "record column"]:
+    """Return the uncertainty of records that were read."""
     schema = encoder.schema
     doubt = torch.zeros_like(harvest.spread)
-    certain = torch.ones_like(harvest.spread, dtype=torch.bool)
-    allowed = tolerances(schema).to(doubt)
     for i in schema.continuous:
         scale = float(encoder.std[schema.blocks[i].start])
         error = harvest.spread[:, i].clamp(max=scale)
         doubt[:, i] = 0.5 + 0.5 * (2 * math.pi * (error / scale).square()).log()
-        certain[:, i] = _SURE * harvest.spread[:, i] <= allowed[i]
     doubt[:, list(schema.discrete)] += harvest.traceless[:, None].to(doubt)
-    return doubt, certain & harvest.proved
+    return doubt
 
 
 def _search(harvest: Harvest) -> ExactSearch:
@@ -557,60 +549,35 @@ def _search(harvest: Harvest) -> ExactSearch:
     return ExactSearch(int((~harvest.traceless).sum()), harvest.dimensions)
 
 
-def _regime(harvest: Harvest, certified: Bool[Tensor, "record column"], exact: bool) -> str:
-    """Return in a few words what was certified and what was not.
+def _regime(harvest: Harvest, proof: kernel.Certified, exact: bool) -> str:
+    """Return in a few words what was proved, what was read, and what was not.
 
     Args:
         harvest: what was read.
-        certified: its cells, and those of the estimated records.
-        exact: whether records were taken out of an exact gradient; else a replay has to prove them.
+        proof: what the kernel proves of it.
+        exact: whether records were taken out of an exact gradient.
     """
-    records, read = len(certified), len(harvest.cells)
-    proved, whole = int(certified.any(1).sum()), int(certified.all(1).sum())
-    silent = int((harvest.traceless & ~certified[:read].any(1)).sum())
+    records, read = len(proof.cells), len(harvest.cells)
+    proved, given = int(proof.cells.any(1).sum()), int((proof.given | proof.cells).any(1).sum())
+    whole, silent = int(proof.cells.all(1).sum()), int(harvest.traceless.sum())
     ranks = " and ".join(map(str, harvest.dimensions))
     if not read and exact:
         above = harvest.ceiling is not None and records > harvest.ceiling
         text = f"estimated: nothing found in layers' gradients of rank {ranks}"
         return text + f", which tell at most {harvest.ceiling} records apart" * above
-    by_replay = " by a replay" if harvest.complete and not exact else ""
-    text = f"all {records} records proved" if proved == records else f"{proved or 'none'} of {records} records proved"
-    if not exact and not harvest.complete:
-        text = f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}, "
-        text += f"{proved or 'none'} proved"
-    text += by_replay
-    if whole < proved:
-        text += f", {proved - whole} of them in part"
+    if proved == records:
+        return f"all {records} records proved" + f", {records - whole} of them in part" * (whole < records)
+    if harvest.complete:
+        text = f"all {records} records read, which explains the whole message"
+    else:
+        text = f"{read or 'none'} of {records} records read one by one in gradients of rank {ranks}"
+    if given > proved:
+        text += f", {given} proved given that {'; '.join(proof.fixed)}"
+    else:
+        text += f", {proved or 'none'} proved"
+    text += ", the others estimated" * (read < records)
     if silent:
         text += f", {silent} leave{'s' if silent == 1 else ''} no trace"
-    if not exact or proved + silent == records:
-        return text
-    return f"{text}, {'all of them explain the whole message' if harvest.complete else 'the others estimated'}"
-
-
-def _certificate(
-    view: View, records: int, harvest: Harvest, certified: Bool[Tensor, "record column"], noise: Sequence[float] | None
-) -> Certificate | None:
-    """Return what the certified cells of a victim are conditional on."""
-    if not bool(certified.any()):
-        return None
-    sent = next(iter(view.message.values()))
-    normalised = bool(normalisations(view.model.module))
-    if isinstance(view, UpdateView):
-        training = view.training
-        how = f"at rate {training.learning_rate:g}" if training.plain else f"by {training.describe()}"
-        recipe = f"{training.epochs} local steps over the whole batch {how}"
-    else:
-        recipe = "the mean gradient of the batch" + (", normalised by the granted statistics" if normalised else "")
-    least, unit = (ROUNDINGS, "roundings") if noise is None else (SEEN, "standard deviations of its noise")
-    if isinstance(view, GradientView) and noise is not None:
-        recipe += f", with noise of standard deviation {noise[0]:g}"
-    return Certificate(
-        batch_size=records,
-        multiple_of=records // harvest.divisor if harvest.complete else records,
-        precision=str(sent.dtype).removeprefix("torch."),
-        recipe=recipe,
-        least=2 * SAME if normalised else least,
-        unit=unit,
-        others_fixed=normalised,
-    )
+    if exact and read == records and not harvest.complete:
+        text += "; together they do not give the message, as where loss or recipe differ from what was declared"
+    return text + (f" (not proved: {proof.doubt})" if proof.doubt and harvest.complete else "")

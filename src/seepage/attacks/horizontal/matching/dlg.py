@@ -14,6 +14,8 @@ from seepage.registry import attacks
 def dlg(profile: Profile = "default", **options: Any) -> Reconstruction:
     """Deep Gradient Leakage: mean squared difference per tensor, unconstrained rows, one start.
 
+    Source: Zhu, Liu and Han, Deep Leakage from Gradients (NeurIPS 2019).
+
     Deviations from Zhu et al., all of them TabLeak's: sign-Adam instead of L-BFGS, labels given or restored instead of
     optimised with the rows, each tensor's mean instead of its sum.
     """

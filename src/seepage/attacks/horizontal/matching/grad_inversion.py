@@ -14,6 +14,8 @@ from seepage.registry import attacks
 def grad_inversion(profile: Profile = "default", l1: float = 1e-4, l2: float = 1e-3, **options: Any) -> Reconstruction:
     """GradInversion: cosine matching of unconstrained rows, with priors on their squares and on the batch's statistics.
 
+    Source: Yin et al., See through Gradients (CVPR 2021).
+
     The objective is 1 - cosine + l1 * sum of squares of the batch's standardised rows + l2 * squared distance of mean
     and unbiased variance from the true ones, summed over the inputs of each batch normalisation. The published grid
     takes l1 and l2 from 1, 0.1, 0.01, 0.001, 1e-4, 1e-5 and 0: 49 points, or the 7 of l1 for networks without batch

@@ -11,6 +11,9 @@ from seepage.registry import attacks
 
 @attacks.register("inverting_gradients", "horizontal")
 def inverting_gradients(profile: Profile = "default", **options: Any) -> Reconstruction:
-    """Inverting Gradients: cosine matching of unconstrained rows, one start, no total variation."""
+    """Inverting Gradients: cosine matching of unconstrained rows, one start, no total variation.
+
+    Source: Geiping et al., Inverting Gradients (NeurIPS 2020).
+    """
     preset = {"softmax": False, "sigmoid": False, "restarts": 1, "entropy": "counts"}
     return reconstruction(profile, **{**preset, **options})

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from seepage.kernel import Certified, nothing
 from seepage.tabular.align import match, tolerances
 from seepage.tabular.schema import Discrete, Schema
-from seepage.wire.horizontal import Certificate, Knowledge, RecordsGuess
+from seepage.wire.horizontal import Knowledge, RecordsGuess
 
 # Assumed share of differences between two readings of one cell, and the number of cells that this assumption counts as.
 _DIFFERING, _CELLS = 0.1, 20
@@ -37,10 +37,8 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
     the one that the attack is most certain of, otherwise the earliest. Records not seen yet are guessed from the
     public marginals. The secret is not used.
 
-    A cell that is certified in one round stays certified: the round's message proves that a record of the client has
-    it. That two rounds' readings are of one record is likely, but not proved. So the certified cells of a record are
-    those of one round, and a further round adds a record only where its certified cells differ from those of every
-    record that is certified already.
+    That two rounds' readings are of one record is likely, but not proved. So the certified cells are those of the one
+    round that proves most of them: its message proves that records of the client have them, one by one.
 
     Args:
         guesses: guess of each round, in order.
@@ -55,7 +53,7 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
     doubt, proved = cells.clone(), torch.zeros_like(cells, dtype=torch.bool)
     seen = torch.zeros(victims, total, dtype=torch.bool)
     each = torch.arange(victims)[:, None]
-    links = _Links(knowledge)
+    links, places = _Links(knowledge), []
     for i, guess in enumerate(guesses):
         nothing = torch.full_like(guess.cells[..., :1], torch.nan)
         guessed = torch.cat([guess.cells, nothing if guess.labels is None else guess.labels[..., None]], dim=-1)
@@ -64,9 +62,12 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
         if guess.uncertainty is not None:
             doubt[each, place, i, :-1] = guess.uncertainty
         if guess.certified is not None:
-            proved[each, place, i, :-1] = guess.certified
+            assert guess.given is not None
+            proved[each, place, i, :-1] = guess.certified | guess.given
         seen[each, place] = True
-    sure, used = _proved_apart(schema, cells, proved)
+        places.append(place)
+    chosen = proved.flatten(3).sum((1, 3)).argmax(1)
+    sure = proved & (torch.arange(len(guesses)) == chosen[:, None])[:, None, :, None]
     best = _best(schema, cells, doubt, proved, sure)
     unseen, entropy = _by_marginals(knowledge)
     found = torch.where(seen[..., None], _pick(cells, best), unseen)
@@ -79,45 +80,9 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
         labels=None if any(guess.labels is None for guess in guesses) else found[..., -1],
         loss=torch.stack(losses).mean(0) if losses else None,
         course=torch.stack(courses).nanmean(0) if courses else None,
-        certified=None if all(guess.certified is None for guess in guesses) else _pick(sure, best)[..., :-1],
+        proofs=_proofs(guesses, chosen.tolist(), places, total),
         regime=_regimes([guess.regime for guess in guesses]),
-        certificates=_conditions([guess.certificates for guess in guesses], used),
     )
-
-
-def _proved_apart(
-    schema: Schema,
-    cells: Float[Tensor, "victim record round column"],
-    proved: Bool[Tensor, "victim record round column"],
-) -> tuple[Bool[Tensor, "victim record round column"], Bool[Tensor, "victim round"]]:
-    """Return the certified readings that are of different records for certain, and the rounds that they are from."""
-    # Each certified number lies within its tolerance of the true one.
-    apart = 2 * torch.tensor(_tolerances(schema), dtype=torch.float64)
-    sure = torch.zeros_like(proved)
-    for victim in range(len(cells)):
-        counts = proved[victim].sum((0, 2))
-        taken: dict[int, int] = {}
-        for i in counts.argsort(descending=True, stable=True).tolist():
-            # Records of one round are different ones already: its certificates are of all of them together.
-            earlier = dict(taken)
-            for record in proved[victim, :, i].any(-1).nonzero().flatten().tolist():
-                if record in earlier:
-                    continue
-                differs = [
-                    bool(
-                        (
-                            ((cells[victim, record, i] - cells[victim, other, j]).abs() > apart)
-                            & proved[victim, record, i]
-                            & proved[victim, other, j]
-                        ).any()
-                    )
-                    for other, j in earlier.items()
-                ]
-                if all(differs):
-                    taken[record] = i
-        for record, i in taken.items():
-            sure[victim, record, i] = proved[victim, record, i]
-    return sure, sure.any(3).any(1)
 
 
 def _regimes(regimes: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
@@ -131,26 +96,28 @@ def _regimes(regimes: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | Non
     )
 
 
-def _conditions(
-    certificates: Sequence[tuple[Certificate | None, ...] | None], used: Bool[Tensor, "victim round"]
-) -> tuple[Certificate | None, ...] | None:
-    """Return the conditions of each victim's certified cells: those of every round that they are from."""
-    if all(each is None for each in certificates):
+def _proofs(
+    guesses: Sequence[RecordsGuess], chosen: Sequence[int], places: Sequence[Tensor], total: int
+) -> tuple[Certified, ...] | None:
+    """Return what is proved of each victim's records: by the round that proves most, of which all are different ones.
+
+    Args:
+        guesses: guess of each round.
+        chosen: round of each victim.
+        places: where the records of each round stand among all, by victim.
+        total: number of all.
+    """
+    if all(guess.proofs is None for guess in guesses):
         return None
-    found: list[Certificate | None] = []
-    for victim in range(len(used)):
-        own = [each[victim] for each, of in zip(certificates, used[victim].tolist(), strict=True) if of and each]
-        held = [one for one in own if one is not None]
-        found.append(
-            replace(
-                held[0],
-                multiple_of=min(one.multiple_of for one in held),
-                least=min(one.least for one in held),
-                others_fixed=any(one.others_fixed for one in held),
-            )
-            if held
-            else None
-        )
+    found = []
+    for victim, i in enumerate(chosen):
+        proofs = guesses[i].proofs
+        if proofs is None:
+            found.append(nothing(total, guesses[i].cells.shape[2]))
+            continue
+        order = torch.full((total,), -1)
+        order[places[i][victim]] = torch.arange(len(places[i][victim]))
+        found.append(proofs[victim].take(order))
     return tuple(found)
 
 

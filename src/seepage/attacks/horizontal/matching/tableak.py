@@ -11,18 +11,27 @@ from seepage.registry import attacks
 
 @attacks.register("tableak", "horizontal")
 def tableak(profile: Profile = "default", **options: Any) -> Reconstruction:
-    """TabLeak: softmax and sigmoid relaxation, cosine matching, 30 restarts matched and pooled."""
+    """TabLeak: softmax and sigmoid relaxation, cosine matching, 30 restarts matched and pooled.
+
+    Source: Vero et al., TabLeak (ICML 2023).
+    """
     return reconstruction(profile, **options)
 
 
 @attacks.register("tableak_no_pooling", "horizontal")
 def tableak_no_pooling(profile: Profile = "default", **options: Any) -> Reconstruction:
-    """TabLeak from a single start (not the best of many)."""
+    """TabLeak from a single start (not the best of many).
+
+    Source: Vero et al., TabLeak (ICML 2023), an ablation.
+    """
     return reconstruction(profile, **{"restarts": 1, **options})
 
 
 @attacks.register("tableak_no_softmax", "horizontal")
 def tableak_no_softmax(profile: Profile = "default", **options: Any) -> Reconstruction:
-    """TabLeak without the softmax relaxation; continuous columns keep the sigmoid."""
+    """TabLeak without the softmax relaxation; continuous columns keep the sigmoid.
+
+    Source: Vero et al., TabLeak (ICML 2023), an ablation.
+    """
     # Without softmax nothing makes the entries of a group probabilities, so their entropy is that of counts.
     return reconstruction(profile, **{"softmax": False, "entropy": "counts", **options})

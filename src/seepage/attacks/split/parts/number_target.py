@@ -11,7 +11,7 @@ from torch import Tensor
 from seepage.attacks.split.parts.messages import bound_of
 from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.prior import CellPrior, decided
-from seepage.attacks.split.parts.proof import FAR
+from seepage.attacks.split.parts.proof import FAR, proof_of
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError
@@ -68,15 +68,16 @@ def number_target_guess(
         guesses.append(_guess(some[0], knowledge, space, total, labels, apart, weigh))
     chances = [one.chances for one in guesses if one.chances is not None]
     fitted = [one for one in guesses if one.residual is not None and one.ties is not None]
-    shown = [one for one in guesses if one.proven is not None and one.certified is not None]
+    alone = [one.likely for one in guesses if one.likely is not None]
+    cells = torch.cat([one.cells for one in guesses])
     return CutGuess(
-        cells=torch.cat([one.cells for one in guesses]),
+        cells=cells,
         labels=torch.cat([one.labels for one in guesses]),
         chances=tuple(torch.cat(parts) for parts in zip(*chances, strict=True)) if chances else None,
         residual=torch.cat([one.residual for one in fitted if one.residual is not None]) if fitted else None,
         ties=torch.cat([one.ties for one in fitted if one.ties is not None]) if fitted else None,
-        proven=torch.cat([one.proven for one in shown if one.proven is not None]) if shown else None,
-        certified=torch.cat([one.certified for one in shown if one.certified is not None]) if shown else None,
+        likely=torch.cat(alone) if alone else None,
+        proof=None if weigh else proof_of(first, knowledge, cells),
     )
 
 
@@ -164,22 +165,13 @@ def _guess(
     distance, place = nearest.min(1)
     within = rounding(view.own_gradient).cpu().double()
     fits = possible & (apart <= FAR * within[:, None])
-    shown = not space.binned and knowledge.defense.bare
-    certified = torch.stack([_alike(fits, codes[:, k], width) for k, width in enumerate(space.widths)], dim=1)
     return CutGuess(
         _cells(view, space, codes[place]),
         _labels(target, labels.gather(1, place[:, None])[:, 0]),
         residual=distance,
         ties=(nearest <= (distance + within)[:, None]).sum(1),
-        proven=fits.sum(1) == 1 if shown else None,
-        certified=certified if shown else None,
+        likely=fits.sum(1) == 1 if not space.binned and knowledge.defense.bare else None,
     )
-
-
-def _alike(fits: Tensor, codes: Int[Tensor, " place"], width: int) -> Tensor:
-    """Return where all combinations that fit have the same value of a column, and there is one."""
-    counts = torch.zeros(len(fits), width, dtype=torch.long).index_add(1, codes, fits.long())
-    return (counts > 0).sum(1) == 1
 
 
 def _cells(view: CutView, space: Space, codes: Int[Tensor, "record column"]) -> Float[Tensor, "record private"]:

@@ -77,7 +77,7 @@ class NumberPrior:
                 counts = torch.bincount(codes, minlength=len(ends) - 1).double()
                 share = blended(counts, _shares_between(knowledge.statistics.marginals[i], ends)).log()
                 found = shrunk(known, codes, share.expand(len(known), -1))
-                chance = (share + found.logistic.scores(asked) + found.logistic.bias).softmax(1)
+                chance = found.logistic.log_chances(asked, share).exp()
             span = column.high - column.low or 1.0
             edges.append((ends - column.low) / span)
             chances.append(chance)

@@ -73,9 +73,8 @@ class CellPrior:
         for k, marginal in enumerate(marginals):
             share = blended(torch.bincount(codes[:, k], minlength=len(marginal)).double(), marginal).log()
             found = shrunk(known, codes[:, k], share.expand(len(known), -1))
-            chances = (share + found.logistic.scores(asked) + found.logistic.bias).log_softmax(1)
             shares.append(share)
-            relative.append(chances - share)
+            relative.append(found.logistic.log_chances(asked, share) - share)
             left_out.append(found.left_out - share)
         weight = None if space.size > _MOST_JOINT else _joint_weight(codes, shares, left_out)
         if weight is None:

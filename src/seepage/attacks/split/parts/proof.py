@@ -1,4 +1,4 @@
-"""Proof of a found configuration: it replays the message, and no other does, up to the precision of gradients."""
+"""Proof of guessed cells by the kernel, and which answers are likely: they fit, and no other is expected to."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from seepage import kernel
 from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
+from seepage.kernel import Certified, Declaration, certify_cut
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel, slopes
+from seepage.tabular.schema import Continuous, Discrete
+from seepage.wire.split import CutKnowledge, CutView
 
 # Largest deviation of the true configuration, in units of the usual rounding.
 FAR = 16
-# Largest expected number of further configurations that fit by chance at which an exact fit is proven.
+# Largest expected number of further configurations that fit by chance at which an exact fit is likely.
 _CHANCE = 1e-3
 # Number of configurations drawn to estimate their density, and number of the nearest that count.
 _SAMPLE, _NEAREST = 4_000, 20
@@ -22,7 +26,34 @@ _AT_ONCE = 2**13
 _LEAST = 1e-12
 
 
-def proven_alone(
+def proof_of(view: CutView, knowledge: CutKnowledge, cells: Float[Tensor, "record private"]) -> Certified | None:
+    """Return which guessed cells are proved by one message of each record; None where a number cannot be listed.
+
+    Args:
+        view: messages of the records.
+        knowledge: side information with the clients' defense.
+        cells: guessed cells, unscaled.
+    """
+    model, defense = view.model, knowledge.defense
+    columns = [_column(model.schema.columns[i]) for i in model.private]
+    if any(column.categories is None and not column.integer for column in columns):
+        return None
+    changed = defense.shaped or ("cut_noise" if defense.clips else "none")
+    precision = str(view.gradient.dtype).removeprefix("torch.").replace("float64", "float32")
+    declared = Declaration(tuple(columns), view.records, model.head, precision=precision, defense=changed)
+    return certify_cut(model.client, view.cut, view.gradient, view.behind, declared, cells)
+
+
+def _column(column: Discrete | Continuous) -> kernel.EncodedColumn:
+    if isinstance(column, Discrete):
+        return kernel.EncodedColumn(column.name, (0.0,), (1.0,), column.categories)
+    span = column.high - column.low or 1.0
+    return kernel.EncodedColumn(
+        column.name, (column.low,), (span,), None, column.low, column.high, column.tolerance, column.integer
+    )
+
+
+def fits_alone(
     distances: Float[Tensor, "record kept"], gradient: Float[Tensor, "record cut"]
 ) -> Bool[Tensor, " record"]:
     """Return where the nearest of all configurations replays the message, and no other does up to rounding.
@@ -42,7 +73,7 @@ def proven_alone(
     return fits.cpu()
 
 
-def proven_by_fit(
+def likely_fit(
     model: SplitModel,
     respond: Responder,
     cut: Float[Tensor, "record cut"],
@@ -68,7 +99,7 @@ def proven_by_fit(
     """
     size = rounding(gradient)
     fits = distances[:, 0] <= size
-    alone = proven_alone(distances, gradient).to(fits.device)
+    alone = fits_alone(distances, gradient).to(fits.device)
     drawn = torch.stack([torch.randint(w, (_SAMPLE,), generator=generator) for w in space.widths], dim=-1)
     table = respond.of_cells(space.of_codes(drawn).to(cut))
     nearest = min(_NEAREST, _SAMPLE)

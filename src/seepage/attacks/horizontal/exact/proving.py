@@ -1,0 +1,213 @@
+"""The kernel's question about a guess: what was received, how it came about, and the records as a witness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, fields
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seepage import kernel
+from seepage.learning import mean_loss
+from seepage.models.copies import copied
+from seepage.models.model import Model
+from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.statistics import Statistics
+from seepage.wire.horizontal import Knowledge, UpdateView, View
+
+# Numbers of a batch that are moved together, at the most.
+_MOVED_TOGETHER = 200
+
+
+def columns_of(schema: Schema, statistics: Statistics) -> tuple[kernel.EncodedColumn, ...]:
+    """Return the columns of a schema as the kernel takes them.
+
+    Args:
+        schema: columns, categories, bounds and tolerances.
+        statistics: means and standard deviations that rows are standardised with.
+
+    Example:
+        >>> from seepage.datasets.planted import distinct
+        >>> data = distinct(rows=8, continuous=1, discrete=0)
+        >>> [column.low for column in columns_of(data.schema, data.statistics)]
+        [0.0]
+    """
+    found = []
+    for column, block in zip(schema.columns, schema.blocks, strict=True):
+        moments = tuple(statistics.mean[block].tolist()), tuple(statistics.std[block].tolist())
+        if isinstance(column, Discrete):
+            found.append(kernel.EncodedColumn(column.name, *moments, tuple(column.categories)))
+        else:
+            ends = column.low, column.high, column.tolerance, column.integer
+            found.append(kernel.EncodedColumn(column.name, *moments, None, *ends))
+    return tuple(found)
+
+
+def declaration(view: View, knowledge: Knowledge) -> kernel.Declaration:
+    """Return what the attacker knows of how messages came about.
+
+    Raises:
+        kernel.RefusedError: the recipe is none that the kernel has a rule for.
+    """
+    training = view.training if isinstance(view, UpdateView) else None
+    if training is not None:
+        usual = {f.name: f.default for f in fields(training) if f.default is not MISSING}
+        changed = [name for name, value in asdict(training).items() if name in usual and value != usual[name]]
+        if isinstance(view, UpdateView) and view.clients > 1:
+            raise kernel.RefusedError("updates of several clients are added up")
+        if changed or len(training.batches(knowledge.batch_size)) > 1:
+            what = ", ".join(changed) or "local batches"
+            raise kernel.RefusedError(f"the local training is no plain SGD over all records at once ({what})")
+    target = knowledge.schema.target
+    return kernel.Declaration(
+        columns_of(knowledge.schema, knowledge.statistics),
+        knowledge.batch_size,
+        view.model.head,
+        (target.low, target.high) if isinstance(target, Continuous) else (0.0, 0.0),
+        1 if training is None else training.epochs,
+        None if training is None else float(training.learning_rate),
+        "float32" if view.precision == "full" else view.precision,
+        knowledge.defense.name,
+    )
+
+
+def proofs_of(
+    view: View,
+    knowledge: Knowledge,
+    cells: Float[Tensor, "victim record column"],
+    labels: Float[Tensor, "victim record"] | None,
+    doubts: Sequence[str | None],
+) -> tuple[kernel.Certified, ...]:
+    """Return what is proved of each victim's guess, see ``proof_of``."""
+    said = [None] * len(cells) if labels is None else labels
+    every = enumerate(zip(cells, said, doubts, strict=True))
+    return tuple(proof_of(view, knowledge, i, own, label, doubt) for i, (own, label, doubt) in every)
+
+
+def proof_of(
+    view: View,
+    knowledge: Knowledge,
+    victim: int,
+    cells: Float[Tensor, "record column"],
+    labels: Float[Tensor, " record"] | None,
+    doubt: str | None,
+) -> kernel.Certified:
+    """Return what is proved of a victim's guess.
+
+    Args:
+        view: received gradients or updates.
+        knowledge: what the attacker knows of them.
+        victim: index of the victim whose message is meant.
+        cells: guessed records.
+        labels: their labels; None where the message is to say them.
+        doubt: why the records are no witness, such as that some are estimates; None where they are.
+    """
+    try:
+        if doubt is not None:
+            raise kernel.RefusedError(doubt)
+        at = view.place(victim) if not isinstance(view, UpdateView) else view.model.parameters
+        message = {name: part[victim].detach().cpu() for name, part in view.message.items()}
+        parameters = {name: part.detach().cpu() for name, part in at.items()}
+        declared = declaration(view, knowledge)
+    except kernel.RefusedError as why:
+        return kernel.nothing(len(cells), cells.shape[1], str(why))
+    own = cells.cpu()
+    said = labels_of(view.model, parameters, message, declared, own) if labels is None else labels.cpu()
+    own = _refined(view.model, parameters, message, declared, own, said)
+    return kernel.certify(view.model.module, parameters, message, declared, own, said)
+
+
+def labels_of(
+    model: Model,
+    parameters: Mapping[str, Tensor],
+    message: Mapping[str, Tensor],
+    declared: kernel.Declaration,
+    cells: Float[Tensor, "record column"],
+) -> Float[Tensor, " record"]:
+    """Return the labels with which records explain a mean gradient best.
+
+    The gradient is linear in the errors at the outputs, which are least squares' answer; an output less its error is
+    what the label says.
+
+    Args:
+        model: network and head.
+        parameters, message: parameters by name, and what was received.
+        declared: computation, encoding and size of the message.
+        cells: the records.
+    """
+    at = {name: part.double() for name, part in parameters.items()}
+    module, rows = copied(model.module).double(), declared.rows(cells)
+
+    def outputs(held: dict[str, Tensor], row: Tensor) -> Tensor:
+        return torch.func.functional_call(module, held, (row[None],))[0]
+
+    slopes = torch.func.vmap(torch.func.jacrev(outputs), in_dims=(None, 0))(at, rows)
+    flat = torch.cat([slopes[name].flatten(2) for name in message], 2)
+    received = torch.cat([part.double().flatten() for part in message.values()]) / (declared.rate or 1.0)
+    solved = torch.linalg.lstsq(flat.flatten(0, 1).T, received[:, None] * len(cells) / declared.steps).solution
+    errors, here = solved.view(flat.shape[:2]), outputs_of(module, at, rows)
+    if model.head == "softmax":
+        return (here.softmax(1) - errors).argmax(1).double()
+    if model.head == "sigmoid":
+        return (here.sigmoid() - errors)[:, 0].round().clamp(0, 1)
+    return here[:, 0] - errors[:, 0] / 2
+
+
+def _refined(
+    model: Model,
+    parameters: Mapping[str, Tensor],
+    message: Mapping[str, Tensor],
+    declared: kernel.Declaration,
+    cells: Float[Tensor, "record column"],
+    labels: Float[Tensor, " record"],
+) -> Float[Tensor, "record column"]:
+    """Return cells whose numbers, where they are not whole, are moved to explain a gradient best.
+
+    What an attack reads to its own precision may miss the message by more than the message's roundings.
+    """
+    place = [i for i, one in enumerate(declared.columns) if one.categories is None and not one.integer]
+    if not place or declared.steps > 1 or len(cells) * len(place) > _MOVED_TOGETHER or not cells.isfinite().all():
+        return cells
+    module, at = copied(model.module).double(), {name: part.double() for name, part in parameters.items()}
+    scale = {name: 1 / float(part.abs().max().clamp(min=1e-300)) for name, part in message.items()}
+    flat = lambda held: torch.cat([(held[name] * scale[name]).flatten() for name in message])  # noqa: E731
+    received = flat({name: part.double() / (declared.rate or 1.0) for name, part in message.items()})
+
+    def filled(numbers: Tensor) -> Tensor:
+        parts = [cells[:, i] if i not in place else numbers[:, place.index(i)] for i in range(cells.shape[1])]
+        return declared.rows(torch.stack([part.double() for part in parts], 1))
+
+    def sent(numbers: Tensor) -> Tensor:
+        def loss(held: dict[str, Tensor]) -> Tensor:
+            outputs = torch.func.functional_call(module, held, (filled(numbers),))
+            return mean_loss(model.head, outputs, labels.double())
+
+        return flat(torch.func.grad(loss)(at))
+
+    numbers = cells[:, place].double()
+    low, high = (torch.tensor([getattr(declared.columns[i], end) for i in place]).double() for end in ("low", "high"))
+    try:
+        for _ in range(2):
+            # J v by two reverse passes: forward ones make PyTorch compile, and warn.
+            now, pull = torch.func.vjp(sent, numbers)[:2]
+            push = torch.func.vjp(lambda back, pull=pull: pull(back)[0], torch.zeros_like(now))[1]
+            every = torch.eye(numbers.numel(), dtype=now.dtype).view(-1, *numbers.shape)
+            [slope] = torch.func.vmap(push)(every)
+            move = torch.linalg.lstsq(slope.T, received - now).solution.view_as(numbers)
+            moved = (numbers + move.nan_to_num(0.0, 0.0, 0.0)).clamp(low, high)
+            if not float((sent(moved) - received).norm()) < float((sent(numbers) - received).norm()):
+                break
+            numbers = moved
+    except RuntimeError:  # A module without second derivatives.
+        return cells
+    refined = cells.double().clone()
+    refined[:, place] = numbers
+    return refined
+
+
+def outputs_of(module: nn.Module, at: dict[str, Tensor], rows: Tensor) -> Tensor:
+    """Return the outputs of a network for rows."""
+    with torch.no_grad():
+        return torch.func.functional_call(module, at, (rows,))

@@ -1,0 +1,35 @@
+"""What may be called certified: the one place that builds ``Certified``, from a message, a declaration and a witness.
+
+Attacks are provers: they may guess, search and be wrong. The kernel is the checker. It knows nothing of how a witness
+was found, and imports PyTorch and the standard library only. ``seepage verify`` calls the same functions.
+"""
+
+from seepage.kernel.cuts import certify_cut, joined
+from seepage.kernel.gradients import certify, coarse
+from seepage.kernel.statement import (
+    ROUNDINGS,
+    UNIT,
+    Certified,
+    Declaration,
+    EncodedColumn,
+    RefusedError,
+    nothing,
+)
+from seepage.kernel.sums import Grown, Sums, certify_sums
+
+__all__ = [
+    "ROUNDINGS",
+    "UNIT",
+    "Certified",
+    "Declaration",
+    "EncodedColumn",
+    "Grown",
+    "RefusedError",
+    "Sums",
+    "certify",
+    "certify_cut",
+    "certify_sums",
+    "coarse",
+    "joined",
+    "nothing",
+]

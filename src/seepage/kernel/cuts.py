@@ -1,0 +1,200 @@
+"""Rule for messages of a cut layer: the gradient that a client returns for the activations that it received.
+
+Theorem. A client's columns take finitely many values, and so does a label of classes. All of these configurations are
+put through the client's own computation, with a running bound on its roundings. A cell is certified if every
+configuration whose gradient may be the message, element by element, has the same value in it. Of a number as label only
+the direction of the gradient is used, which holds for any loss of one output.
+
+The rule has power only where a wrong declaration would be seen: no record is certified whose message, times a factor
+of 1/2 to 2, would often be replayed by chance, and none at all if more than 5% of the others are replayed by nothing,
+or if the largest messages are equally large, as those that are clipped to a bound that one of them may attain.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from seepage.kernel.clients import errors_at
+from seepage.kernel.gradients import coarse
+from seepage.kernel.intervals import Ball
+from seepage.kernel.roundings import followed
+from seepage.kernel.statement import ROUNDINGS, UNIT, Certified, Declaration, EncodedColumn, RefusedError, nothing
+
+# Largest chance that a configuration replays a wrong message, and share of records that need not be replayed.
+_CHANCE, _MISFIT = 1e-2, 0.05
+# Configurations of all records that are gone through, and numbers of a temporary.
+_MOST, _NUMBERS = 2**21, 2**20
+# The smallest number that is not rounded away.
+_LEAST = 1e-37
+
+
+def certify_cut(
+    client: nn.Module, sent: Tensor, returned: Tensor, behind: Tensor, declared: Declaration, cells: Tensor
+) -> Certified:
+    """Return which cells of records are proved by the gradients that came back for their activations.
+
+    Args:
+        client: the client's part in the mode in which it answered, a function of activations and cells (record,
+            column), scaled by the declared columns' ``mean`` and ``scale``.
+        sent: activations (record, cut).
+        returned: gradients by them (record, cut).
+        behind: factor that the loss of each record was divided by: the number of records of a mean, 1 of a sum.
+        declared: the client's columns, loss, precision and defense.
+        cells: witness (record, column): codes, or values of numbers.
+    """
+    try:
+        return _certify(client, sent, returned, behind, declared, cells.double())
+    except RefusedError as why:
+        return nothing(len(cells), len(declared.columns), str(why))
+
+
+def joined(proofs: Sequence[Certified]) -> Certified:
+    """Return what is proved of all records of a transcript, whose messages came from several states of the client."""
+    unknown = [torch.full((len(one.cells),), torch.nan) for one in proofs]
+    replayed = [some if one.replayed is None else one.replayed for one, some in zip(proofs, unknown, strict=True)]
+    doubts = [one.doubt for one in proofs if one.doubt is not None]
+    conditions = next((one.conditions for one in proofs if one.conditions), ())
+    return _judged(torch.cat([one.cells for one in proofs]), torch.cat(replayed), conditions, *doubts[:1])
+
+
+def _judged(cells: Tensor, replayed: Tensor, conditions: tuple[str, ...], doubt: str | None = None) -> Certified:
+    informative = ~replayed.isnan()
+    lacking = int((replayed == 0).sum())
+    if lacking > _MISFIT * int(informative.sum()):
+        doubt = (
+            f"no combination of private values and label replays the messages of {lacking:,} of "
+            f"{int(informative.sum()):,} records within rounding, so that the declared network, weights, loss, number "
+            "of records, precision or defense is not what the client used"
+        )
+        cells = torch.zeros_like(cells)
+    elif doubt is None and not bool(informative.any()):
+        doubt = "wrong messages would be replayed by chance, so that a wrong declaration would not be seen"
+    return Certified(cells, torch.zeros_like(cells), conditions, doubt=doubt, replayed=replayed)
+
+
+def _certify(
+    client: nn.Module, sent: Tensor, returned: Tensor, behind: Tensor, declared: Declaration, cells: Tensor
+) -> Certified:
+    if declared.defense != "none" or declared.precision != "float32":
+        changed = declared.precision if declared.defense == "none" else declared.defense
+        raise RefusedError(f"the messages went through {changed}, for which there is no rule")
+    if coarse({"": returned}):
+        raise RefusedError("all numbers of the messages lie on a coarser grid than the declared single precision")
+    if declared.head != "regression" and _clipped(sent, returned, behind):
+        raise RefusedError("the largest messages of different records are equally large, as clipping leaves them")
+    values, own = zip(*(_values(column, sent.dtype) for column in declared.columns), strict=True)
+    sizes = torch.tensor([len(one) for one in values])
+    every = math.prod(sizes.tolist())
+    records = min(len(sent), _MOST // every)
+    if records < len(sent):
+        doubt = f"the {every:,} combinations of values were gone through for {records:,} of {len(sent):,} records"
+        if not records:
+            raise RefusedError(doubt)
+        some = _certify(client, sent[:records], returned[:records], behind[:records], declared, cells[:records])
+        some = some.take(torch.cat([torch.arange(records), torch.full((len(sent) - records,), -1)]))
+        return some if some.doubt else replace(some, doubt=doubt)
+    client = copy.deepcopy(client).double().cpu().requires_grad_(False)
+    for part in client.modules():
+        # What is changed in place cannot be followed.
+        vars(part).update({"inplace": False} if "inplace" in vars(part) else {})
+    sent, returned, behind = (one.detach().double().cpu() for one in (sent, returned, behind))
+
+    def computed(received: Tensor, private: Tensor) -> tuple[Tensor, Tensor]:
+        received = received.detach().requires_grad_()
+        outputs = client(received, private)
+        each = [torch.autograd.grad(one.sum(), received, retain_graph=True)[0] for one in outputs.unbind(1)]
+        return outputs, torch.stack(each, 1)
+
+    weights = sum(part.numel() // part.shape[-1] for part in client.parameters() if part.dim())
+    slopes = computed(sent[:1], torch.zeros(1, len(own)).double())[1].numel()
+    at_once = max(64, min(_NUMBERS // (weights + 2 * slopes), records * every))
+    run = followed(computed, sent[:1].expand(at_once, -1), torch.zeros(at_once, len(own)).double())
+    low, high = torch.full((2, *cells.shape), torch.inf).double()
+    fitting, chance = torch.zeros(2, records).double()
+    for start in range(0, records * every, at_once):
+        at = torch.arange(start, start + at_once).clamp(max=records * every - 1)
+        r, rest, codes = at // every, at % every, []
+        for size in sizes.flip(0).tolist():
+            codes.insert(0, rest % size)
+            rest = rest // size
+        private = torch.stack([one[code] for one, code in zip(own, codes, strict=True)], 1)
+        outputs, slopes = run(sent[r], private)
+        least, most = _factors(outputs, slopes, returned[r], behind[r], declared)
+        fits = ((least <= 1) & (most >= 1)).any(1)
+        by_chance = ((most.clamp(max=2) - least.clamp(min=0.5)).clamp(min=0) / 1.5).sum(1)
+        new = torch.arange(start, start + at_once) < records * every
+        fitting.index_add_(0, r, (fits & new).double())
+        chance.index_add_(0, r, torch.where(fits | ~new, 0.0, by_chance))
+        here = torch.stack([one[code] for one, code in zip(values, codes, strict=True)], 1)[fits]
+        low.scatter_reduce_(0, r[fits, None].expand_as(here), here, "amin")
+        high.scatter_reduce_(0, r[fits, None].expand_as(here), -here, "amin")
+    informative = (chance <= _CHANCE) & (returned.abs() > _LEAST).any(1)
+    tolerance = torch.tensor([0.0 if c.categories is not None else c.tolerance for c in declared.columns]).double()
+    proved = (torch.maximum(-high - cells, cells - low) <= tolerance) & (informative & (fitting > 0))[:, None]
+    replayed = (fitting > 0).double().masked_fill(~informative, torch.nan)
+    return _judged(proved, replayed, _conditions(declared, every))
+
+
+def _clipped(sent: Tensor, returned: Tensor, behind: Tensor) -> bool:
+    """Return whether the largest norms, or entries, are the same for records with different activations."""
+    for messages in (returned, returned * behind[:, None].to(returned)):
+        for size in (messages.norm(dim=1), messages.abs().amax(1)):
+            top = sent[size >= size.max() * (1 - 2 * ROUNDINGS * UNIT)]
+            if bool((top != top[:1]).any()):
+                return True
+    return False
+
+
+def _values(column: EncodedColumn, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return all values of a column, as a table holds them and as the client takes them."""
+    if column.categories is None and not column.integer:
+        raise RefusedError(f"the values of the number {column.name} cannot be listed")
+    low, width = int(column.low), int(column.high) - int(column.low) + 1
+    values = torch.arange(width) + low if column.categories is None else torch.arange(len(column.categories))
+    return values.double(), ((values.double() - column.mean[0]) / column.scale[0]).to(dtype).double()
+
+
+def _factors(
+    outputs: Ball, slopes: Ball, returned: Tensor, behind: Tensor, declared: Declaration
+) -> tuple[Tensor, Tensor]:
+    """Return between which factors of the received message a configuration's gradient lies, for each label."""
+    ends = []
+    number = declared.head == "regression"
+    for error in [Ball(torch.ones_like(outputs.mid), outputs.rad * 0)] if number else errors_at(declared, outputs):
+        # What a chance and the label are rounded to: the label's entry is the one below zero.
+        chance = error.most * (1 + 2 * outputs.most.amax(1, keepdim=True))
+        rounded = torch.where(error.mid < 0, 1 + chance, chance) * (ROUNDINGS * UNIT)
+        slope = Ball(error.mid, error.rad + rounded * (not number))
+        parts = Ball(*(one[..., None] for one in slope)).times(slopes)
+        size = Ball(*(one[..., None] for one in slope)).most * slopes.most
+        middle = parts.mid.sum(1) / behind[:, None]
+        reach = (parts.rad + 2 * ROUNDINGS * UNIT * size).sum(1) / behind[:, None] + _LEAST
+        both = torch.stack([(middle - reach) / returned, (middle + reach) / returned])
+        small = returned.abs() <= _LEAST
+        both = torch.where(small, torch.tensor([-math.inf, math.inf]).double()[:, None, None], both)
+        least, most = both.amin(0).amax(1), both.amax(0).amin(1)
+        off = least > most
+        if number:
+            # Any factor will do, a small one, too, which rounds entries away.
+            least, most = torch.ones_like(least), torch.ones_like(most)
+        else:
+            off |= (small & (middle.abs() > reach + _LEAST)).any(1)
+        ends.append((least.masked_fill(off, math.inf), most.masked_fill(off, -math.inf)))
+    return torch.stack([one for one, _ in ends], 1), torch.stack([one for _, one in ends], 1)
+
+
+def _conditions(declared: Declaration, every: int) -> tuple[str, ...]:
+    loss = {"softmax": "cross-entropy", "sigmoid": "binary cross-entropy", "regression": "a function of one output"}
+    return (
+        "The attacker knows the client's part and its weights at each message.",
+        f"The loss is {loss[declared.head]}, divided by the stated number of records, in float32, and no defense "
+        f"changed the messages; each operation is off by at most {ROUNDINGS:g} roundings.",
+        f"The client's columns hold one of {every:,} combinations of values: "
+        f"{', '.join(column.name for column in declared.columns)}.",
+    )

@@ -1,0 +1,222 @@
+"""Rule for gradients and updates of plain SGD.
+
+Theorem. The message of a layer z = W v that sees each record once is G = sum_j e_j v_j^T + D, where e_j is the error of
+record j, whatever it is, and D is at most k roundings of the largest sum of |e_j| |v_j|. If G has as many singular
+values above |D| as there are records, every v_j lies in the span of their right singular vectors, up to
+|D| / (s_n - |D|) of its length. All rows that the declaration allows and that do so are enumerated: categories by a
+search that cuts off only what no values of the open columns can bring back, numbers as boxes. Deeper layers exclude
+boxes in the same way, and what is left bounds errors and inputs anew. A record is in every batch if a direction that
+all other boxes are orthogonal to carries more of G than their rows can.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seepage.kernel.clients import Bounds, bounded, largest_drift
+from seepage.kernel.intervals import Boxes, everything
+from seepage.kernel.rows import boxes_in, choices, chosen, most_boxes, narrowed
+from seepage.kernel.spans import Design, LayerSpan, designed, rounded_steps, spanned
+from seepage.kernel.statement import ROUNDINGS, SAME, UNIT, Certified, Declaration, RefusedError, nothing
+
+# Longest axes of what numbers may be that are cut into pieces.
+_AXES = 2
+# Error of replayed parameters that no rule reads, as a share.
+_COARSE = 1e-3
+# Times that bounds are had anew from what is left, as long as the span becomes that much sharper.
+_PASSES, _GAIN = 5, 0.7
+# What proofs that hold only in part are given.
+_GROWN, _ALONE = 2.0, "errors of different records at a layer are linearly independent, or too small to be seen"
+
+
+def _present(errors: Tensor, span: LayerSpan, design: Design, boxes: Boxes, group: Tensor, wanted: int) -> list[int]:
+    """Return the groups of boxes of which every batch has a row.
+
+    A direction w of the span that is orthogonal to the rows of all other groups sees this group's rows alone. If there
+    were none, |G w| at a unit would be at most the largest |v w| of the others' rows times their largest errors.
+    """
+    rows, found = design.rows(boxes), []
+    inside = rows @ span.inside
+    for i in group[group >= 0].unique().tolist():
+        own, others = group == i, inside[group != i]
+        square = others.T @ others
+        square.diagonal().add_(1e-14 * square.diagonal().sum() + 1e-30)
+        w = torch.linalg.solve_ex(square, inside[own].sum(0)).result
+        w = span.inside @ (w / w.norm().clamp(min=1e-300))
+        most = (rows[~own] @ w).abs() + boxes.reach[~own] @ (design.numbers @ w).abs()
+        there = (span.matrix @ w).abs() - span.slack @ w.abs()
+        other = (most[:, None] * errors[~own]).amax(0) if len(most) else torch.zeros(()).double()
+        found += [i] if bool((there > other).any()) else []
+    return found
+
+
+def _replay(
+    module: nn.Module, at: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration, cells: Tensor,
+    labels: Tensor, bounds: Bounds,
+) -> None:  # fmt: skip
+    """Refuse records that do not replay a message."""
+    rows, now, total = declared.rows(cells), dict(at), {name: torch.zeros_like(part) for name, part in at.items()}
+    for _ in range(declared.steps):
+        now = {name: part.detach().requires_grad_() for name, part in now.items()}
+        outputs = torch.func.functional_call(module, now, (rows,))
+        if declared.head == "softmax":
+            loss = functional.cross_entropy(outputs, labels.long())
+        elif declared.head == "sigmoid":
+            loss = functional.binary_cross_entropy_with_logits(outputs[:, 0], labels)
+        else:
+            loss = functional.mse_loss(outputs[:, 0], labels)
+        found = dict(zip(now, torch.autograd.grad(loss, list(now.values()), materialize_grads=True), strict=True))
+        total = {name: total[name] + part for name, part in found.items()}
+        now = {name: part.detach() - (declared.rate or 0.0) * found[name] for name, part in now.items()}
+    allowed = {}
+    for name, bias in bounds.bias.items():
+        most = bounds.most(name) * declared.steps
+        allowed |= {name: most} if bias is None else {name: most[:, :-1], bias: most[:, -1]}
+    for name, part in message.items():
+        missed = (part.double() / (declared.rate or 1.0) - total[name]).abs()
+        blur = _COARSE * total[name].abs().max() + UNIT
+        if name in allowed:
+            blur = ROUNDINGS * UNIT * (allowed[name] + rounded_steps(declared, at[name], total[name]))
+        if not bool((missed <= blur).all()):
+            worst = float((missed / blur).nan_to_num(math.inf).max())
+            raise RefusedError(
+                f"the records do not replay {name}: {worst:.3g} times the rounding of its message is left"
+            )
+
+
+def coarse(message: Mapping[str, Tensor]) -> bool:
+    """Return whether all numbers of a message lie on a coarser grid than single precision."""
+    bits = torch.cat([part.detach().float().flatten() for part in message.values()])
+    bits = bits[bits != 0].view(torch.int32)
+    return len(bits) >= 16 and not bool((bits & 0xFF).any())
+
+
+def certify(
+    module: nn.Module, parameters: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration,
+    cells: Tensor, labels: Tensor,
+) -> Certified:  # fmt: skip
+    """Return which cells of records are proved by a gradient or update.
+
+    Args:
+        module: network of the client, a function of encoded rows.
+        parameters: parameters that the client began with, by name.
+        message: received tensors by name: a mean gradient, or parameters before less those after local steps.
+        declared: computation, encoding and size that the message is of.
+        cells: witness, the records (record, column): codes, or values of numbers.
+        labels: their labels.
+    """
+    try:
+        return _certify(module, parameters, message, declared, cells.double(), labels.double())
+    except RefusedError as why:
+        return nothing(len(cells), len(declared.columns), str(why))
+
+
+def _certify(
+    module: nn.Module, parameters: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration,
+    cells: Tensor, labels: Tensor,
+) -> Certified:  # fmt: skip
+    if declared.defense != "none" or declared.precision != "float32":
+        changed = declared.precision if declared.defense == "none" else declared.defense
+        raise RefusedError(f"the message went through {changed}, for which there is no rule")
+    if coarse(message):
+        raise RefusedError("all numbers of the message lie on a coarser grid than the declared single precision")
+    if len(cells) != declared.records:
+        raise RefusedError(f"{len(cells)} of {declared.records} records were read, so that none can be replayed")
+    try:
+        module, whole = copy.deepcopy(module).double(), everything(declared)
+    except RuntimeError as error:
+        raise RefusedError("the network keeps tensors of an earlier run, and cannot be copied") from error
+    at = {name: part.detach().double() for name, part in parameters.items()}
+    fixed, grown, drift = [], 1.0, dict[str, Tensor]()
+    try:
+        drift = largest_drift(lambda moved: bounded(module, at, declared, moved, whole), at, declared)
+    except RefusedError:
+        fixed.append(f"no record's error grows to more than {_GROWN:g} times its largest size within the local steps")
+        grown = _GROWN
+    row, identity, layout = whole.encoded(declared), torch.eye(len(declared.layout.mean)).double(), declared.layout
+    # By how much each number's range moves its entry.
+    moves = identity[layout.number] * layout.span[:, None] / layout.scale
+    bounds = bounded(module, at, declared, drift, whole, moves=identity)
+    _replay(module, at, message, declared, cells, labels, bounds)
+    if not bounds.affine:
+        raise RefusedError("no layer takes every row once, as an affine function of its entries")
+    size = {name: (bounds.inputs[name].mid.shape[1], len(at[name]), name) for name in bounds.affine}
+    first, deeper = max(bounds.affine, key=size.__getitem__), sorted(bounds.inputs.keys() - bounds.affine)
+    units = {name: bounds.entering(name) for name in bounds.inputs}
+    factor = bounds.slopes[first].mid[:, 0]
+    design = designed(declared, torch.cat([bounds.inputs[first].mid - row.mid @ factor, factor]), units[first])
+    # Inputs that are affine but for roundings.
+    rounded = float(((bounds.slopes[first].rad[:, 0] * row.most.T).sum(0) / units[first]).norm())
+    cut, share, found, boxes = 0, math.inf, None, None
+    times = grown * declared.steps
+    for _ in range(_PASSES):
+        span = spanned(first, bounds, at, message, declared, units[first], times, design.length)
+        if span.rank < declared.records and _ALONE not in fixed:
+            fixed.append(_ALONE)
+        taps = dict[str, LayerSpan]()
+        for name in deeper if declared.steps == 1 else ():
+            try:
+                tap = spanned(name, bounds, at, message, declared, units[name], times)
+            except RefusedError:
+                continue
+            taps |= {name: tap} if tap.rank == declared.records or (_ALONE in fixed and tap.rank >= span.rank) else {}
+        sharp = math.prod(tap.share * tap.length for tap in (span, *taps.values()))
+        if sharp > _GAIN * share:
+            if cut:
+                break
+            cut = _AXES
+        share = sharp
+
+        def excluded(boxes: Boxes, taps: Mapping[str, LayerSpan] = taps) -> Tensor:
+            out = torch.zeros(len(boxes.codes), dtype=torch.bool)
+            if taps and len(out):
+                inputs = bounded(module, at, declared, drift, boxes, errors=False).inputs
+                for name, tap in taps.items():
+                    outside, within = tap.off(inputs[name])
+                    out |= outside.norm(dim=1) > within
+            return out
+
+        span = span._replace(share=span.share + rounded / span.length)
+        codes = choices(design, span.outside, span.share * span.length) if boxes is None else chosen(boxes)[0]
+        boxes = boxes_in(declared, design, span, codes, excluded, cut)
+        if len(boxes.codes) > most_boxes(declared) / 6:
+            raise RefusedError("too many rows of the declared columns lie in what the message spans")
+        for _ in range(_PASSES if taps and len(declared.numbers) else 0):
+            if len(boxes.codes):
+                near = bounded(module, at, declared, drift, boxes, errors=False, moves=moves)
+                before, boxes = boxes, narrowed(declared, boxes, near, taps)
+                if len(before.codes) == len(boxes.codes) and torch.equal(before.reach, boxes.reach):
+                    break
+        if not len(boxes.codes):
+            raise RefusedError("no row of the declared columns lies in what the message spans")
+        bounds = bounded(module, at, declared, drift, boxes)
+        found = _named(declared, bounds.errors[first] * times, span, design, boxes, cells)
+        if bool(found.cells.all()):
+            break
+    if found is None or not fixed:
+        return found or nothing(len(cells), len(declared.columns))
+    return Certified(torch.zeros_like(found.cells), found.cells, declared.describe(), tuple(fixed))
+
+
+def _named(
+    declared: Declaration, errors: Tensor, span: LayerSpan, design: Design, boxes: Boxes, cells: Tensor
+) -> Certified:
+    """Return which cells of a witness are proved by the rows that may be there."""
+    place = torch.tensor([column.categories is None for column in declared.columns])
+    low, size = declared.of("low"), declared.of("high") - declared.of("low")
+    codes, own = cells[:, ~place].long(), (cells[:, place] - low) / size.clamp(min=1e-300)
+    far = (boxes.center[:, None] - own[None]).abs().sum(2)
+    far = far.masked_fill((boxes.codes[:, None] != codes[None]).any(2), torch.inf)
+    group = torch.where(far.amin(1) < torch.inf, far.argmin(1), -1)
+    proved = torch.zeros(cells.shape, dtype=torch.bool)
+    for i in _present(errors[:, span.alive], span, design, boxes, group, len(cells)):
+        here = boxes.some(group == i)
+        off = ((here.center - own[i]).abs() + here.reach).amax(0) * size
+        proved[i, ~place], proved[i, place] = True, off <= declared.of("tolerance") * (1 + SAME)
+    return Certified(proved, torch.zeros_like(proved), declared.describe())

@@ -1,0 +1,343 @@
+"""Bounds of what a network computes on sets of rows, and of its derivatives: interval arithmetic, roundings included.
+
+An operation that is not bounded is refused, so that nothing is assumed of a network that was not followed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from seepage.kernel.statement import ROUNDINGS, UNIT, Declaration, RefusedError
+
+
+class Ball(NamedTuple):
+    """An interval of each entry: middle and radius."""
+
+    mid: Tensor
+    rad: Tensor
+
+    @property
+    def most(self) -> Tensor:
+        """Largest magnitude of each entry."""
+        return self.mid.abs() + self.rad
+
+    def times(self, other: Ball) -> Ball:
+        """Return the products of entries."""
+        return Ball(self.mid * other.mid, self.most * other.rad + self.rad * other.mid.abs())
+
+    def plus(self, other: Ball, sign: float = 1.0) -> Ball:
+        """Return sums, or differences where the sign is -1."""
+        return Ball(self.mid + sign * other.mid, self.rad + other.rad)
+
+    def through(self, weight: Ball) -> Ball:
+        """Return what a linear layer with these weights (output, input) makes of entries, roundings included."""
+        if self.mid.dim() == 3 and self.mid.stride(1) == self.rad.stride(1) == 0 < self.mid.shape[1]:
+            # Derivatives that are the same for all sets of rows are followed once.
+            once = Ball(self.mid[:, 0], self.rad[:, 0]).through(weight)
+            return Ball(*(part[:, None].expand(-1, self.mid.shape[1], -1) for part in once))
+        rad = (self.rad + ROUNDINGS * UNIT * self.most) @ weight.most.T
+        # Most weights are known exactly.
+        drift = self.mid.abs() @ weight.rad.T if bool(weight.rad.any()) else 0.0
+        return Ball(self.mid @ weight.mid.T, rad + drift)
+
+
+class Value(NamedTuple):
+    """Bounds of a tensor of the network for each of several sets of rows.
+
+    Attributes:
+        value: its entries (set, *entry).
+        slopes: their derivatives (source, set, *entry) by the entries of the row, and by the outputs of layers.
+    """
+
+    value: Ball
+    slopes: dict[str, Ball]
+
+    def each(self, way: Callable[[Tensor], Any]) -> list[Value]:
+        """Return the bounds of what rearranges or adds up entries, one for each result."""
+        many = lambda t: t if isinstance(t, (tuple, list)) else (t,)  # noqa: E731
+        value = [many(way(part)) for part in self.value]
+        slopes = {name: [many(torch.vmap(way)(part)) for part in ball] for name, ball in self.slopes.items()}
+        here = lambda parts, i: Ball(parts[0][i], parts[1][i])  # noqa: E731
+        return [Value(here(value, i), {n: here(p, i) for n, p in slopes.items()}) for i in range(len(value[0]))]
+
+    def mapped(self, value: Ball, way: Callable[[Ball], Ball]) -> Value:
+        """Return other entries whose derivatives follow from these one by one."""
+        return Value(value, {name: way(slope) for name, slope in self.slopes.items()})
+
+
+class TracedLayer(NamedTuple):
+    """A layer that sees each record once: name of its bias, and its input."""
+
+    bias: str | None
+    entering: Value
+
+
+_LOOKS = {"__get__", "dim", "size", "numel", "is_floating_point", "__len__", "is_contiguous", "stride"}
+_REARRANGED = {"getitem", "reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze", "contiguous", "clone"}
+_REARRANGED |= {
+    "narrow",
+    "select",
+    "chunk",
+    "split",
+    "unbind",
+    "expand",
+    "transpose",
+    "permute",
+    "to",
+    "double",
+    "float",
+}
+# Least and largest derivative, and the largest second one; None where the derivative jumps at 0.
+_CURVES: dict[str, tuple[float, float, float | None]] = {
+    "relu": (0, 1, None), "leaky_relu": (0, 1, None), "elu": (0, 1, 1), "gelu": (-0.13, 1.13, 0.8),
+    "tanh": (0, 1, 0.77),
+    "silu": (-0.1, 1.1, 0.5), "sigmoid": (0, 0.25, 0.1), "softplus": (0, 1, 0.25), "mish": (-0.12, 1.09, 0.7),
+}  # fmt: skip
+
+
+class Trace(TorchFunctionMode):
+    """Runs a network and carries bounds along; what it cannot bound is refused.
+
+    Args:
+        at: trained parameters by name, the tensors that the network uses.
+        module: the network, whose other tensors are constants.
+        drift: largest change of each parameter over local steps.
+        sets: number of sets of rows.
+        sloped: whether derivatives by layers are followed.
+    """
+
+    def __init__(
+        self, at: Mapping[str, Tensor], module: nn.Module, drift: Mapping[str, Tensor], sets: int, sloped: bool
+    ) -> None:
+        super().__init__()
+        own = [one for part in module.modules() for one in vars(part).values() if isinstance(one, Tensor)]
+        # Tensors of the row with their bounds, or constants, and their version; they are kept, so that identities stay.
+        self.held: dict[int, tuple[Tensor, Value | None, int]] = {}
+        for one in (*at.values(), *module.parameters(), *module.buffers(), *own):
+            self.held[id(one)] = (one, None, one._version)
+        self.names, self.drift, self.sets, self.sloped = {id(t): name for name, t in at.items()}, drift, sets, sloped
+        self.layers, self.shared = dict[str, TracedLayer](), set[str]()
+
+    def enter(self, tensor: Tensor, value: Value | None) -> Tensor:
+        """Carry bounds with a tensor; None for a constant."""
+        if value is not None and (tensor.shape[:1] != (self.sets,) or tensor.shape != value.value.mid.shape):
+            raise RefusedError("the network mixes records of a batch")
+        self.held[id(tensor)] = (tensor, value, tensor._version)
+        return tensor
+
+    def of(self, thing: object) -> Value | None:
+        """Return the bounds of a tensor of the row; None for constants.
+
+        Raises:
+            RefusedError: the tensor comes from where no operation is seen, or was changed through another one.
+        """
+        if not isinstance(thing, Tensor):
+            return None
+        tensor, value, version = self.held.get(id(thing), (thing, None, -1))
+        if tensor._version != version:
+            raise RefusedError("the network uses a tensor that is not followed")
+        return value
+
+    def constant(self, thing: Any) -> Ball:
+        """Return a constant, with what a parameter may drift."""
+        fixed = torch.as_tensor(thing).detach().double()
+        drift = self.drift.get(self.names.get(id(thing), ""))
+        return Ball(fixed, torch.zeros_like(fixed) if drift is None else drift)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation, with the bounds of what it returns."""
+        kwargs, name = kwargs or {}, func.__name__
+        flat = [one for arg in (*args, *kwargs.values()) for one in (arg if isinstance(arg, (tuple, list)) else (arg,))]
+        if name in _LOOKS and not isinstance(out := func(*args, **kwargs), Tensor):
+            return out
+        if not torch.is_grad_enabled():
+            raise RefusedError("the network computes something without derivatives")
+        traced = sum(self.of(one) is not None for one in flat) > 0
+        if name in _LOOKS and traced:
+            raise RefusedError("the network takes a view of a tensor that is not followed")
+        used, plain = {self.names[id(one)] for one in flat if id(one) in self.names}, name.strip("_")
+        # What is done in place changes versions: bounds come first.
+        if traced and plain == "linear":
+            values: Sequence[Value | None] = [self._linear(used, *args, **kwargs)]
+        else:
+            self.shared |= used
+            values = self._values(plain, args, kwargs) if traced else ()
+        out = args[0].clone() if traced and plain == "dropout" else func(*args, **kwargs)
+        results = [out] if isinstance(out, Tensor) else out if isinstance(out, (tuple, list)) else []
+        for one, value in zip(results, values or [None] * len(results), strict=True):
+            if isinstance(one, Tensor):
+                self.enter(one, value)
+        return out
+
+    def _linear(self, used: set[str], rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Value:
+        value, name, by = self.of(rows), self.names.get(id(weight)), self.constant(weight)
+        if value is None:
+            raise RefusedError("the network makes weights of its rows")
+        after = value.value.through(by)
+        after = after if bias is None else after.plus(self.constant(bias))
+        found = value.mapped(after, lambda slope: slope.through(by))
+        if name is None or name in self.layers or rows.dim() != 2:
+            self.shared |= used
+            return found
+        self.layers[name] = TracedLayer(self.names.get(id(bias)), value)
+        if not self.sloped:
+            return found
+        own = torch.eye(len(weight)).double()[:, None].expand(-1, self.sets, -1)
+        return found._replace(slopes={**found.slopes, name: Ball(own, torch.zeros_like(own))})
+
+    def _values(self, name: str, args: Any, kwargs: Any) -> list[Value]:
+        """Return the bounds of what an operation returns."""
+        value, other = self.of(args[0]), self.of(args[1]) if len(args) > 1 else None
+        dims = [one for one in (*args[1:], *kwargs.values()) if isinstance(one, (int, tuple, list))]
+        flat = [d for one in dims for d in (one if isinstance(one, (tuple, list)) else (one,))]
+        if value is not None and name in _REARRANGED:
+            first = (
+                args[1][0] if name == "getitem" and isinstance(args[1], tuple) and args[1] else args[1:2] and args[1]
+            )
+            if name == "getitem" and first is not Ellipsis and first != slice(None):
+                raise RefusedError("the network selects records")
+            return value.each(lambda t: t[args[1]] if name == "getitem" else getattr(t, name)(*args[1:], **kwargs))
+        if name in ("cat", "concat", "concatenate", "stack"):
+            parts, along = [self._row(one) for one in args[0]], kwargs.get("dim", args[1] if len(args) > 1 else 0)
+            names = {n: s.mid.shape[0] for part in parts for n, s in part.slopes.items()}
+            join = lambda balls, dim: Ball(*(getattr(torch, name)(list(p), dim) for p in zip(*balls, strict=True)))  # noqa: E731
+            none = lambda part, n: Ball(*(torch.zeros(names[n], *part.value.mid.shape).double() for _ in range(2)))  # noqa: E731
+            slopes = {
+                n: join([p.slopes.get(n, none(p, n)) for p in parts], along if along < 0 else along + 1) for n in names
+            }
+            return [Value(join([p.value for p in parts], along), slopes)]
+        if value is not None and name in ("clamp", "clip") and len(args) < 4:
+            ends = dict(zip(("min", "max"), args[1:], strict=False)) | kwargs
+            if not any(isinstance(end, Tensor) for end in ends.values()):
+                return [_clamped(value, **ends)]
+        if value is not None and name in _CURVES:
+            return [_curved(value, name, args[1:], kwargs)]
+        if name in ("add", "sub", "radd", "iadd", "isub"):
+            return [self._sum(args[0], args[1], -1.0 if "sub" in name else 1.0)]
+        if name in ("mul", "rmul", "imul", "div", "truediv") and (value is None or other is None):
+            row, by = (args[0], args[1]) if value is not None else (args[1], args[0])
+            if "div" in name and value is None:
+                raise RefusedError("the network divides by its rows")
+            held, factor = self._row(row), self.constant(1 / torch.as_tensor(by) if "div" in name else by)
+            wide = held.value.times(factor)
+            return [held.mapped(wide, lambda s: Ball(*(p.expand(len(p), *wide.mid.shape) for p in s.times(factor))))]
+        if value is not None and name in ("sum", "mean") and flat and all(d % value.value.mid.dim() for d in flat):
+            return value.each(lambda t: getattr(t, name)(*args[1:], **kwargs))
+        if value is not None and name in ("matmul", "mm") and other is None and args[1].dim() == 2:
+            by = self.constant(args[1])
+            turned = Ball(by.mid.T, by.rad.T)
+            return [value.mapped(value.value.through(turned), lambda slope: slope.through(turned))]
+        if value is not None and name == "layer_norm" and len(tuple(args[1])) == 1:
+            return [_normed(value, *args[1:], **kwargs)]
+        if value is not None and name == "dropout":
+            options = dict(zip(("p", "training"), args[1:], strict=False)) | kwargs
+            if not options.get("training", True) or not options.get("p", 0.5):
+                return [value]
+        raise RefusedError(f"the operation {name} of the network is not bounded")
+
+    def _row(self, thing: Any) -> Value:
+        held = self.of(thing)
+        return Value(self.constant(thing), {}) if held is None else held
+
+    def _sum(self, one: Any, other: Any, sign: float) -> Value:
+        left, right = self._row(one), self._row(other)
+        value = left.value.plus(right.value, sign)
+        slopes = {
+            name: Ball(*(p.expand(len(p), *value.mid.shape) for p in slope)) for name, slope in left.slopes.items()
+        }
+        for name, slope in right.slopes.items():
+            none = torch.zeros(len(slope.mid), *value.mid.shape).double()
+            slopes[name] = slopes.get(name, Ball(none, none)).plus(slope, sign)
+        return Value(value, slopes)
+
+
+_OPTIONS = {"leaky_relu": ("negative_slope", "inplace"), "elu": ("alpha", "inplace"), "softplus": ("beta", "threshold")}
+_USUAL = {"approximate": "none", "alpha": 1.0, "beta": 1, "threshold": 20}
+
+
+def _curved(value: Value, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
+    least, most, bend = _CURVES[name]
+    given = dict(zip(_OPTIONS.get(name, ("inplace",)), args, strict=False)) | dict(kwargs)
+    if any(key not in ("inplace", "negative_slope") and given[key] != _USUAL.get(key) for key in given):
+        raise RefusedError(f"the options of {name} are not bounded")
+    options = {key: given[key] for key in given if key == "negative_slope"}
+    mid, rad = value.value
+    if bend is None:
+        below = float(options.get("negative_slope", 0.01 if name == "leaky_relu" else 0.0))
+        low, high = (torch.where(end > 0, 1.0, below).double() for end in (mid - rad, mid + rad))
+        low, high = torch.minimum(low, high), torch.maximum(low, high)
+    else:
+        at = mid.detach().requires_grad_()
+        with torch.enable_grad():
+            slope = torch.autograd.grad(getattr(functional, name)(at).sum(), at)[0]
+        low, high = (slope - bend * rad).clamp(least, most), (slope + bend * rad).clamp(least, most)
+    slope = Ball((low + high) / 2, (high - low) / 2)
+    return value.mapped(Ball(getattr(functional, name)(mid, **options), slope.most * rad), lambda s: s.times(slope))
+
+
+def _clamped(value: Value, min: float | int | None = None, max: float | int | None = None) -> Value:
+    """Return bounds between two constants: entries that stay between them move on, those beyond do not."""
+    mid, rad = value.value
+    low, high = -math.inf if min is None else min, math.inf if max is None else max
+    inside = (mid - rad >= low) & (mid + rad <= high)
+    beyond = (mid + rad < low) | (mid - rad > high)
+    slope = Ball(torch.where(inside, 1.0, torch.where(beyond, 0.0, 0.5)).double(), (~inside & ~beyond) * 0.5)
+    return value.mapped(Ball(mid.clamp(low, high), torch.where(beyond, 0.0, rad)), lambda s: s.times(slope))
+
+
+def _normed(value: Value, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Value:
+    """Return bounds behind a layer normalisation, whose derivative is a projection divided by the deviation."""
+    mid, rad = value.value
+    deviation = (mid.var(-1, correction=0, keepdim=True).sqrt() - rad.square().mean(-1, keepdim=True).sqrt()).clamp(
+        min=0
+    )
+    factor = (torch.ones(()) if weight is None else weight.detach().abs()) / (deviation.square() + eps).sqrt()
+    after = functional.layer_norm(mid, shape, weight, bias, eps)
+    far = lambda ball, size: Ball(torch.zeros_like(size), size)  # noqa: E731
+    norm = lambda ball: ball.most.norm(dim=-1, keepdim=True) * factor  # noqa: E731
+    # Any value is at most the root of the width, so that intervals stay finite.
+    reach = torch.minimum(
+        rad.norm(dim=-1, keepdim=True) * factor,
+        2 * math.sqrt(mid.shape[-1]) * (factor * (deviation.square() + eps).sqrt()),
+    )
+    return value.mapped(Ball(after.detach(), reach.expand_as(after)), lambda s: far(s, norm(s)))
+
+
+class Boxes(NamedTuple):
+    """Sets of rows: a category of each column with categories, and an interval of each number in units of its range.
+
+    Attributes:
+        codes: category of each column; -1 for any.
+        center, reach: middle and half width of each number's interval.
+    """
+
+    codes: Tensor
+    center: Tensor
+    reach: Tensor
+
+    def some(self, which: Tensor) -> Boxes:
+        """Return some of the boxes."""
+        return Boxes(self.codes[which], self.center[which], self.reach[which])
+
+    def encoded(self, declared: Declaration) -> Ball:
+        """Return the rows as the network takes them."""
+        at, own = declared.layout, self.codes[:, declared.layout.column]
+        mid, rad = torch.empty(2, len(self.codes), len(at.mean)).double()
+        mid[:, at.number] = at.low + self.center * at.span
+        mid[:, ~at.number] = torch.where(own < 0, 0.5, (own == at.category).double())
+        rad[:, at.number] = self.reach * at.span
+        rad[:, ~at.number] = torch.where(own < 0, 0.5, 0.0).double()
+        return Ball((mid - at.mean) / at.scale, rad / at.scale)
+
+
+def everything(declared: Declaration) -> Boxes:
+    """Return the box of all rows."""
+    half = torch.full((1, len(declared.numbers)), 0.5, dtype=torch.float64)
+    return Boxes(torch.full((1, len(declared.columns) - len(declared.numbers)), -1), half, half)

@@ -1,0 +1,168 @@
+"""Roundings of a computation: every operation of it is followed in double precision beside a running bound.
+
+Each operation may be off by k roundings of single precision of the sum of magnitudes that it adds up, and passes on
+what its inputs are off. An operation without a rule is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._decomp import get_decompositions
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from seepage.kernel.intervals import Ball
+from seepage.kernel.statement import ROUNDINGS, UNIT, RefusedError
+
+_K = ROUNDINGS * UNIT
+# Operations that move entries or make constants, those that never fall, and those that are followed in parts.
+_MOVED = """
+alias broadcast_in_dim cat clone constant_pad_nd detach diagonal embedding empty expand full_like getitem index
+index_select lift_fresh_copy neg new_zeros ones_like permute repeat scalar_tensor select select_backward slice
+slice_backward split split_with_sizes squeeze stack t transpose unbind unsqueeze view zeros zeros_like _to_copy
+_unsafe_view
+""".split()  # noqa: SIM905 - a line each would be a page
+_RISING = {"erf", "exp", "expm1", "log", "log1p", "sigmoid", "softplus", "sqrt", "tanh"}
+_IN_PARTS = """
+elu elu_backward gelu gelu_backward leaky_relu leaky_relu_backward native_layer_norm native_layer_norm_backward rsub
+sigmoid_backward silu silu_backward softplus_backward tanh_backward threshold_backward var_mean
+""".split()  # noqa: SIM905 - as above
+_aten = torch.ops.aten
+
+
+def followed(function: Callable[..., Any], *inputs: Tensor) -> Callable[..., Any]:
+    """Return a computation that returns a ``Ball`` for each tensor that a function returns.
+
+    Args:
+        function: function of tensors, which may take derivatives.
+        inputs: inputs of the shapes that all others will have.
+    """
+    table: Any = get_decompositions([getattr(_aten, name) for name in _IN_PARTS])
+    try:
+        found = _Followed(make_fx(function, table)(*inputs))
+    except Exception as error:  # A user's module may raise anything.
+        raise RefusedError(f"the client part cannot be followed ({type(error).__name__})") from error
+    found.extra_traceback = False
+    return found.run
+
+
+class _Followed(fx.Interpreter):
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operation with its bound."""
+        name = target.__name__.split(".")[0]
+        if not _any(args, lambda one: isinstance(one, Ball) or (isinstance(one, Tensor) and one.is_floating_point())):
+            return target(*args, **kwargs)
+        if name in _MOVED:
+            out, rad = (target(*_part(args, i), **kwargs) for i in range(2))
+            if not _any(args, lambda one: isinstance(one, Ball)) or name in (
+                "full_like",
+                "new_zeros",
+                "ones_like",
+                "zeros_like",
+            ):
+                return out
+            if isinstance(out, Tensor) and not out.is_floating_point():
+                raise RefusedError("the client part rounds what it computes to whole numbers")
+            return Ball(out, rad.abs()) if isinstance(out, Tensor) else [*map(Ball, out, rad)]
+        if name in _RISING:
+            at, rest = _ball(args[0]), args[1:]
+            out, low, high = (target(at.mid + side * at.rad, *rest) for side in (0, -1, 1))
+            return Ball(out, torch.maximum(high - out, out - low).nan_to_num(torch.inf) + _K * out.abs())
+        if name in ("gt", "ge", "lt", "le"):
+            apart = _ball(args[0]).plus(_ball(args[1]), -1.0)
+            return Ball(getattr(torch, name)(apart.mid, 0), (apart.rad > 0) & (apart.mid.abs() <= apart.rad))
+        rule = getattr(self, f"_{name}", None)
+        if rule is None:
+            raise RefusedError(f"the operation {name} of the client part is not bounded")
+        return rule(*args, **kwargs)
+
+    def _add(self, left: Any, right: Any, alpha: float | int = 1.0) -> Ball:
+        return _rounded(_ball(left).plus(_ball(right), alpha), _ball(left).most + abs(alpha) * _ball(right).most)
+
+    def _sub(self, left: Any, right: Any, alpha: float | int = 1.0) -> Ball:
+        return self._add(left, right, -alpha)
+
+    def _mul(self, left: Any, right: Any) -> Ball:
+        return _rounded(_ball(left).times(_ball(right)), _ball(left).most * _ball(right).most)
+
+    def _div(self, left: Any, right: Any) -> Ball:
+        by = _ball(right)
+        least = (by.mid.abs() - by.rad).clamp(min=0)
+        return self._mul(left, Ball(1 / by.mid, by.rad / (least * by.mid.abs())))
+
+    def _reciprocal(self, at: Any) -> Ball:
+        return self._div(1.0, at)
+
+    def _pow(self, at: Any, power: float | int) -> Ball:
+        if power not in (1, 2, 3):
+            raise RefusedError(f"the power {power} of the client part is not bounded")
+        return _ball(at) if power == 1 else self._mul(at, self._pow(at, power - 1))
+
+    def _mm(self, left: Any, right: Any) -> Ball:
+        one, two = _ball(left), _ball(right)
+        rad = (one.rad + _K * one.most) @ two.most
+        return Ball(one.mid @ two.mid, rad + one.mid.abs() @ two.rad if bool(two.rad.any()) else rad)
+
+    _bmm = _mm
+
+    def _addmm(self, bias: Any, left: Any, right: Any) -> Ball:
+        return self._add(bias, self._mm(left, right))
+
+    def _sum(self, at: Any, *dims: Any, **kwargs: Any) -> Ball:
+        part = _ball(at)
+        return _rounded(Ball(*(one.sum(*dims, **kwargs) for one in part)), part.most.sum(*dims, **kwargs))
+
+    def _mean(self, at: Any, *dims: Any, **kwargs: Any) -> Ball:
+        part = _ball(at)
+        return _rounded(Ball(*(one.mean(*dims, **kwargs) for one in part)), part.most.mean(*dims, **kwargs))
+
+    def _var(self, at: Any, dims: Any, correction: float | int = 1.0) -> Ball:
+        apart = self._sub(at, self._mean(at, dims, keepdim=True))
+        count = math.prod(apart.mid.shape[dim] for dim in dims)
+        return self._mul(self._mean(self._mul(apart, apart), dims), count / (count - correction))
+
+    def _rsqrt(self, at: Any) -> Ball:
+        return self._div(1.0, self.call_function(_aten.sqrt.default, (at,), {}))
+
+    def _relu(self, at: Any) -> Ball:
+        part = _ball(at)
+        return Ball(part.mid.relu(), torch.where(part.mid < -part.rad, 0.0, part.rad))
+
+    def _where(self, chosen: Any, yes: Any, no: Any) -> Ball:
+        by, one, two = _ball(chosen), _ball(yes), _ball(no)
+        either = torch.maximum(one.rad, two.rad) + (one.mid - two.mid).abs()
+        rad = torch.where(by.rad > 0, either, torch.where(by.mid, one.rad, two.rad))
+        return Ball(torch.where(by.mid, one.mid, two.mid), rad)
+
+    def _abs(self, at: Any) -> Ball:
+        return Ball(_ball(at).mid.abs(), _ball(at).rad)
+
+
+def _rounded(ball: Ball, magnitudes: Tensor) -> Ball:
+    return Ball(ball.mid, ball.rad + _K * magnitudes)
+
+
+def _ball(thing: Any) -> Ball:
+    if isinstance(thing, Ball):
+        return thing
+    fixed = torch.as_tensor(thing)
+    fixed = fixed if fixed.dtype == torch.bool else fixed.double()
+    return Ball(fixed, torch.zeros_like(fixed))
+
+
+def _any(thing: Any, wanted: Callable[[Any], bool]) -> bool:
+    return wanted(thing) or (isinstance(thing, (list, tuple)) and any(_any(one, wanted) for one in thing))
+
+
+def _part(thing: Any, i: int) -> Any:
+    """Return arguments with the middles (0) or the radii (1) of balls in place of these."""
+    if isinstance(thing, Ball):
+        return thing[i]
+    if isinstance(thing, (list, tuple)):
+        return [_part(one, i) for one in thing]
+    # Constants beside balls are exact; indices stay what they are.
+    return torch.zeros_like(thing) if i and isinstance(thing, Tensor) and thing.is_floating_point() else thing

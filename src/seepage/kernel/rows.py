@@ -1,0 +1,206 @@
+"""All rows of the declared columns that lie in what a message spans: categories by search, numbers as boxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from seepage.kernel.clients import Bounds
+from seepage.kernel.intervals import Ball, Boxes
+from seepage.kernel.spans import Design, LayerSpan
+from seepage.kernel.statement import SAME, Declaration, RefusedError
+
+# Effort: partial choices of categories, boxes, numbers of all boxes together, halvings of a box.
+_NODES, _BOXES, _NUMBERS, _HALVED = 3_000_000, 60_000, 60_000 * 64, 20
+# Smallest singular value of independent steps, as a share of the largest, and multiplications of a search among others.
+_CLEAR, _PRODUCTS = 1e-4, 10**10
+# Length above which an axis of what numbers may be is cut into pieces.
+_LONG = 0.02
+
+
+def _beside(vectors: Tensor, basis: Tensor) -> Tensor:
+    """Return an orthonormal basis of one and what vectors (entry, vector) add to it, but for what is almost nothing."""
+    for _ in range(2):
+        vectors = vectors - basis @ (basis.T @ vectors)
+    left, sizes, _ = torch.linalg.svd(vectors, full_matrices=False)
+    added = left[:, sizes > SAME]
+    return torch.cat([basis, added - basis @ (basis.T @ added)], 1)
+
+
+def _apart(base: Tensor, parts: list[Tensor], open_: list[Tensor], numbers: Tensor) -> Iterator[Tensor]:
+    """Yield for each column how far its open categories are from what any values of the other columns add up to.
+
+    What is orthogonal to the steps V between values of all columns but one is what is orthogonal to all of them, and
+    the column's own part of the dual basis V (V^T V)^+.
+    """
+    own = [part[rows[1:]] - part[rows[:1]] for part, rows in zip(parts, open_, strict=True)]
+    start = base + sum((part[rows[0]] for part, rows in zip(parts, open_, strict=True)), torch.zeros(()))
+    steps = torch.cat([*own, numbers.T]).T
+    left, sizes, right = torch.linalg.svd(steps, full_matrices=False)
+    seen = sizes > SAME
+    if seen.any() and float(sizes[seen][-1]) > _CLEAR * float(sizes[0]):
+        left, right = left[:, seen], right[seen]
+        dual, off = left / sizes[seen] @ right, start - left @ (left.T @ start)
+        widths = [*map(len, own), numbers.shape[1]]
+        for mine, by, (part, rows) in zip(
+            dual.split(widths, 1), right.split(widths, 1), zip(parts, open_, strict=True), strict=False
+        ):
+            # What other steps add up to, too, is no column's own.
+            shared, turned = torch.linalg.eigh(torch.eye(by.shape[1]).double() - by.T @ by)
+            axes = torch.linalg.qr(mine @ turned[:, shared <= SAME**2]).Q
+            yield ((start + part[rows] - part[rows[:1]]) @ axes).norm(dim=1).hypot(off.norm())
+        return
+    if len(parts) * steps.numel() * min(steps.shape) > _PRODUCTS:
+        raise RefusedError("too many columns depend on each other for all of their categories to be tried")
+    for c, (part, rows) in enumerate(zip(parts, open_, strict=True)):
+        span = _beside(torch.cat([*own[:c], *own[c + 1 :], numbers.T]).T, numbers.new_zeros(len(base), 0))
+        apart = start - part[rows[:1]] + part[rows]
+        yield (apart - apart @ span @ span.T).norm(dim=1)
+
+
+def choices(design: Design, outside: Tensor, within: float) -> Tensor:
+    """Return all choices of a category a column (choice, column) for which some numbers may lie within a distance.
+
+    A partial choice is cut off where no values of the open columns, mixtures of categories and numbers out of bounds
+    among them, bring it back.
+
+    Raises:
+        RefusedError: there are too many, or none.
+    """
+    if not design.categories:
+        return torch.zeros(1, 0, dtype=torch.long)
+    parts, numbers = [part @ outside for part in design.categories], (design.numbers @ outside).T
+    base, within = design.base @ outside, within + 2 * SAME * (len(design.categories) + len(design.numbers))
+    free = _beside(numbers, numbers.new_zeros(len(base), 0))
+    open_ = [torch.arange(len(part)) for part in parts]
+    count = 0
+    while count != (count := sum(map(len, open_))):
+        open_ = [open_[c][far <= within] for c, far in enumerate(_apart(base, parts, open_, numbers))]
+        if not all(map(len, open_)):
+            raise RefusedError("no row of the declared columns lies in what the message spans")
+    order = sorted(range(len(parts)), key=lambda c: -len(open_[c]))
+    spans = [free]
+    for c in reversed(order):
+        spans.append(_beside((parts[c][open_[c][1:]] - parts[c][open_[c][:1]]).T, spans[-1]))
+    spans.reverse()
+    start = base + sum((parts[c][open_[c][0]] for c in order), torch.zeros(()))
+    squares = (start - start @ spans[0] @ spans[0].T).square().sum()[None]
+    nodes = torch.zeros(1, 0, dtype=torch.long)
+    for depth, c in enumerate(order):
+        frame = spans[depth][:, spans[depth + 1].shape[1] :]
+        steps = [(parts[j][open_[j]] - parts[j][open_[j][:1]]) @ frame for j in order[: depth + 1]]
+        if len(nodes) * len(open_[c]) * max(1, frame.shape[1]) > _NODES * 8:
+            raise RefusedError("too many combinations of categories fit for all to be tried")
+        here = start @ frame + sum((steps[j][nodes[:, j]] for j in range(depth)), torch.zeros(len(nodes), 1))
+        sizes = squares[:, None] + (here[:, None] + steps[depth]).square().sum(2)
+        kept = (sizes <= within**2).nonzero()
+        nodes, squares = torch.cat([nodes[kept[:, 0]], kept[:, 1:]], 1), sizes[kept[:, 0], kept[:, 1]]
+    found = torch.empty(len(nodes), len(parts), dtype=torch.long)
+    for depth, c in enumerate(order):
+        found[:, c] = open_[c][nodes[:, depth]]
+    return found
+
+
+def most_boxes(declared: Declaration) -> int:
+    """Return how many boxes are gone through; what they leave open is not proved."""
+    return min(_BOXES, _NUMBERS // max(1, len(declared.layout.low)))
+
+
+def _clipped(declared: Declaration, codes: Tensor, low: Tensor, high: Tensor) -> tuple[Boxes, Tensor]:
+    """Return boxes within the bounds of numbers, whole ones at whole numbers, and which of them hold a row."""
+    low, high = low.clamp(min=0.0), high.clamp(max=1.0)
+    for k, column in enumerate(declared.numbers):
+        span = column.high - column.low
+        if column.integer and span:
+            low[:, k] = (torch.ceil(low[:, k] * span - SAME) / span).clamp(min=0)
+            high[:, k] = (torch.floor(high[:, k] * span + SAME) / span).clamp(max=1)
+    there = (low <= high).all(1)
+    low, high = low[there], high[there]
+    return Boxes(codes[there], (low + high) / 2, (high - low) / 2), there
+
+
+def boxes_in(
+    declared: Declaration, design: Design, span: LayerSpan, codes: Tensor, excluded: Callable[[Boxes], Tensor], cut: int
+) -> Boxes:
+    """Return boxes that hold all rows with these categories whose input lies in a span, and that are not excluded.
+
+    With M what the numbers' ranges add outside of the span and r the rest, |r + M t| <= eta |v| leaves the numbers t
+    an ellipsoid around the least-squares solution. Its longest axes are cut into pieces, which are excluded one by one.
+    """
+    if len(codes) > most_boxes(declared):
+        raise RefusedError("too many combinations of categories fit for all to be tried")
+    nowhere = torch.zeros(len(codes), len(design.numbers)).double()
+    rest = design.rows(Boxes(codes, nowhere, nowhere)) @ span.outside
+    left, sizes, right = torch.linalg.svd((design.numbers @ span.outside).T, full_matrices=True)
+    count = len(right)
+    sizes = functional.pad(sizes, (0, count - len(sizes)))
+    left = functional.pad(left, (0, max(0, count - left.shape[1])))[:, :count]
+    length = ((span.share * span.length + SAME) / sizes.clamp(min=1e-300)).clamp(max=math.sqrt(max(1, count)))
+    long = torch.zeros(count, dtype=torch.bool)
+    long[length.argsort(descending=True)[:cut]] = True
+    long &= length > _LONG
+    # Where an axis is as long as the box, all of it is within.
+    whole = length >= math.sqrt(max(1, count))
+    middle = -(rest @ left / sizes.clamp(min=1e-300) * ~whole) @ right
+    narrow = (torch.where(whole, 2.0, 1.0)[:, None] * length[:, None] * right.abs())[~long].sum(0)
+    axes = right[long]
+    # In units of ranges all numbers lie within a cube of side 1; an axis that is shorter than it is cut to its length.
+    which = torch.arange(len(codes))
+    at = torch.where(whole[long], 0.5 * axes.sum(1) - middle @ axes.T, torch.zeros(()).double())
+    half = torch.where(whole[long], axes.abs().sum(1) / 2 + SAME, length[long])
+    for round_ in range(_HALVED * len(axes) + 1):
+        mid, wide = middle[which] + at @ axes, half @ axes.abs() + narrow
+        boxes, kept = _clipped(declared, codes[which], mid - wide, mid + wide)
+        which, at = which[kept], at[kept]
+        out = excluded(boxes)
+        which, at, boxes = which[~out], at[~out], boxes.some(~out)
+        if 2 * len(which) > most_boxes(declared) or not len(which) or round_ == _HALVED * len(axes):
+            return boxes if len(boxes.codes) <= most_boxes(declared) / 6 else _hulls(boxes)
+        axis = int(half.argmax())
+        half = torch.where(torch.arange(len(half)) == axis, half / 2, half)
+        step = half * (torch.arange(len(half)) == axis)
+        which, at = torch.cat([which, which]), torch.cat([at - step, at + step])
+    raise AssertionError
+
+
+def narrowed(declared: Declaration, boxes: Boxes, bounds: Bounds, taps: Mapping[str, LayerSpan]) -> Boxes:
+    """Return boxes without the numbers whose inputs of deeper layers lie outside of what these span.
+
+    With b the middle's input outside and A + E its derivatives there, |b + A t + E t| is at most what may lie outside.
+    For any X this leaves t = -X b + X (b + A t) + (1 - X A) t, of which all but the first term is bounded.
+    """
+    low, high = boxes.center - boxes.reach, boxes.center + boxes.reach
+    for name, tap in taps.items():
+        slope = bounds.slopes[name]
+        middle = Ball(bounds.inputs[name].mid, (slope.rad * boxes.reach.T[:, :, None]).sum(0))
+        outside, within = tap.off(middle)
+        # The length of any input in the box.
+        within = within + tap.share * (bounds.inputs[name].rad / tap.entering).norm(dim=1)
+        by = torch.einsum("nse,er->srn", slope.mid / tap.entering, tap.outside)
+        back = torch.linalg.pinv(by)
+        rest = (torch.eye(by.shape[2]).double() - back @ by).abs() @ boxes.reach[:, :, None]
+        move, far = -(back @ outside[:, :, None])[:, :, 0], back.norm(dim=2) * within[:, None] + rest[:, :, 0]
+        low = torch.maximum(low, boxes.center + move - far)
+        high = torch.minimum(high, boxes.center + move + far)
+    return _clipped(declared, boxes.codes, low, high)[0]
+
+
+def chosen(boxes: Boxes) -> tuple[Tensor, Tensor]:
+    """Return each choice of categories among boxes once, and which of them is that of each box."""
+    # PyTorch refuses rows without entries, as of tables without categories.
+    padded, which = functional.pad(boxes.codes, (0, 1)).unique(dim=0, return_inverse=True)
+    return padded[:, :-1], which
+
+
+def _hulls(boxes: Boxes) -> Boxes:
+    """Return one box that holds all boxes of the same categories."""
+    codes, which = chosen(boxes)
+    none = torch.zeros(len(codes), boxes.center.shape[1]).double()
+    at = which[:, None].expand(boxes.center.shape)
+    low = none.scatter_reduce(0, at, boxes.center - boxes.reach, "amin", include_self=False)
+    high = none.scatter_reduce(0, at, boxes.center + boxes.reach, "amax", include_self=False)
+    return Boxes(codes, (low + high) / 2, (high - low) / 2)

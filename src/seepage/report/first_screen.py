@@ -1,0 +1,68 @@
+"""The first screen of an audit beside verdict and action: an example record, and what was not tested."""
+
+from __future__ import annotations
+
+from seepage.report import grids
+from seepage.report.frames import Record
+from seepage.report.grids import Grid, GridCell
+from seepage.report.result import AuditResult
+from seepage.results.examples import Cell, Example
+from seepage.tabular.infer import Inferred
+from seepage.text import clean, listed
+
+# Cells of the example record, those of sensitive columns first.
+_CELLS = 5
+_NAMES = 3
+
+
+def not_tested(result: AuditResult) -> str:
+    """Return in a sentence or two what the figures say nothing of: attacks that were not run, columns left out."""
+    run = {part.part.name for part in result.audit.parts if part.kind == "attack"}
+    further = sum(entry.applies and entry.attack not in run for entry in result.grid)
+    known = f"{further} further known attack{'s' if further != 1 else ''}, listed below, and " if further else ""
+    return " ".join([f"Not tested: {known}attacks that nobody has published.", *left_out(result.audit.inferred)])
+
+
+def left_out(inferred: Inferred | None) -> list[str]:
+    """Return which columns of a table the audit is not about, in a sentence; none where it is about all.
+
+    Args:
+        inferred: origin of the schema; None where it was not inferred.
+    """
+    names = [] if inferred is None else [clean(one.name) for one in inferred.columns if one.taken == "left out"]
+    if not names:
+        return []
+    more = len(names) - _NAMES
+    shown = f"{', '.join(names[:_NAMES])} and {more} more" if more > 0 else listed(names)
+    return [f"Left out of the audit: {shown}."]
+
+
+def example(result: AuditResult) -> Grid | None:
+    """Return the first record as it was and as it was read; None where records are not shown or not kept."""
+    record = result.reference
+    if record is None or not result.open:
+        return None
+    first = next((one for one in result.examples if _is_of(one, record)), None)
+    if first is None:
+        return None
+    sensitive = set(result.audit.about.sensitive)
+    cells = sorted(first.cells, key=lambda cell: cell.column not in sensitive)[:_CELLS]
+    heads = [
+        grids.Column(title, lambda _: GridCell("", None), grids.TEXT) for title in ("", "As it was", "As it was read")
+    ]
+    caption = f"The first record: {sum(cell.right for cell in first.cells)} of {len(first.cells)} cells are right"
+    return Grid(caption, heads, [_line(cell) for cell in cells])
+
+
+def _is_of(one: Example, record: Record) -> bool:
+    return (one.batch_size, one.defense, one.attack) == (record["batch_size"], record["defense"], record["attack"])
+
+
+def _line(cell: Cell) -> list[GridCell]:
+    name, truth = clean(cell.column, 32), _shown(cell.truth)
+    guess = grids.MISSING if cell.guess is None else _shown(cell.guess)
+    return [GridCell(name, name), GridCell(truth, truth), GridCell(guess, guess, None if cell.right else "wrong")]
+
+
+def _shown(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else clean(value, 32)

@@ -1,0 +1,29 @@
+"""A first try on odd tables: nothing is named but the table, the target and the sensitive column."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+_BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "first_try.py"))
+Shape, drawn, tried = (_BENCHMARK[name] for name in ("Shape", "drawn", "tried"))
+
+
+@pytest.mark.parametrize(
+    ("command", "shape", "status", "said"),
+    [
+        ("pooled", Shape(1_000, 1, 2), "0", "trials"),
+        ("split", Shape(300, 4, 0), "2", "0 have categories"),
+        ("vertical", Shape(60, 2, 2), "0", "active party"),
+    ],
+)
+def test_first_tries_end_with_a_verdict_or_say_what_the_table_lacks(
+    command: str, shape: object, status: str, said: str, tmp_path: Path
+) -> None:
+    table = tmp_path / "own.csv"
+    frame = drawn(shape)
+    frame.to_csv(table, index=False)
+    found = tried(command, table, str(frame.columns[-2]), tmp_path / "out", budget="10s")
+    assert (found["exit"], said in str(found["said"])) == (status, True), found

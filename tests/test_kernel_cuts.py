@@ -1,0 +1,257 @@
+"""Certificates of split learning: planted cells are certified right, and every forgery certifies nothing."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import itertools
+from functools import partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seepage import kernel
+from seepage.kernel import Certified, Declaration, EncodedColumn, certify_cut, cuts
+from seepage.kernel.roundings import followed
+
+COLUMNS = (
+    EncodedColumn("a", (0.0,), (1.0,), ("x", "y", "z")),
+    EncodedColumn("b", (0.0,), (1.0,), ("no", "yes")),
+    EncodedColumn("n", (0.0,), (4.0,), None, 0.0, 4.0, 0.0, True),
+)
+SIZES = (3, 2, 5)
+CUT, RECORDS = 4, 60
+
+
+class Client(nn.Module):
+    """A client part with a table of embeddings, a layer and logits."""
+
+    def __init__(self, outputs: int = 3, bend: nn.Module | None = None) -> None:
+        super().__init__()
+        self.table, self.bend = nn.Embedding(3, 4), bend or nn.ReLU(inplace=True)
+        self.first, self.last = nn.Linear(CUT + 6, 24), nn.Linear(24, outputs)
+
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        """Return the logits."""
+        entries = torch.cat([cut, self.table(cells[:, 0].long()), cells[:, 1:]], 1)
+        return self.last(self.bend(self.first(entries)))
+
+
+def setting(head: str = "softmax", bend: nn.Module | None = None, seed: int = 0) -> SimpleNamespace:
+    """Return a client, what it received and holds, and its plain answer."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # noqa: TID251 - layers draw from it, within a fork
+        client = Client(3 if head == "softmax" else 1, bend)
+        sent = torch.randn(RECORDS, CUT)
+        codes = torch.stack([torch.randint(size, (RECORDS,)) for size in SIZES], 1)
+        labels = torch.randint(3 if head == "softmax" else 2, (RECORDS,))
+    made = SimpleNamespace(client=client, sent=sent, codes=codes, labels=labels, head=head)
+    made.declared = Declaration(COLUMNS, RECORDS, head)
+    return made
+
+
+def returned(one: SimpleNamespace, client: nn.Module | None = None, smoothing: float = 0.0) -> Tensor:
+    """Return the gradient of a mean cross-entropy by the activations, by autograd alone."""
+    here = one.sent.clone().requires_grad_()
+    cells = one.codes.float() / torch.tensor([1.0, 1.0, 4.0])
+    outputs = (client or one.client)(here, cells)
+    if one.head == "softmax":
+        loss = nn.functional.cross_entropy(outputs, one.labels, label_smoothing=smoothing)
+    elif one.head == "sigmoid":
+        loss = nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], one.labels.float())
+    else:
+        loss = (outputs[:, 0] - one.labels).square().mean()
+    return torch.autograd.grad(loss, here)[0]
+
+
+def proof(one: SimpleNamespace, message: Tensor, behind: float = RECORDS, cells: Tensor | None = None) -> Certified:
+    held = torch.full((RECORDS,), float(behind))
+    witness = one.codes if cells is None else cells
+    return certify_cut(one.client, one.sent, message, held, one.declared, witness.double())
+
+
+@pytest.mark.parametrize("head", ["softmax", "sigmoid", "regression"])
+@pytest.mark.parametrize("bend", [nn.ReLU(), nn.Tanh(), nn.GELU()])
+def test_planted_cells_are_certified_and_no_wrong_witness_is(head: str, bend: nn.Module) -> None:
+    one = setting(head, bend)
+    found = proof(one, returned(one))
+    assert found.doubt is None
+    # Of a number as label the direction alone is used, which is the same for all values with the same active units.
+    assert float(found.cells.double().mean()) > (0.7 if head == "regression" else 0.9)
+    assert any("knows the client's part" in condition for condition in found.conditions)
+    other = one.codes.clone()
+    other[:, 1] = 1 - other[:, 1]
+    wrong = proof(one, returned(one), cells=other)
+    assert not wrong.cells[:, 1].any()
+    assert torch.equal(wrong.cells[:, [0, 2]], found.cells[:, [0, 2]])
+
+
+def test_what_other_values_replay_is_not_certified() -> None:
+    one = setting()
+    with torch.no_grad():
+        one.client.table.weight[1] = one.client.table.weight[0]
+    cells = proof(one, returned(one)).cells
+    assert not cells[one.codes[:, 0] < 2, 0].any()
+    assert bool(cells[one.codes[:, 0] == 2, 0].float().mean() > 0.8)
+    assert float(cells[:, 1:].double().mean()) > 0.9
+
+
+def test_the_set_of_what_replays_is_that_of_a_naive_search_in_double_precision() -> None:
+    one = setting("sigmoid")
+    message, cells = returned(one).double(), proof(one, returned(one)).cells
+    client, every = copy.deepcopy(one.client).double(), [*itertools.product(*map(range, SIZES))]
+    for r in range(20):
+        near = []
+        for codes, label in itertools.product(every, (0.0, 1.0)):
+            here = one.sent[r : r + 1].double().requires_grad_()
+            own = torch.tensor([codes]).double() / torch.tensor([1.0, 1.0, 4.0]).double()
+            loss = nn.functional.binary_cross_entropy_with_logits(
+                client(here, own)[:, 0], torch.tensor([label]).double()
+            )
+            off = (torch.autograd.grad(loss, here)[0][0] / RECORDS - message[r]).norm() / message[r].norm()
+            near += [codes] if float(off) < 1e-6 else []
+        for column in range(3):
+            if len({codes[column] for codes in near}) != 1:
+                assert not cells[r, column]
+
+
+FORGERIES = {
+    "half": lambda one, plain: returned(one).half().float(),
+    "bfloat16": lambda one, plain: plain.bfloat16().float(),
+    "int8": lambda one, plain: (plain / plain.abs().max() * 127).round() * plain.abs().max() / 127,
+    "smoothed": lambda one, plain: returned(one, smoothing=0.1),
+    "factor": lambda one, plain: plain * 1.001,
+    "noise": lambda one, plain: plain * (1 + 1e-3 * torch.sin(torch.arange(CUT))),
+    "mixed up": lambda one, plain: plain.roll(1, 0),
+    "other weights": lambda one, plain: returned(one, setting(seed=7).client),
+    "clipped": lambda one, plain: plain.clamp(-plain.abs().max() * 0.9, plain.abs().max() * 0.9),
+    "four of sixty": lambda one, plain: plain * torch.where(torch.arange(RECORDS) < 4, 1.5, 1.0)[:, None],
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_message_that_is_not_as_declared_certifies_nothing_and_says_why(name: str) -> None:
+    one = setting()
+    found = proof(one, FORGERIES[name](one, returned(one)))
+    assert not found.cells.any()
+    assert found.doubt is not None
+    why = {"half": "coarser grid", "bfloat16": "coarser grid", "clipped": "clipping"}
+    assert why.get(name, "within rounding") in found.doubt
+
+
+def test_a_declared_defense_precision_or_a_number_without_a_list_certifies_nothing() -> None:
+    one, number = setting(), COLUMNS[2]._replace(integer=False)
+    plain = one.declared
+    for changed, why in (
+        (plain._replace(defense="cut_noise"), "cut_noise"),
+        (plain._replace(precision="bfloat16"), "bfloat16"),
+        (plain._replace(columns=(*COLUMNS[:2], number)), "cannot be listed"),
+    ):
+        one.declared = changed
+        found = proof(one, returned(one))
+        assert not found.cells.any()
+        assert why in (found.doubt or "")
+    one.declared = plain
+    assert not proof(one, returned(one), behind=RECORDS + 1).cells.any()
+
+
+def test_a_number_is_certified_within_its_tolerance() -> None:
+    one = setting()
+    with torch.no_grad():
+        one.client.first.weight[:, -1] = 0
+    assert not proof(one, returned(one)).cells[:, 2].any()
+    one.declared = one.declared._replace(columns=(*COLUMNS[:2], COLUMNS[2]._replace(tolerance=2.0)))
+    middle = one.codes.clone()
+    middle[:, 2] = 2
+    assert float(proof(one, returned(one), cells=middle).cells[:, 2].double().mean()) > 0.9
+
+
+def test_a_few_misfits_are_left_out_and_a_transcript_is_judged_as_one() -> None:
+    one = setting()
+    changed = returned(one)
+    changed[:2] *= 1.5
+    some = proof(one, changed)
+    assert some.doubt is None
+    assert not some.cells[:2].any()
+    assert some.replayed is not None
+    assert some.replayed[:2].tolist() == [0, 0]
+    bad = proof(one, returned(one) * 1.5)
+    both = kernel.joined([some, bad])
+    assert not both.cells.any()
+    assert "62 of 120" in (both.doubt or "")
+    order = torch.tensor([5, -1])
+    taken = some.take(order)
+    assert torch.equal(taken.cells[0], some.cells[5])
+    assert not taken.cells[1].any()
+
+
+def test_an_operation_without_a_bound_and_a_client_that_draws_are_refused() -> None:
+    for bend in (nn.Softsign(), nn.Dropout()):
+        one = setting(bend=bend)
+        found = proof(one, returned(one))
+        assert not found.cells.any()
+        assert "is not bounded" in (found.doubt or "")
+
+
+def test_bounds_hold_what_single_precision_does_and_are_not_loose() -> None:
+    for bend in (nn.ReLU(), nn.Tanh(), nn.GELU(), nn.SiLU(), nn.ELU(), nn.Softplus(), nn.LayerNorm(24)):
+        one = setting(bend=bend)
+        cells = one.codes.float() / torch.tensor([1.0, 1.0, 4.0])
+
+        def run(client: nn.Module, received: Tensor, private: Tensor) -> tuple[Tensor, Tensor]:
+            received = received.detach().requires_grad_()
+            outputs = client(received, private)
+            return outputs, torch.autograd.grad(outputs[:, 0].sum(), received)[0]
+
+        client = copy.deepcopy(one.client).double().requires_grad_(False)
+        bounds = followed(partial(run, client), one.sent.double(), cells.double())
+        for got, ball in zip(run(one.client, one.sent, cells), bounds(one.sent.double(), cells.double()), strict=True):
+            off = (got.detach().double() - ball.mid).abs()
+            assert bool((off <= ball.rad).all())
+            assert float(ball.rad.norm() / ball.mid.norm()) < 2e-3
+
+
+@pytest.fixture(scope="module")
+def falsifier() -> ModuleType:
+    path = Path(__file__).parents[1] / "benchmarks" / "falsify_split.py"
+    spec = importlib.util.spec_from_file_location("falsify_split", path)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_no_certificate_of_the_falsifier_is_false(falsifier: ModuleType) -> None:
+    lines = [falsifier.judged(2, form) for form in ("mean", "amp", "label_smoothing", "clipping", "noise")]
+    assert sum(line["cells"] for line in lines) > 200
+    assert not any(line["false"] for line in lines)
+
+
+def test_the_falsifier_finds_a_false_cell_once_messages_need_not_be_replayed(
+    falsifier: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not falsifier.judged(3, "focal")["false"]
+    monkeypatch.setattr(cuts, "_MISFIT", 1.0)
+    assert falsifier.judged(3, "focal")["false"]
+
+
+def test_a_value_that_is_left_out_of_the_search_makes_a_certificate_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = setting()
+    with torch.no_grad():
+        one.client.table.weight[2] = one.client.table.weight[1]
+    witness = one.codes.clone()
+    witness[:, 0] = witness[:, 0].clamp(max=1)
+    wrong = one.codes[:, 0] == 2
+    assert not proof(one, returned(one), cells=witness).cells[wrong, 0].any()
+    listed = cuts._values  # pyright: ignore[reportPrivateUsage]
+
+    def without_last(column: EncodedColumn, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        values, own = listed(column, dtype)
+        return (values[:2], own[:2]) if column.name == "a" else (values, own)
+
+    monkeypatch.setattr(cuts, "_values", without_last)
+    assert proof(one, returned(one), cells=witness).cells[wrong, 0].any()
