@@ -164,7 +164,6 @@ def own_table(path: Path, **changes: Any) -> Path:
         (["own.csv"], "give it with --data own.csv --target COLUMN"),
         (["--data", "own.csv", "--target", "ill", "--batch-size", "64"], "larger than the client's 30 rows"),
         (["--data", "constant-target.csv", "--target", "ill"], "nothing to learn"),
-        (["--data", "constant-column.csv", "--target", "ill"], "one value only"),
         (["--data", "missing-cell.csv", "--target", "ill"], "missing cells"),
         (["--data", "unseen.csv", "--schema", "own.yaml"], "none of its 3 categories"),
         (["--data", "own.csv", "--schema", "own.yaml", "--target", "age"], "unknown target"),
@@ -193,7 +192,6 @@ def test_mistakes_are_one_paragraph_status_2_and_nothing_written(
 ) -> None:
     own = own_table(tmp_path / "own.csv")
     own_table(tmp_path / "constant-target.csv", ill=["no"] * 30)
-    own_table(tmp_path / "constant-column.csv", job=["cook"] * 30)
     own_table(tmp_path / "missing-cell.csv", pay=[None, *range(29)])
     own_table(tmp_path / "unseen.csv", job=["baker", *["cook"] * 29])
     own.with_name("semicolons.csv").write_text(own.read_text().replace(",", ";"))
@@ -245,20 +243,18 @@ def test_head_model_seed_and_dataset_options_reach_the_audit(seepage: Any, tmp_p
 
 
 def test_gaps_are_answered_with_what_to_say_where_it_was_said(seepage: Any, tmp_path: Path) -> None:
-    own_table(tmp_path / "own.csv", pay=[None, *range(29)], one=["x"] * 30)
+    own_table(tmp_path / "own.csv", pay=[None, *range(29)])
     settings = ["--batch-size", 2, "--victims", 2, "--attack", "dlg", "--no-control", *TINY, "--out", "run"]
     refused = seepage("audit", "--data", "own.csv", "--target", "ill", *settings)
     assert refused.status == 2
     assert "add --missing category" in refused.err
-    assert "--drop one" in refused.err
     (tmp_path / "audit.yaml").write_text("data: own.csv\ntarget: ill\n")
     for command in (["audit", "audit.yaml", *settings], ["spec", "check", "audit.yaml"]):
         refused = seepage(*command)
         assert refused.status == 2
         assert "add missing: category" in refused.err
-        assert "(drop: [one])" in refused.err
         assert "--" not in refused.err
-    (tmp_path / "audit.yaml").write_text("data: own.csv\ntarget: ill\nmissing: category\ndrop: [one]\n")
+    (tmp_path / "audit.yaml").write_text("data: own.csv\ntarget: ill\nmissing: category\n")
     assert seepage("audit", "audit.yaml", *settings).status == 0
 
 

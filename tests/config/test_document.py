@@ -113,7 +113,7 @@ def test_every_key_reaches_its_field() -> None:
     own = "data: p.csv\ntarget: ill\nsensitive: [job, 'no']\ndrop: id\nseparator: ';'"
     assert one(own) == make_spec(data="p.csv", target="ill", sensitive=["job", "no"], drop=["id"], separator=";")
     steering = "overrides: {age: {low: 0}, zip: discrete}\nmissing: category\nmost_categories: 30\nmost_encoded: 200"
-    steering += "\nkeep_dummies: true\nday_first: true"
+    steering += "\nkeep_dummies: true\nday_first: true\nencoding: cp1252"
     assert one(f"{own}\n{steering}") == make_spec(
         **{"data": "p.csv", "target": "ill", "sensitive": ["job", "no"], "drop": ["id"], "separator": ";"},
         overrides={"age": {"low": 0}, "zip": {"kind": "discrete"}},
@@ -122,6 +122,7 @@ def test_every_key_reaches_its_field() -> None:
         most_encoded=200,
         keep_dummies=True,
         day_first=True,
+        encoding="cp1252",
     )
     assert one("data: p.csv\nschema: p.yaml") == make_spec(data="p.csv", schema_file="p.yaml")
     told = {key for text in (FULL, own, steering, "schema: x") for key in yaml.safe_load(text)}

@@ -150,10 +150,12 @@ def test_an_audit_doubts_a_single_repetition_and_what_has_no_baseline() -> None:
     assert report.worst["tier"] == "inconclusive"
 
 
-def test_records_read_whole_are_a_total_leak_without_an_interval() -> None:
-    score = row(batch_size=None, attack=PEEK, n=1, mean=1.0, baseline=0.5, baseline_name=COIN, lift=0.5)
+def test_records_read_whole_twice_are_a_total_leak_without_an_interval() -> None:
+    score = row(batch_size=None, attack=PEEK, n=2, mean=1.0, baseline=0.5, baseline_name=COIN, lift=0.5)
     assert [one["tier"] for one in overview([score])] == ["inconclusive"]
     assert [one["tier"] for one in overview([score, replace(score, metric="exact_match")])] == ["total"]
+    once = replace(score, n=1)
+    assert [one["tier"] for one in overview([once, replace(once, metric="exact_match")])] == ["inconclusive"]
     baseline = replace(score, metric="exact_match", mean=0.9, baseline=0.85, lift=0.05)
     assert [one["tier"] for one in overview([score, baseline])] == ["inconclusive"]
 
@@ -255,7 +257,7 @@ def test_a_label_has_a_verdict_of_its_own_that_counts() -> None:
     first = report.overviews[0]
     assert (first["tier"], first["label_tier"], first["mean"]) == ("total", "total", 0.6)
     assert first["closed"] == pytest.approx(0.19 / 0.2)
-    assert "It reads 99% of the label a (guessing: 80%)." in headline(report).words
+    assert "It reads 99% of the labels (a) (guessing: 80%)." in headline(report).words
     assert "Leakage of the label: total." in report.summary()
     assert "labels" in report.figures
     text = io.StringIO()
@@ -268,7 +270,7 @@ def test_a_label_that_another_party_attacks_stands_apart() -> None:
     report = _with_label(label_attacker="A bystander")
     first = report.overviews[0]
     assert (first["tier"], first["label_tier"]) == ("none", "total")
-    assert "A bystander reads 99% of the label a (guessing: 80%): total." in headline(report).words
+    assert "A bystander reads 99% of the labels (a) (guessing: 80%): total." in headline(report).words
     assert "The label a: a bystander reads 99.0%" in report.summary()
     assert "Of 100 cells that guessing misses, 5 are read" in read(render([report], {}))["verdict"]
 
@@ -276,7 +278,7 @@ def test_a_label_that_another_party_attacks_stands_apart() -> None:
 def test_an_audit_of_labels_alone_has_a_headline() -> None:
     report = _with_label()
     alone = replace(report, rows=[one for one in report.rows if not (one.is_attack and one.column is None)])
-    assert headline(alone).words.startswith("With no defense the peeker reads 99% of the label a")
+    assert headline(alone).words.startswith("With no defense the peeker reads 99% of the labels (a)")
     assert alone.overviews[0]["tier"] == "total"
     assert "Leakage of the label: total." in alone.summary()
     alone.show(Console(file=io.StringIO(), width=120))

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage.assessment import Matched
 from seepage.kernel import Certified
 from seepage.tabular.align import tolerances
 from seepage.tabular.schema import Discrete, Schema
-from seepage.tabular.statistics import Statistics
+from seepage.tabular.statistics import Marginal, Statistics
 from seepage.wire.horizontal import RecordsGuess
 
+# Records of which examples are shown.
+SHOWN = 3
 # A grouping by more categories than this would single records out.
 _GROUPS = 20
 # category -> (cells, cells that were right)
@@ -41,8 +43,8 @@ class Evidence:
         course: float64 (victim, 3), losses during the descent, see ``RecordsGuess``; None where it does not descend.
         certified: bool (victim, record, column), whether the attack certifies the guessed cell; None where it proves
             nothing.
-        true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; None for a user's own
-            data, unless records are to be kept.
+        true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; of split and vertical
+            learning those of the first records. None for a user's own data, unless records are to be kept.
         regime: for each victim, the method that the attack chose, see ``RecordsGuess``; None where it has only one.
         conditions: for each victim, what its certified cells are conditional on, as sentences, empty without any; None
             for attacks that are no provers.
@@ -109,6 +111,41 @@ def evidence_of(
     return evidence
 
 
+def evidence_of_columns(
+    schema: Schema,
+    marginals: Sequence[Marginal],
+    true: Float[Tensor, "record column"],
+    guess: Float[Tensor, "record column"],
+    right: Bool[Tensor, "record column"],
+    labels: Float[Tensor, " record"],
+    keep_records: bool,
+) -> Evidence:
+    """Return the evidence of a training whose records come in a known order.
+
+    Args:
+        schema: schema of the attacked columns.
+        marginals: public marginals of these columns.
+        true, guess: cells; NaN where the attack failed.
+        right: whether a guessed cell counts as right.
+        labels: true labels, by which records are grouped like by a sensitive column.
+        keep_records: whether cells of the first records are part of it.
+    """
+    rare = _surprise(schema, marginals, true[None]).numpy().astype(np.float32)
+    some = slice(0, SHOWN)
+    return Evidence(
+        column_names=schema.names,
+        right=right[None].numpy(),
+        uncertainty=None,
+        rarity=rare,
+        groups=_groups(schema, true, labels, right.numpy()),
+        loss=None,
+        course=None,
+        certified=None,
+        true=true[None, some].double().numpy() if keep_records else None,
+        guess=guess[None, some].double().numpy() if keep_records else None,
+    )
+
+
 def _conditions(proof: Certified) -> str:
     """Return what a proof is conditional on, as sentences; empty where nothing is proved."""
     if not bool((proof.cells | proof.given).any()):
@@ -124,9 +161,15 @@ def rarity(
 
     A cell that is not near any public value counts as if half a value of the rarest did.
     """
+    return _surprise(schema, statistics.marginals, cells)
+
+
+def _surprise(
+    schema: Schema, marginals: Sequence[Marginal], cells: Float[Tensor, "victim record column"]
+) -> Float[Tensor, "victim record"]:
     total = torch.zeros(cells.shape[:-1], dtype=torch.float64)
     allowed = tolerances(schema)
-    for i, marginal in enumerate(statistics.marginals):
+    for i, marginal in enumerate(marginals):
         total -= marginal.near(cells[..., i], float(allowed[i])).log()
     return total / len(schema.columns)
 

@@ -54,17 +54,14 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
         failed = failed | guess.failed
     figures: dict[tuple[str, str | None], Tensor] = {}
     scores: dict[tuple[str, str | None], Tensor] = {}
-    near, middle, macro = [], [], []
+    right, middle, macro = right_features(schema, seen.cells, guess.cells), [], []
     for i, column in enumerate(schema.columns):
         true, guessed = seen.cells[..., i], guess.cells[..., i]
-        near.append(
-            within(true, guessed, 0.0 if isinstance(column, Discrete) else OF_RANGE * (column.high - column.low))
-        )
-        scores["accuracy", column.name] = near[-1].double()
-        figures["accuracy", column.name] = near[-1].double().mean(1)
+        scores["accuracy", column.name] = right[..., i].double()
+        figures["accuracy", column.name] = right[..., i].double().mean(1)
         if isinstance(column, Discrete):
-            middle.append(near[-1])
-            macro.append(_recall(column, true, near[-1]))
+            middle.append(right[..., i])
+            macro.append(_recall(column, true, right[..., i]))
             if guess.chances is not None and (chances := guess.chances[i]) is not None:
                 figures["calibration", column.name] = _calibration(chances, true)
         else:
@@ -73,7 +70,7 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
             figures["middle_accuracy", column.name] = macro[-1]
             if guess.radii is not None:
                 figures["coverage", column.name] = within(true, guessed, guess.radii[:, i, None]).double().mean(1)
-    every, central = torch.stack(near, dim=-1).double(), torch.stack(middle, dim=-1).double()
+    every, central = right.double(), torch.stack(middle, dim=-1).double()
     scores["accuracy", None], scores["exact_match", None] = every.mean(2), every.amin(-1)
     figures["accuracy", None] = every.mean((1, 2))
     figures["middle_accuracy", None] = central.mean((1, 2))
@@ -114,6 +111,19 @@ def within(
     """Return whether each guess is near enough; a distance beyond the tolerance by a rounding counts as near."""
     slack = 1 + 8 * torch.finfo(torch.float64).eps
     return (true - guess).abs() <= tolerance * slack
+
+
+def right_features(
+    schema: Schema, true: Float[Tensor, "training record column"], guess: Float[Tensor, "training record column"]
+) -> Bool[Tensor, "training record column"]:
+    """Return which guessed cells are right: categories that are the same, numbers within a tenth of their range."""
+    return torch.stack(
+        [
+            within(true[..., i], guess[..., i], 0.0 if isinstance(c, Discrete) else OF_RANGE * (c.high - c.low))
+            for i, c in enumerate(schema.columns)
+        ],
+        dim=-1,
+    )
 
 
 def middle_tolerance(column: Continuous, true: Float[Tensor, "training record"]) -> Float[Tensor, " training"]:

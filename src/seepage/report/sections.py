@@ -24,7 +24,7 @@ from seepage.report.leakage import (
 )
 from seepage.report.result import AuditResult
 from seepage.report.section import MOST_COLUMNS, MOST_ROWS, Section, closed_gap, cut, cut_columns, setting_columns
-from seepage.report.summary import headline, headline_tier, summary
+from seepage.report.summary import headline, summary
 from seepage.results.checks import CHECKS, SEVERITIES, explanation
 from seepage.results.checks.facts import broken, control_share, exceeds_by_more_than_chance, leaks
 from seepage.results.tiers import BOUNDS
@@ -112,7 +112,7 @@ def verdict_section(result: AuditResult) -> Section:
             overview["closed"],
             overview["closed_low"],
             overview["upper"],
-            headline_tier(overview),
+            overview["tier"],
         )
         for overview in result.overviews
         if overview["attack"] is not None

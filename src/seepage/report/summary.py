@@ -65,7 +65,7 @@ def headline(result: AuditResult) -> Headline:
         tier = INCOMPLETE if result.gaps else INCONCLUSIVE
         return Headline(None, tier, _nothing(result), tuple(_not_reached(result)))
     about = result.audit.about
-    secret = about.secret if record["of"] is None else f"the label {clean(record['of'])}"
+    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
     place = result.place(record["batch_size"], record["defense"])
     if record["of"] is not None and about.label_attacker is not None:
         place = about.label_attacker
@@ -75,27 +75,18 @@ def headline(result: AuditResult) -> Headline:
     words += f".{_of_missed(result, record)}"
     if record["of"] is None and (label := record["label"]) is not None:
         who = "It" if about.label_attacker is None else about.label_attacker
-        words += f" {who} reads {percent(label['mean'], 0)} of the label {clean(about.label)}"
+        words += f" {who} reads {percent(label['mean'], 0)} of the labels ({clean(about.label)})"
         if label["baseline"] is not None:
             words += f" (guessing: {percent(label['baseline'], 0)})"
         words += f": {label['tier']}." if about.label_attacker else "."
     weaker = [alarm for alarm in result.alarms if alarm.code in LOWER_BOUNDS]
     if weaker:
         words += f" {weaker[0].title}, so this is a lower bound."
-    tier = headline_tier(record)
+    tier = record["tier"]
     words += _bounds_above(result.alarms)
     words = " ".join([words, *_why_unknown(result, record, tier), *about.limits])
     beside = [_beside(result, one) for one in result.beside]
     return Headline(record, tier, words, (*beside, *_not_reached(result)))
-
-
-def headline_tier(record: Record) -> str:
-    """Return the verdict on a configuration as the first screen gives it: one repetition allows none.
-
-    Args:
-        record: overview of the configuration, see ``frames.overview``.
-    """
-    return INCONCLUSIVE if record["n"] == 1 else record["tier"]
 
 
 def _of_missed(result: AuditResult, record: Record) -> str:
@@ -178,7 +169,7 @@ def _gets(about: About, record: Record) -> str:
 def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
     """Return the verdict on a configuration with a defense, and a sentence."""
     about = result.audit.about
-    secret = about.secret if record["of"] is None else f"the label {clean(record['of'])}"
+    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
     doing = read(about, record["mean"], record["n"], secret, record["of"], 0)
     if about.trials is not None:
         # The headline says what.
@@ -186,7 +177,7 @@ def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
     words = f"{result.place(record['batch_size'], record['defense'])} {doing}"
     if record["baseline"] is not None:
         words += f" (guessing: {_gets(about, record).removeprefix('gets ').removeprefix('is right in ')})"
-    tier = headline_tier(record)
+    tier = record["tier"]
     return tier, " ".join([f"{words}.", *_why_unknown(result, record, tier)])
 
 

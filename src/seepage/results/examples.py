@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from seepage.assessment import certainties, scales, spreads
-from seepage.assessment.evidence import Evidence
+from seepage.assessment.evidence import SHOWN, Evidence
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import frame_of
-
-COUNT = 3
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ def examples(
     if evidence.uncertainty is not None:
         doubt, scale = torch.tensor(evidence.uncertainty, dtype=torch.float64), scales(schema, statistics)
         certainty, spread = certainties(schema, doubt, scale), spreads(schema, doubt, scale)
-    positions = [(v, r) for v in range(evidence.victims) for r in range(evidence.true.shape[1])][:COUNT]
+    positions = [(v, r) for v in range(evidence.victims) for r in range(evidence.true.shape[1])][:SHOWN]
     for victim, record in positions:
         only = slice(record, record + 1)
         truth = frame_of(schema, torch.tensor(evidence.true[victim, only]))

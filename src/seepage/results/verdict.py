@@ -59,12 +59,12 @@ def verdict(
     """Return the verdict on an accuracy.
 
     The tiers are those in which the 95% interval of the closed gap lies: ``none`` below 0.05, ``low`` below 0.2,
-    ``moderate`` below 0.5, ``high`` below 0.9, else ``total``. The verdict is ``total`` also where half of all records
-    come back whole (see ``tiers.is_whole``) or any record is certified. It is ``inconclusive`` without an interval,
-    with fewer than five repetitions, where all of them are alike, where the best baseline is always right, or where
-    an error alarm concerns the row, or where the interval lies in more than two tiers. Instead of ``none`` or ``low``
-    it is ``incomplete`` where a default attack or its positive control is missing. An interval that lies in ``total``
-    stands against an alarm: what was read, was read.
+    ``moderate`` below 0.5, ``high`` below 0.9, else ``total``. The verdict is ``total`` also where any record is
+    certified, or half of all records come back whole (see ``tiers.is_whole``) in two repetitions or more. It is
+    ``inconclusive`` without an interval, with fewer than five repetitions, where all of them are alike, where the best
+    baseline is always right, or where an error alarm concerns the row, or where the interval lies in more than two
+    tiers. Instead of ``none`` or ``low`` it is ``incomplete`` where a default attack or its positive control is
+    missing. An interval that lies in ``total`` stands against an alarm: what was read, was read.
 
     Args:
         row: row of an attack's accuracy.
@@ -81,7 +81,7 @@ def verdict(
     """
     closed, low, high = closed_gap(row), closed_gap(row, "lift_low"), closed_gap(row, "lift_high")
     ends = (closed, low, high)
-    if is_whole(exact) or (certified is not None and (certified.mean or 0) > 0):
+    if (is_whole(exact) and row.n > 1) or (certified is not None and (certified.mean or 0) > 0):
         return Verdict("total", *ends)
     blocked = blocking(alarms, row)
     if low is None or high is None or row.n < CLUSTERS_FOR_VERDICT:

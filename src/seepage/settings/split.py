@@ -13,6 +13,7 @@ from torch import Tensor
 
 from seepage import registry
 from seepage.assessment import Figures, auc, measure_columns
+from seepage.assessment.evidence import evidence_of_columns
 from seepage.attacks.split import LabelScores, Posterior, direction_scores, norm_scores
 from seepage.attacks.split.exact import not_exact
 from seepage.attacks.split.parts.space import Space, check_enumerable
@@ -60,6 +61,7 @@ from seepage.settings.units import (
     without_others,
 )
 from seepage.settings.whole_client import WholeClientAudit
+from seepage.tabular.align import right_cells
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
@@ -452,6 +454,7 @@ class AttackedTraining(AttackedTopology):
         neighbours: what the baselines of nearest neighbours know, all training rows.
         exchanges: stage of the training and known client part in each exchange of the attacked rows.
         swapped: whether each attacked row came with the message of another: the negative control.
+        keep_records: whether evidence may hold cells.
     """
 
     spec: SplitSpec
@@ -465,6 +468,7 @@ class AttackedTraining(AttackedTopology):
     neighbours: CutKnowledge
     exchanges: Sequence[tuple[TrainedSplit, SplitModel]]
     swapped: bool = False
+    keep_records: bool = False
 
     def training(self) -> UnitFigures:
         """Return how well the network does, what the defense guarantees and how labels score without any search."""
@@ -537,7 +541,18 @@ class AttackedTraining(AttackedTopology):
         guess = check_guess(part.part, attack(self.seen.view, known, seeds), CutGuess)
         seconds = time.perf_counter() - begun
         figures, each = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
-        return UnitFigures(figures, seconds / self.seen.view.records, each=each)
+        private, schema = self.trained.model.private, self.rows.schema
+        some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
+        evidence = evidence_of_columns(
+            some,
+            [self.known.statistics.marginals[i] for i in private],
+            self.seen.cells,
+            guess.cells,
+            right_cells(some, guess.cells, self.seen.cells),
+            self.seen.labels,
+            self.keep_records,
+        )
+        return UnitFigures(figures, seconds / self.seen.view.records, each=each, evidence=evidence)
 
 
 def _all(view: CutView, scored: Callable[[CutView], LabelScores]) -> Float[Tensor, " record"]:
@@ -568,8 +583,9 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedT
         data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
+    keep_records = spec.keep_records or not audit.own
     return AttackedTraining(
-        spec, defense, learning, trained, seen, train, test, known, neighbours, exchanges, audit.swapped
+        spec, defense, learning, trained, seen, train, test, known, neighbours, exchanges, audit.swapped, keep_records
     )
 
 

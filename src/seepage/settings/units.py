@@ -11,6 +11,7 @@ import torch
 
 from seepage import registry
 from seepage.assessment import Measurement
+from seepage.assessment.evidence import Evidence
 from seepage.datasets import Dataset
 from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError
@@ -41,12 +42,14 @@ class UnitFigures:
         picture: data URI of an image of what was found, or is to be found; None for what is no image.
         each: values that a figure is the mean of, by its metric and column, one a record or target model of the unit.
             A gate judges these; intervals are over units, whose members are not independent.
+        evidence: single cells of an attack that guesses records; None of all else.
     """
 
     figures: Mapping[tuple[str, str | None], float | None]
     seconds: float | None = None
     picture: str | None = None
     each: Mapping[tuple[str, str | None], Sequence[float]] = field(default_factory=dict)
+    evidence: Evidence | None = None
 
 
 def outcome(units: Sequence[UnitFigures], about: About) -> Outcome:
@@ -81,7 +84,13 @@ def outcome(units: Sequence[UnitFigures], about: About) -> Outcome:
         )
     times = [unit.seconds for unit in units if unit.seconds is not None]
     pictures = tuple(unit.picture for unit in units)
-    return Outcome(measured, sum(times) / len(times) if times else None, pictures=pictures if any(pictures) else ())
+    evidence = [unit.evidence for unit in units if unit.evidence is not None]
+    return Outcome(
+        measured,
+        sum(times) / len(times) if times else None,
+        evidence if len(evidence) == len(units) else (),
+        pictures if any(pictures) else (),
+    )
 
 
 @runtime_checkable

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from seepage import datasets, registry
 from seepage.assessment import Figures, auc, measure_features
-from seepage.assessment.features import NO_LEAK
+from seepage.assessment.evidence import evidence_of_columns
+from seepage.assessment.features import NO_LEAK, right_features
 from seepage.assessment.images import measure_images, picture
 from seepage.attacks.vertical import (
     ShadowAttack,
@@ -581,6 +582,7 @@ class VerticalExposure(Exposure):
     shadowing: Mapping[str, ShadowAttack] = field(default_factory=dict)
     shadows: dict[str, ShadowInversion] = field(default_factory=dict)
     swapped: bool = False
+    keep_records: bool = False
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each training."""
@@ -688,6 +690,7 @@ class VerticalExposure(Exposure):
         else:
             measured = measure_images(image, seen, guess)
         each = seconds / (seen.view.trainings * seen.view.records)
+        right = None if image is not None else right_features(self.known.schema, seen.cells, guess.cells)
         answers = []
         for k in range(seen.view.trainings):
             figures: dict[tuple[str, str | None], float | None] = {}
@@ -696,7 +699,18 @@ class VerticalExposure(Exposure):
                 figures[measurement.metric, measurement.column] = None if value != value else value
             figures["queries", None] = float(guess.queries)
             scores = {(m.metric, m.column): m.clusters[k].tolist() for m in measured if m.clusters is not None}
-            answers.append(UnitFigures(figures, each, self.picture(guess.cells[k]), scores))
+            evidence = None
+            if right is not None:
+                evidence = evidence_of_columns(
+                    self.known.schema,
+                    self.known.marginals,
+                    seen.cells[k],
+                    guess.cells[k],
+                    right[k],
+                    seen.labels[k],
+                    self.keep_records,
+                )
+            answers.append(UnitFigures(figures, each, self.picture(guess.cells[k]), scores, evidence))
         return answers
 
     def picture(self, cells: Float[Tensor, "record column"]) -> str | None:
@@ -772,6 +786,7 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
         marginal,
         shadowing,
         swapped=audit.swapped,
+        keep_records=spec.keep_records or not audit.own,
     )
 
 

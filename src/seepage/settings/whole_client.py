@@ -10,7 +10,8 @@ import torch
 
 from seepage import registry
 from seepage.assessment import Figures, measure_features
-from seepage.assessment.features import NO_LEAK
+from seepage.assessment.evidence import evidence_of_columns
+from seepage.assessment.features import NO_LEAK, right_features
 from seepage.attacks.vertical import inversion_in_words
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
@@ -269,6 +270,7 @@ class AttackedWhole(AttackedTopology):
         test: rows that were held out.
         known: what an attacker knows.
         labels: what is known of the label.
+        keep_records: whether evidence may hold cells.
     """
 
     spec: SplitSpec
@@ -278,6 +280,7 @@ class AttackedWhole(AttackedTopology):
     test: Table
     known: FeatureKnowledge
     labels: LabelKnowledge
+    keep_records: bool
 
     def training(self) -> UnitFigures:
         """Return how well the network does."""
@@ -313,7 +316,12 @@ class AttackedWhole(AttackedTopology):
         values = {(one.metric, one.column): float(one.values[0]) for one in measured}
         figures = {key: None if value != value else value for key, value in values.items()}
         each = {(one.metric, one.column): one.clusters[0].tolist() for one in measured if one.clusters is not None}
-        return UnitFigures(figures, seconds / self.seen.view.records, each=each)
+        schema, true, answer = self.known.schema, self.seen.cells, guess.cells
+        right = right_features(schema, true, answer)
+        evidence = evidence_of_columns(
+            schema, self.known.marginals, true[0], answer[0], right[0], self.seen.labels[0], self.keep_records
+        )
+        return UnitFigures(figures, seconds / self.seen.view.records, each=each, evidence=evidence)
 
 
 def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> AttackedWhole:
@@ -345,4 +353,5 @@ def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> At
     labels = LabelKnowledge(
         data.schema.target, data.statistics.target, torch.arange(count)[None], train.labels[None, :count]
     )
-    return AttackedWhole(spec, learning, trained, seen, test, known, labels)
+    keep_records = spec.keep_records or not audit.own
+    return AttackedWhole(spec, learning, trained, seen, test, known, labels, keep_records)
