@@ -364,7 +364,7 @@ def cell_of_no_record(made: Case) -> None:
         (no_class, "no value of its column"),
         (label_between, "no class"),
         (leave_record_out, "3 of 4 records"),
-        (leave_record_out_of_opened, "damaged or altered"),
+        (leave_record_out_of_opened, "3 of 4 records were opened"),
         (record_twice, "another form"),
         (change_cell_below_rounding, "not what was committed"),
         (unknown_category, "damaged or altered"),

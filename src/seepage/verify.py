@@ -190,4 +190,5 @@ def _witness(records: list[Any], declared: Declaration, classes: int) -> tuple[T
         label = number(one["label"], *((0.0, classes - 1.0) if classes else declared.target))
         ensure(not classes or label.is_integer(), "a label is no class")
         labels.append(label)
+    ensure(len(cells) == declared.records, f"{len(cells)} of {declared.records} records were opened")
     return torch.tensor(cells, dtype=torch.float64).reshape(len(cells), -1), torch.tensor(labels, dtype=torch.float64)

@@ -88,9 +88,13 @@ def test_a_certified_record_fails_whatever_the_mean_is() -> None:
 def test_records_that_come_back_whole_fail() -> None:
     limits = Limits(CoinAudit(spec(), figures=SAFE))
     score = row(batch_size=None, attack=PEEK, mean=0.6, baseline=0.5, lift=0.1, lift_low=0.0, lift_high=0.15)
-    whole = row(batch_size=None, attack=PEEK, metric="exact_match", mean=0.6, baseline=0.0)
+    whole = row(batch_size=None, attack=PEEK, metric="exact_match", mean=0.6, baseline=0.0, n=2)
+    once = replace(score, n=1)
+    score = replace(score, n=2)
     assert "the leakage is total" in decide(limits, [score, whole], []).line
     assert decide(limits, [score, whole], []).outcome == "failed"
+    # One repetition passes nothing and fails nothing.
+    assert decide(limits, [once, whole], []).outcome == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +187,7 @@ def with_labels(labels: float, limit: float = 0.25, column: str | None = None, w
         return own, [[measured(half), measured(alike, column="a")]]
 
     limits.look(seen)
-    row_ = row(batch_size=None, attack=PEEK, mean=0.5, baseline=0.5, lift=0.0, lift_low=-0.01, lift_high=0.01)
+    row_ = row(batch_size=None, attack=PEEK, mean=0.5, baseline=0.5, lift=0.0, lift_low=-0.01, lift_high=0.01, n=60)
     whole = replace(row_, column="a", mean=labels, baseline=0.8, lift=labels - 0.8)
     whole = replace(whole, lift_low=labels - 0.82, lift_high=labels - 0.78, n=60)
     records = row(batch_size=None, attack=PEEK, metric="exact_match", mean=whole_records, baseline=0.0)

@@ -90,7 +90,9 @@ def test_a_column_that_is_always_read_is_total_though_the_baseline_varies() -> N
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_fewer_than_five_repetitions_give_no_verdict_but_what_was_read_whole(n: int) -> None:
     assert verdict(row(n=n)).tier == "inconclusive"
-    assert verdict(row(n=n), row(metric="exact_match", mean=0.9, baseline=None)).tier == "total"
+    whole, proved = (row(metric=metric, mean=0.9, baseline=None) for metric in ("exact_match", "certified"))
+    assert verdict(row(n=n), whole).tier == ("inconclusive" if n == 1 else "total")
+    assert verdict(row(n=n), None, (), proved).tier == "total"
 
 
 def test_an_attack_that_fell_back_gives_a_lower_bound() -> None:

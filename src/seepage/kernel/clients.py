@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seepage.kernel.intervals import Ball, Boxes, Trace, Value
-from seepage.kernel.statement import SAME, Declaration, RefusedError, one_hot
+from seepage.kernel.intervals import BLUR, ROW, Ball, Boxes, Trace, Value, everything
+from seepage.kernel.statement import SAME, Declaration, RefusedError, one_hot, random_states
 
 # Numbers of a temporary.
 _NUMBERS = 2**24
@@ -24,6 +25,7 @@ class Bounds(NamedTuple):
         bias: name of its bias; None where it has none.
         errors: largest magnitude of an error at each of its units (set, unit), times the number of records.
         slopes: derivatives of inputs by the directions that were asked for (direction, set, entry).
+        blurs: what roundings may move each entry of an input by (set, entry).
         affine: layers whose input is affine in the row.
     """
 
@@ -31,6 +33,7 @@ class Bounds(NamedTuple):
     bias: dict[str, str | None]
     errors: dict[str, Tensor]
     slopes: dict[str, Ball]
+    blurs: dict[str, Tensor]
     affine: set[str]
 
     def most(self, name: str) -> Tensor:
@@ -45,7 +48,7 @@ class Bounds(NamedTuple):
 
 def bounded(
     module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, drift: Mapping[str, Tensor],
-    boxes: Boxes, errors: bool = True, moves: Tensor | None = None,
+    boxes: Boxes, errors: bool = True, moves: Tensor | None = None, steps: Sequence[str] | None = None,
 ) -> Bounds:  # fmt: skip
     """Return bounds of a client's computation on rows in boxes.
 
@@ -55,31 +58,75 @@ def bounded(
         boxes: sets of rows.
         errors: whether errors are bounded, too.
         moves: directions (direction, entry) by which derivatives of inputs are wanted.
+        steps: operations of the client's own run, see ``steady``.
 
     Raises:
-        RefusedError: an operation is not bounded, or there is no box.
+        RefusedError: an operation is not bounded or none of the client's own run, or there is no box.
     """
     if not len(boxes.codes):
         raise RefusedError("no row of the declared columns lies in what the message spans")
-    sources = 1 + errors * sum(len(p) for p in at.values()) + (0 if moves is None else len(moves))
+    units = sum(p.shape[0] if p.dim() else 1 for p in at.values())
+    sources = 2 + errors * units + (0 if moves is None else len(moves))
     most = max(3, _NUMBERS // (sources * max(p.shape[-1] for p in at.values() if p.dim())))
     if len(boxes.codes) > most:
         every = torch.arange(len(boxes.codes)).split(most)
-        parts = [bounded(module, at, declared, drift, boxes.some(some), errors, moves) for some in every]
+        parts = [bounded(module, at, declared, drift, boxes.some(some), errors, moves, steps) for some in every]
         join = lambda balls: Ball(*(torch.cat(many, -2) for many in zip(*balls, strict=True)))  # noqa: E731
         return parts[0]._replace(
             inputs={name: join([part.inputs[name] for part in parts]) for name in parts[0].inputs},
             slopes={name: join([part.slopes[name] for part in parts]) for name in parts[0].slopes},
+            blurs={name: torch.cat([part.blurs[name] for part in parts]) for name in parts[0].blurs},
             errors={name: torch.cat([part.errors[name] for part in parts]) for name in parts[0].errors},
         )
     row = boxes.encoded(declared)
     count, sets = len(row.mid), max(3, len(row.mid))
     row = Ball(*(torch.cat([part, part[:1].expand(sets - count, -1)]) for part in row))
+    exact = boxes.encoded(declared, rounded=False)
+    rounded = torch.cat([row.rad[:count] - exact.rad, torch.zeros(sets - count, row.rad.shape[1])])
+    trace, value = _traced(module, at, drift, row, rounded, errors, moves)
+    if steps is not None and trace.steps != list(steps):
+        raise RefusedError("the network computes something else on another number of rows")
+    found = Bounds({}, {}, {}, {}, {}, set())
+    for name, layer in trace.layers.items():
+        if {name, layer.bias} & trace.shared or (errors and name not in value.slopes):
+            continue
+        extend = lambda t, one, wide=int(layer.bias is not None): functional.pad(t, (0, wide), value=one)  # noqa: E731
+        found.inputs[name] = Ball(
+            *(extend(part[:count], one) for part, one in zip(layer.entering.value, (1.0, 0.0), strict=True))
+        )
+        found.bias[name] = layer.bias
+        found.blurs[name] = extend(layer.entering.slopes[BLUR].rad[0, :count], 0.0)
+        if ROW in layer.entering.slopes:
+            slope = layer.entering.slopes[ROW]
+            found.slopes[name] = Ball(*(extend(part[:, :count], 0.0) for part in slope))
+            if set(layer.entering.slopes) == {ROW, BLUR} and bool(
+                (slope.rad <= SAME * 100 * slope.mid.abs().amax()).all()
+            ):
+                found.affine.add(name)
+        if errors:
+            slope, most_error = value.slopes[name], torch.zeros(())
+            for error in errors_at(declared, value.value):
+                sums = (slope.mid * error.mid).sum(2).abs() + (
+                    slope.mid.abs() * error.rad + slope.rad * error.most
+                ).sum(2)
+                most_error = torch.maximum(most_error, sums)
+            found.errors[name] = most_error.T[:count]
+    return found
+
+
+def _traced(
+    module: nn.Module, at: Mapping[str, Tensor], drift: Mapping[str, Tensor], row: Ball, rounded: Tensor, errors: bool,
+    moves: Tensor | None,
+) -> tuple[Trace, Value]:  # fmt: skip
+    """Run a network on sets of rows and return what was seen of it, and the bounds of its outputs."""
+    sets = len(row.mid)
     same = lambda part: part[:, None].expand(-1, sets, -1)  # noqa: E731
     # As in training: hooks and the like show where derivatives are asked for.
     at = {name: part.detach().requires_grad_() for name, part in at.items()}
     trace, entered = Trace(at, module, drift, sets, errors), row.mid.clone()
-    trace.enter(entered, Value(row, {} if moves is None else {"": Ball(same(moves), same(torch.zeros_like(moves)))}))
+    slopes = {BLUR: Ball(torch.zeros_like(rounded)[None], rounded[None])}
+    slopes |= {} if moves is None else {ROW: Ball(same(moves), same(torch.zeros_like(moves)))}
+    trace.enter(entered, Value(row, slopes))
     with torch.enable_grad(), trace:
         try:
             outputs = torch.func.functional_call(module, at, (entered,))
@@ -91,29 +138,44 @@ def bounded(
     value = trace.of(outputs)
     if value is None or outputs.dim() != 2:
         raise RefusedError("the outputs of the network are not followed from its rows")
-    found = Bounds({}, {}, {}, {}, set())
-    for name, layer in trace.layers.items():
-        if {name, layer.bias} & trace.shared:
-            continue
-        extend = lambda t, one, wide=int(layer.bias is not None): functional.pad(t, (0, wide), value=one)  # noqa: E731
-        found.inputs[name] = Ball(
-            *(extend(part[:count], one) for part, one in zip(layer.entering.value, (1.0, 0.0), strict=True))
-        )
-        found.bias[name] = layer.bias
-        if "" in layer.entering.slopes:
-            slope = layer.entering.slopes[""]
-            found.slopes[name] = Ball(*(extend(part[:, :count], 0.0) for part in slope))
-            if set(layer.entering.slopes) == {""} and bool((slope.rad <= SAME * 100 * slope.mid.abs().amax()).all()):
-                found.affine.add(name)
-        if errors:
-            slope, most_error = value.slopes[name], torch.zeros(())
-            for error in errors_at(declared, value.value):
-                sums = (slope.mid * error.mid).sum(2).abs() + (
-                    slope.mid.abs() * error.rad + slope.rad * error.most
-                ).sum(2)
-                most_error = torch.maximum(most_error, sums)
-            found.errors[name] = most_error.T[:count]
-    return found
+    return trace, value
+
+
+def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -> list[str]:
+    """Return the operations of a client's run, in their order.
+
+    They are run twice on as many rows as the client has, and once on more.
+
+    Raises:
+        RefusedError: runs differ, or leave something behind, so that the network is no function of a row.
+    """
+    row, runs = everything(declared).encoded(declared), []
+    before = states(module)
+    for sets in (declared.records, declared.records + 3):
+        torch.func.functional_call(module, dict(at), (row.mid.expand(sets, -1).clone(),))
+    if states(module) != before:
+        raise RefusedError("the network draws random numbers, or remembers its runs")
+    for sets in (declared.records, declared.records, declared.records + 3):
+        rows = Ball(*(part.expand(sets, -1) for part in row))
+        trace, value = _traced(module, at, {}, rows, torch.zeros_like(rows.mid), False, None)
+        runs.append((trace.steps, value.value.mid))
+    outputs = torch.cat([mid for _, mid in runs])
+    apart = (outputs - outputs[:1]).abs() > SAME * outputs.abs().max()
+    if any(one != runs[0][0] for one, _ in runs) or bool(apart.any()):
+        raise RefusedError("the network computes something else at another time, place or number of rows")
+    return runs[0][0]
+
+
+def states(module: nn.Module) -> list[object]:
+    """Return plain attributes of a module's parts, and the states of generators of random numbers."""
+    kept = [
+        (name, key, repr(value))
+        for name, part in module.named_modules()
+        for key, value in vars(part).items()
+        if isinstance(value, (bool, int, float, str, list, tuple, dict, set, random.Random))
+        and key not in ("_parameters", "_buffers", "_modules")
+    ]
+    return [kept, random_states()]
 
 
 def errors_at(declared: Declaration, outputs: Ball) -> Iterable[Ball]:

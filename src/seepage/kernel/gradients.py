@@ -12,6 +12,7 @@ all other boxes are orthogonal to carries more of G than their rows can.
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Mapping
 
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seepage.kernel.clients import Bounds, bounded, largest_drift
+from seepage.kernel.clients import Bounds, bounded, largest_drift, steady
 from seepage.kernel.intervals import Boxes, everything
 from seepage.kernel.rows import boxes_in, choices, chosen, most_boxes, narrowed
 from seepage.kernel.spans import Design, LayerSpan, designed, rounded_steps, spanned
@@ -65,6 +66,8 @@ def _replay(
     for _ in range(declared.steps):
         now = {name: part.detach().requires_grad_() for name, part in now.items()}
         outputs = torch.func.functional_call(module, now, (rows,))
+        if declared.head != "regression" and int(labels.max()) >= max(2, outputs.shape[1]):
+            raise RefusedError("a record has a label that the network has no output for")
         if declared.head == "softmax":
             loss = functional.cross_entropy(outputs, labels.long())
         elif declared.head == "sigmoid":
@@ -117,6 +120,27 @@ def certify(
         return nothing(len(cells), len(declared.columns), str(why))
 
 
+def _check(
+    parameters: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration, cells: Tensor,
+    labels: Tensor,
+) -> None:  # fmt: skip
+    """Refuse tensors and records of another form than that of the declaration."""
+    shapes = [{name: part.shape for name, part in held.items()} for held in (message, parameters)]
+    if not message or shapes[0] != shapes[1]:
+        raise RefusedError("the message has not one tensor for each parameter")
+    if not all(bool(part.isfinite().all()) for part in message.values()):
+        raise RefusedError("the records do not replay numbers that are not finite")
+    if cells.shape != (declared.records, len(declared.columns)) or labels.shape != cells.shape[:1]:
+        raise RefusedError("the records have not one cell for each declared column, and a label")
+    for column, values in zip(declared.columns, cells.unbind(1), strict=True):
+        codes = range(len(column.categories or ()))
+        if not bool(values.isfinite().all()) or (codes and any(value not in codes for value in values.tolist())):
+            raise RefusedError(f"a record has no value of the column {column.name}")
+    classes = declared.head != "regression"
+    if not bool(labels.isfinite().all()) or (classes and bool(((labels < 0) | (labels % 1 != 0)).any())):
+        raise RefusedError("a record has no label")
+
+
 def _certify(
     module: nn.Module, parameters: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration,
     cells: Tensor, labels: Tensor,
@@ -128,21 +152,23 @@ def _certify(
         raise RefusedError("all numbers of the message lie on a coarser grid than the declared single precision")
     if len(cells) != declared.records:
         raise RefusedError(f"{len(cells)} of {declared.records} records were read, so that none can be replayed")
+    _check(parameters, message, declared, cells, labels)
     try:
         module, whole = copy.deepcopy(module).double(), everything(declared)
     except RuntimeError as error:
         raise RefusedError("the network keeps tensors of an earlier run, and cannot be copied") from error
     at = {name: part.detach().double() for name, part in parameters.items()}
-    fixed, grown, drift = [], 1.0, dict[str, Tensor]()
+    fixed, grown, drift, steps = [], 1.0, dict[str, Tensor](), steady(module, at, declared)
+    bounds_of = functools.partial(bounded, module, at, declared, steps=steps)
     try:
-        drift = largest_drift(lambda moved: bounded(module, at, declared, moved, whole), at, declared)
+        drift = largest_drift(lambda moved: bounds_of(moved, whole), at, declared)
     except RefusedError:
         fixed.append(f"no record's error grows to more than {_GROWN:g} times its largest size within the local steps")
         grown = _GROWN
     row, identity, layout = whole.encoded(declared), torch.eye(len(declared.layout.mean)).double(), declared.layout
     # By how much each number's range moves its entry.
     moves = identity[layout.number] * layout.span[:, None] / layout.scale
-    bounds = bounded(module, at, declared, drift, whole, moves=identity)
+    bounds = bounds_of(drift, whole, moves=identity)
     _replay(module, at, message, declared, cells, labels, bounds)
     if not bounds.affine:
         raise RefusedError("no layer takes every row once, as an affine function of its entries")
@@ -152,7 +178,8 @@ def _certify(
     factor = bounds.slopes[first].mid[:, 0]
     design = designed(declared, torch.cat([bounds.inputs[first].mid - row.mid @ factor, factor]), units[first])
     # Inputs that are affine but for roundings.
-    rounded = float(((bounds.slopes[first].rad[:, 0] * row.most.T).sum(0) / units[first]).norm())
+    off = (bounds.slopes[first].rad[:, 0] * row.most.T).sum(0) + bounds.blurs[first][0]
+    rounded = float((off / units[first]).norm())
     cut, share, found, boxes = 0, math.inf, None, None
     times = grown * declared.steps
     for _ in range(_PASSES):
@@ -176,7 +203,7 @@ def _certify(
         def excluded(boxes: Boxes, taps: Mapping[str, LayerSpan] = taps) -> Tensor:
             out = torch.zeros(len(boxes.codes), dtype=torch.bool)
             if taps and len(out):
-                inputs = bounded(module, at, declared, drift, boxes, errors=False).inputs
+                inputs = bounds_of(drift, boxes, errors=False).inputs
                 for name, tap in taps.items():
                     outside, within = tap.off(inputs[name])
                     out |= outside.norm(dim=1) > within
@@ -189,13 +216,13 @@ def _certify(
             raise RefusedError("too many rows of the declared columns lie in what the message spans")
         for _ in range(_PASSES if taps and len(declared.numbers) else 0):
             if len(boxes.codes):
-                near = bounded(module, at, declared, drift, boxes, errors=False, moves=moves)
+                near = bounds_of(drift, boxes, errors=False, moves=moves)
                 before, boxes = boxes, narrowed(declared, boxes, near, taps)
                 if len(before.codes) == len(boxes.codes) and torch.equal(before.reach, boxes.reach):
                     break
         if not len(boxes.codes):
             raise RefusedError("no row of the declared columns lies in what the message spans")
-        bounds = bounded(module, at, declared, drift, boxes)
+        bounds = bounds_of(drift, boxes)
         found = _named(declared, bounds.errors[first] * times, span, design, boxes, cells)
         if bool(found.cells.all()):
             break

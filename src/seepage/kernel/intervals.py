@@ -36,6 +36,10 @@ class Ball(NamedTuple):
         """Return sums, or differences where the sign is -1."""
         return Ball(self.mid + sign * other.mid, self.rad + other.rad)
 
+    def rounded(self, magnitudes: Tensor | None = None) -> Ball:
+        """Return the same with the roundings of an operation that adds up these magnitudes; its own, if None."""
+        return Ball(self.mid, self.rad + ROUNDINGS * UNIT * (self.most if magnitudes is None else magnitudes))
+
     def through(self, weight: Ball) -> Ball:
         """Return what a linear layer with these weights (output, input) makes of entries, roundings included."""
         if self.mid.dim() == 3 and self.mid.stride(1) == self.rad.stride(1) == 0 < self.mid.shape[1]:
@@ -48,12 +52,17 @@ class Ball(NamedTuple):
         return Ball(self.mid @ weight.mid.T, rad + drift)
 
 
+# Sources of derivatives beside layers.
+ROW, BLUR = "", "~"
+
+
 class Value(NamedTuple):
     """Bounds of a tensor of the network for each of several sets of rows.
 
     Attributes:
         value: its entries (set, *entry).
-        slopes: their derivatives (source, set, *entry) by the entries of the row, and by the outputs of layers.
+        slopes: their derivatives (source, set, *entry) by the entries of the row (``ROW``), and by the outputs of
+            layers; of ``BLUR`` the radii are what roundings so far may have moved the entries by.
     """
 
     value: Ball
@@ -70,6 +79,13 @@ class Value(NamedTuple):
     def mapped(self, value: Ball, way: Callable[[Ball], Ball]) -> Value:
         """Return other entries whose derivatives follow from these one by one."""
         return Value(value, {name: way(slope) for name, slope in self.slopes.items()})
+
+    def rounded(self, magnitudes: Tensor) -> Value:
+        """Return the same entries with the roundings of an operation that adds up these magnitudes."""
+        slopes = dict(self.slopes)
+        if BLUR in slopes:
+            slopes[BLUR] = slopes[BLUR].rounded(magnitudes)
+        return Value(self.value.rounded(magnitudes), slopes)
 
 
 class TracedLayer(NamedTuple):
@@ -124,6 +140,8 @@ class Trace(TorchFunctionMode):
             self.held[id(one)] = (one, None, one._version)
         self.names, self.drift, self.sets, self.sloped = {id(t): name for name, t in at.items()}, drift, sets, sloped
         self.layers, self.shared = dict[str, TracedLayer](), set[str]()
+        # Operations on tensors of the row, one after another.
+        self.steps: list[str] = []
 
     def enter(self, tensor: Tensor, value: Value | None) -> Tensor:
         """Carry bounds with a tensor; None for a constant."""
@@ -160,6 +178,9 @@ class Trace(TorchFunctionMode):
         if not torch.is_grad_enabled():
             raise RefusedError("the network computes something without derivatives")
         traced = sum(self.of(one) is not None for one in flat) > 0
+        if traced and name not in _LOOKS:
+            self.steps.append(name)
+            _check_options(name.strip("_"), args, kwargs)
         if name in _LOOKS and traced:
             raise RefusedError("the network takes a view of a tensor that is not followed")
         used, plain = {self.names[id(one)] for one in flat if id(one) in self.names}, name.strip("_")
@@ -180,10 +201,15 @@ class Trace(TorchFunctionMode):
         value, name, by = self.of(rows), self.names.get(id(weight)), self.constant(weight)
         if value is None:
             raise RefusedError("the network makes weights of its rows")
-        after = value.value.through(by)
-        after = after if bias is None else after.plus(self.constant(bias))
-        found = value.mapped(after, lambda slope: slope.through(by))
-        if name is None or name in self.layers or rows.dim() != 2:
+        if self.of(bias) is not None:
+            raise RefusedError("the network makes a bias of its rows")
+        found = value.mapped(value.value.through(by), lambda slope: slope.through(by))
+        found = _blurred(found, value, by)
+        if bias is not None:
+            fixed = self.constant(bias)
+            found = found._replace(value=found.value.plus(fixed)).rounded(fixed.most)
+        biases = {layer.bias for layer in self.layers.values()} - {None}
+        if name is None or name in self.layers or rows.dim() != 2 or self.names.get(id(bias)) in biases:
             self.shared |= used
             return found
         self.layers[name] = TracedLayer(self.names.get(id(bias)), value)
@@ -227,13 +253,16 @@ class Trace(TorchFunctionMode):
                 raise RefusedError("the network divides by its rows")
             held, factor = self._row(row), self.constant(1 / torch.as_tensor(by) if "div" in name else by)
             wide = held.value.times(factor)
-            return [held.mapped(wide, lambda s: Ball(*(p.expand(len(p), *wide.mid.shape) for p in s.times(factor))))]
+            found = held.mapped(wide, lambda s: Ball(*(p.expand(len(p), *wide.mid.shape) for p in s.times(factor))))
+            return [found.rounded(wide.most)]
         if value is not None and name in ("sum", "mean") and flat and all(d % value.value.mid.dim() for d in flat):
-            return value.each(lambda t: getattr(t, name)(*args[1:], **kwargs))
+            way = lambda t: getattr(t, name)(*args[1:], **kwargs)  # noqa: E731
+            return [one.rounded(way(value.value.most)) for one in value.each(way)]
         if value is not None and name in ("matmul", "mm") and other is None and args[1].dim() == 2:
             by = self.constant(args[1])
             turned = Ball(by.mid.T, by.rad.T)
-            return [value.mapped(value.value.through(turned), lambda slope: slope.through(turned))]
+            found = value.mapped(value.value.through(turned), lambda slope: slope.through(turned))
+            return [_blurred(found, value, turned)]
         if value is not None and name == "layer_norm" and len(tuple(args[1])) == 1:
             return [_normed(value, *args[1:], **kwargs)]
         if value is not None and name == "dropout":
@@ -255,7 +284,46 @@ class Trace(TorchFunctionMode):
         for name, slope in right.slopes.items():
             none = torch.zeros(len(slope.mid), *value.mid.shape).double()
             slopes[name] = slopes.get(name, Ball(none, none)).plus(slope, sign)
-        return Value(value, slopes)
+        return Value(value, slopes).rounded(left.value.most + right.value.most)
+
+
+def _blurred(found: Value, before: Value, weight: Ball) -> Value:
+    """Return what a linear layer makes of entries with the roundings of its sums."""
+    if BLUR not in found.slopes:
+        return found
+    more = ROUNDINGS * UNIT * before.value.most @ weight.most.T
+    blur = found.slopes[BLUR]
+    return found._replace(slopes={**found.slopes, BLUR: Ball(blur.mid, blur.rad + more)})
+
+
+# Options of operations that are followed; further ones are refused, so that none is passed over.
+_OPTIONS_OF = {
+    "sum": {"dim", "axis", "keepdim"},
+    "mean": {"dim", "axis", "keepdim"},
+    "clamp": {"min", "max"},
+    "clip": {"min", "max"},
+    "linear": {"bias"},
+    "layer_norm": {"weight", "bias", "eps"},
+    "dropout": {"p", "training", "inplace"},
+    "gelu": {"approximate"},
+    "elu": {"alpha", "inplace"},
+    "leaky_relu": {"negative_slope", "inplace"},
+    "softplus": {"beta", "threshold"},
+    **{name: set[str]() for name in ("add", "sub", "radd", "iadd", "isub", "mul", "rmul", "imul", "div", "truediv")},
+}
+# Operations of two tensors, and types of numbers that round no more than the client does.
+_OF_TWO = {"add", "sub", "radd", "rsub", "iadd", "isub", "mul", "rmul", "imul", "div", "truediv", "matmul", "mm"}
+_SAME_TYPE = (torch.float32, torch.float64)
+
+
+def _check_options(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse an operation with options that its bound does not heed."""
+    kinds = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.dtype)]
+    # A tensor may say the type of another, too.
+    kinds += [one.dtype for one in args[1:] if name == "to" and isinstance(one, Tensor)]
+    unknown = set() if name in _REARRANGED else kwargs.keys() - _OPTIONS_OF.get(name, {"dim", "inplace"})
+    if unknown or any(name != "to" or one not in _SAME_TYPE for one in kinds) or (name in _OF_TWO and len(args) > 2):
+        raise RefusedError(f"an option of the operation {name} of the network is not bounded")
 
 
 _OPTIONS = {"leaky_relu": ("negative_slope", "inplace"), "elu": ("alpha", "inplace"), "softplus": ("beta", "threshold")}
@@ -279,7 +347,8 @@ def _curved(value: Value, name: str, args: Sequence[Any], kwargs: Mapping[str, A
             slope = torch.autograd.grad(getattr(functional, name)(at).sum(), at)[0]
         low, high = (slope - bend * rad).clamp(least, most), (slope + bend * rad).clamp(least, most)
     slope = Ball((low + high) / 2, (high - low) / 2)
-    return value.mapped(Ball(getattr(functional, name)(mid, **options), slope.most * rad), lambda s: s.times(slope))
+    found = value.mapped(Ball(getattr(functional, name)(mid, **options), slope.most * rad), lambda s: s.times(slope))
+    return found if bend is None else found.rounded(found.value.most)
 
 
 def _clamped(value: Value, min: float | int | None = None, max: float | int | None = None) -> Value:
@@ -307,7 +376,8 @@ def _normed(value: Value, shape: Any, weight: Any = None, bias: Any = None, eps:
         rad.norm(dim=-1, keepdim=True) * factor,
         2 * math.sqrt(mid.shape[-1]) * (factor * (deviation.square() + eps).sqrt()),
     )
-    return value.mapped(Ball(after.detach(), reach.expand_as(after)), lambda s: far(s, norm(s)))
+    found = value.mapped(Ball(after.detach(), reach.expand_as(after)), lambda s: far(s, norm(s).expand_as(s.mid)))
+    return found.rounded(after.detach().abs() + 2 * value.value.most.amax(-1, keepdim=True) * factor)
 
 
 class Boxes(NamedTuple):
@@ -326,13 +396,15 @@ class Boxes(NamedTuple):
         """Return some of the boxes."""
         return Boxes(self.codes[which], self.center[which], self.reach[which])
 
-    def encoded(self, declared: Declaration) -> Ball:
-        """Return the rows as the network takes them."""
+    def encoded(self, declared: Declaration, rounded: bool = True) -> Ball:
+        """Return the rows as the network takes them, with the roundings of numbers in their radius or without."""
         at, own = declared.layout, self.codes[:, declared.layout.column]
         mid, rad = torch.empty(2, len(self.codes), len(at.mean)).double()
         mid[:, at.number] = at.low + self.center * at.span
         mid[:, ~at.number] = torch.where(own < 0, 0.5, (own == at.category).double())
-        rad[:, at.number] = self.reach * at.span
+        # Numbers and what they are standardised by are rounded, too.
+        size = (self.center * at.span + at.low).abs() + self.reach * at.span + at.mean[at.number].abs()
+        rad[:, at.number] = self.reach * at.span + rounded * ROUNDINGS * UNIT * size
         rad[:, ~at.number] = torch.where(own < 0, 0.5, 0.0).double()
         return Ball((mid - at.mean) / at.scale, rad / at.scale)
 

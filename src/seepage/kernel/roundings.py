@@ -16,7 +16,7 @@ from torch._decomp import get_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from seepage.kernel.intervals import Ball
-from seepage.kernel.statement import ROUNDINGS, UNIT, RefusedError
+from seepage.kernel.statement import ROUNDINGS, UNIT, RefusedError, random_states
 
 _K = ROUNDINGS * UNIT
 # Operations that move entries or make constants, those that never fall, and those that are followed in parts.
@@ -42,10 +42,15 @@ def followed(function: Callable[..., Any], *inputs: Tensor) -> Callable[..., Any
         inputs: inputs of the shapes that all others will have.
     """
     table: Any = get_decompositions([getattr(_aten, name) for name in _IN_PARTS])
+    before = random_states()
     try:
-        found = _Followed(make_fx(function, table)(*inputs))
+        graph, again = (make_fx(function, table)(*some) for some in (inputs, [one[:2] for one in inputs]))
     except Exception as error:  # A user's module may raise anything.
         raise RefusedError(f"the client part cannot be followed ({type(error).__name__})") from error
+    first, second = ([node.target for node in one.graph.nodes] for one in (graph, again))
+    if first != second or random_states() != before:
+        raise RefusedError("the client part draws random numbers, or computes something else at another time or size")
+    found = _Followed(graph)
     found.extra_traceback = False
     return found.run
 

@@ -180,6 +180,7 @@ def narrowed(declared: Declaration, boxes: Boxes, bounds: Bounds, taps: Mapping[
         outside, within = tap.off(middle)
         # The length of any input in the box.
         within = within + tap.share * (bounds.inputs[name].rad / tap.entering).norm(dim=1)
+        within = within + (bounds.blurs[name] / tap.entering).norm(dim=1)
         by = torch.einsum("nse,er->srn", slope.mid / tap.entering, tap.outside)
         back = torch.linalg.pinv(by)
         rest = (torch.eye(by.shape[2]).double() - back @ by).abs() @ boxes.reach[:, :, None]

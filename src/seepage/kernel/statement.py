@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import random
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -172,10 +174,18 @@ class Declaration(NamedTuple):
             for c in self.columns
         ]
         return (
-            f"The message is {how} over exactly {self.records} records in float32, with {ROUNDINGS:g} roundings.",
+            f"The message is {how} over exactly {self.records} records, each of the same weight, in float32, with "
+            f"{ROUNDINGS:g} roundings.",
             f"The loss is that of a {self.head} head, and no defense changed the message.",
             f"Rows are encoded as declared: {', '.join(each)}, in this order.",
         )
+
+
+def random_states() -> list[object]:
+    """Return the states of all common generators of random numbers."""
+    numpy = sys.modules.get("numpy")
+    drawn = "" if numpy is None else repr(numpy.random.get_state(legacy=False))
+    return [torch.get_rng_state().tolist(), random.getstate(), drawn]
 
 
 def one_hot(codes: Tensor, width: int) -> Tensor:

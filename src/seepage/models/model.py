@@ -203,9 +203,11 @@ class Model:
         except Exception as error:
             if "randomness" in str(error):
                 raise random_outputs(self.name, dropping(self.module)) from error
+            branches = ".item()" in str(error) or "data-dependent" in str(error)
+            why = "it branches on values, as one_hot(argmax), item and if do" if branches else _paragraph(error)
             raise BadInputError(
-                f"model {self.name!r} cannot be run for several batches at once, as attacks do ({_paragraph(error)}); "
-                "write its forward with tensor operations only, without branches on values."
+                f"model {self.name!r} is not tried: it cannot be run for several batches at once, as attacks do "
+                f"({why}); write its forward with tensor operations only, without branches on values."
             ) from error
 
 

@@ -144,7 +144,7 @@ def make_plan(
         audits: what to measure.
         store: keeps what was measured before.
         budget: seconds that planning and the jobs may take; no limit if None. One attack after the other, in the order
-            of the audit, comes with its positive control and the first units of every configuration, then the rest.
+            of the audit, comes with the first units of every configuration and its positive control, then the rest.
         clock: clock on which these seconds are counted.
         earlier: number of units that earlier runs of each audit asked for; results show those that were measured,
             however few are asked for now.
@@ -181,9 +181,9 @@ def make_plan(
 def _urgency(job: Job, every: Sequence[Series]) -> tuple[int, int, int]:
     """Return the place of a job in a run whose time is limited: the lower, the sooner.
 
-    Baselines are fast, and without them no figure of an attack says anything. Then one attack after the other gets its
-    positive control, without which it does not show that little leaks, and its first units in every configuration, so
-    that the first of an audit is measured everywhere. Negative controls and further units come last.
+    Baselines are fast, and without them no figure of an attack says anything. Then one attack after the other gets
+    its first units in every configuration, so that the first of an audit is measured everywhere, and its positive
+    control, without which it does not show that little leaks. Negative controls and further units come last.
     """
     first = every[job.series[0]]
     attacks = any(every[i].is_attack for i in job.series)
@@ -194,7 +194,7 @@ def _urgency(job: Job, every: Sequence[Series]) -> tuple[int, int, int]:
     if variant == NEGATIVE:
         return 3, place, job.units.start
     if variant == POSITIVE or job.units.start == 0:
-        return 1, place, job.units.start if variant == POSITIVE else 1
+        return 1, place, 1 + job.units.start if variant == POSITIVE else 0
     return 2, job.units.start, place
 
 

@@ -101,7 +101,7 @@ class Relaxation:
         if self._scaled_share is None:
             raise RuntimeError("pullback needs a relax call before it")
         weighted = gradient * self._scaled_share
-        means = times(times(weighted.view(-1, weighted.shape[-1]), self._sums), self._shares).view(weighted.shape)
+        means = times(times(weighted.reshape(-1, weighted.shape[-1]), self._sums), self._shares).view(weighted.shape)
         back = weighted.addcmul_(self._scaled_share, means, value=-1)
         if self._logit_scale is not None:
             back.mul_(self._logit_scale)

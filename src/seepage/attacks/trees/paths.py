@@ -146,7 +146,8 @@ def _first_labels(sent: Sent, number: int, records: int) -> list[Float[np.ndarra
 
 def _first_values(sent: Sent, number: int, records: int) -> list[Float[np.ndarray, " record"]] | None:
     """Return the targets of a bin's records in a regression, where the first tree tells them apart."""
-    [tree_number] = sent.forest.of_round(0)
+    # Trees that grow side by side are of the same derivatives.
+    tree_number = sent.forest.of_round(0)[0]
     tree, place = sent.forest.trees[tree_number], sent.place[tree_number]
     sums = sent.message.sums[tree_number][:, number]
     start = float(sent.forest.intercept[0])

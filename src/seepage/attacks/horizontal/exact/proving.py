@@ -171,7 +171,7 @@ def _refined(
     if not place or declared.steps > 1 or len(cells) * len(place) > _MOVED_TOGETHER or not cells.isfinite().all():
         return cells
     module, at = copied(model.module).double(), {name: part.double() for name, part in parameters.items()}
-    scale = {name: 1 / float(part.abs().max().clamp(min=1e-300)) for name, part in message.items()}
+    scale = {name: 1 / float(part.double().abs().max().clamp(min=1e-300)) for name, part in message.items()}
     flat = lambda held: torch.cat([(held[name] * scale[name]).flatten() for name in message])  # noqa: E731
     received = flat({name: part.double() / (declared.rate or 1.0) for name, part in message.items()})
 

@@ -340,7 +340,7 @@ def check(view: View, knowledge: Knowledge, seeds: Sequence[int]) -> None:
                 f"the {what} of {name!r} holds {float(g[~g.isfinite()][0])}; training has diverged or the capture "
                 "is broken, and nothing can be learned from it."
             )
-    largest = torch.stack([g.flatten(1).abs().amax(1) for g in view.message.values()]).amax(0)
+    largest = torch.stack([g.reshape(len(g), -1).abs().amax(1) for g in view.message.values()]).amax(0)
     if (largest == 0).any():
         raise BadInputError(
             f"the {what} of victim {int((largest == 0).nonzero()[0])} is zero everywhere, so it says nothing about "
