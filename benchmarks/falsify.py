@@ -102,10 +102,13 @@ def generated(kind: str, seed: int) -> Dataset:
         kind, int(random.integers(1, most))
     )
     frame, columns = dict[str, Any](), list[Any]()
+    shift = float(10 ** random.uniform(3, 9)) if kind == "large numbers" else 0.0
     for i in range(numbers):
         name, form = f"number_{i}", random.integers(5)
         values = random.uniform(-3, 50, rows) if form == 0 else np.exp(random.normal(0, random.integers(1, 4), rows))
         values = np.round(values) if form == 2 else np.round(values / 7) if form == 3 else values.astype("float32")
+        # Times, amounts of money: numbers whose range is small beside them.
+        values = values + np.round(shift) if shift else values
         room = 0.0 if form != 4 else float(np.ptp(values))
         low, high = float(values.min()) - room, float(values.max()) + room + (values.min() == values.max())
         tolerance = float(0.319 * values.std()) or 0.1
@@ -155,6 +158,7 @@ class Victim:
         loss: loss that the client trains with; None for the declared one.
         sent: what the client makes of its message before it is sent.
         declared: changes of the declaration.
+        encoded: how the client encodes its records.
         witnesses: records that may be as good as the true ones, beside those that any form has.
         tolerance: tolerance of each column; those of the table if None.
     """
@@ -168,6 +172,7 @@ class Victim:
     loss: Callable[[Tensor, Tensor], Tensor] | None = None
     sent: Callable[[dict[str, Tensor]], dict[str, Tensor]] = unchanged
     declared: dict[str, Any] = field(default_factory=dict)
+    encoded: Callable[[kernel.Declaration, Tensor], Tensor] = kernel.Declaration.rows
     witnesses: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     tolerance: Tensor | None = None
 
@@ -209,7 +214,7 @@ class Victim:
 
     def message(self) -> dict[str, Tensor]:
         """Return what the client sends, computed in single precision."""
-        rows, labels = self.declaration.rows(self.cells).float(), self.labels
+        rows, labels = self.encoded(self.declaration, self.cells).float(), self.labels
         begin = now = self.model.parameters
         names, found = list(now), dict[str, Tensor]()
         for _ in range(self.steps):
@@ -575,7 +580,81 @@ def by_batch(draw: Draw) -> Victim:
     return victim
 
 
+class Rewritten(nn.Module):
+    """A network behind an operation that an option, the number of records or chance makes another one."""
+
+    def __init__(self, inner: nn.Module, how: str, records: int, at: int) -> None:
+        super().__init__()
+        self.inner, self.how, self.records, self.at = inner, how, records, at
+
+    def rewritten(self, rows: Tensor) -> Tensor:
+        """Return what the network sees of rows."""
+        which = torch.arange(rows.shape[1]) == self.at
+        if self.how == "to":
+            return rows.to(torch.long).to(rows.dtype)
+        if self.how == "half":
+            return rows.to(torch.half).to(rows.dtype)
+        if self.how == "rounding mode":
+            return torch.div(rows, 0.5, rounding_mode="floor") * 0.5
+        if self.how == "type of a sum":
+            return rows.unsqueeze(2).sum(2, dtype=torch.long).to(rows.dtype)
+        if self.how == "alpha":
+            return torch.add(rows, rows * which.to(rows.dtype), alpha=-1.0)
+        if self.how == "cancelled":
+            return (rows + 2.0**16) - 2.0**16
+        if self.how == "place":
+            return rows * (torch.arange(len(rows)) < max(1, self.records - 1))[:, None].to(rows.dtype)
+        if self.how == "size":
+            return rows.clamp(-0.3, 0.3) if len(rows) == self.records else rows
+        return rows * torch.where(which, (torch.rand(1) > 0.3).to(rows.dtype), 1.0)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the outputs."""
+        return self.inner(self.rewritten(rows))
+
+
+def rewritten(draw: Draw) -> Victim:
+    """Operations whose options, or whose number of records, change what they do, and random ones."""
+    victim = plain(draw, table(draw, ("mixed", "numbers", "real")), form="chain")
+    ways = ("to", "half", "rounding mode", "type of a sum", "alpha", "cancelled", "place", "size", "chance")
+    layout = victim.declaration.layout
+    at = draw.of(layout.number.nonzero()[:, 0].tolist())
+    module = Rewritten(victim.model.module, draw.of(ways), len(victim.cells), at)
+    victim.model = Model(module, victim.model.head, "rewritten")
+    # Records that are as good: what the network sees of the true ones, and where it sees nothing of a number, another.
+    same, seen = victim.cells.clone(), module.rewritten(victim.declaration.rows(victim.cells).float()).double()
+    same[:, victim.numbers] = (seen * layout.scale + layout.mean)[:, layout.number]
+    if module.how in ("alpha", "chance"):
+        column = victim.numbers[int(layout.number[:at].sum())]
+        same[:, column] = victim.cells[:, column].flip(0) if len(same) > 1 else victim.data.statistics.mean[at]
+    victim.witnesses.append((bounded_cells(victim, same), victim.labels))
+    return victim
+
+
 # Recipes and messages that are not what is declared.
+
+
+def in_single_precision(declared: kernel.Declaration, cells: Tensor) -> Tensor:
+    """Return encoded rows of a client that holds its numbers in single precision."""
+    layout, rows = declared.layout, declared.rows(cells)
+    held = rows[:, layout.number]
+    numbers = [i for i, column in enumerate(declared.columns) if column.categories is None]
+    mean, scale = (part[layout.number].float() for part in (layout.mean, layout.scale))
+    rows[:, layout.number] = ((cells[:, numbers].float() - mean) / scale).to(held.dtype)
+    return rows
+
+
+def large_numbers(draw: Draw) -> Victim:
+    """Times or amounts whose range is small beside them, held in single precision by the client, or not."""
+    victim = plain(draw, generated("large numbers", draw.whole(1, 40)), form="chain")
+    if draw.chance(0.7):
+        victim.encoded = in_single_precision
+    same = bounded_cells(victim, victim.cells.float().double())
+    if draw.chance(0.7):
+        apart = (same - victim.cells).abs().amax(0) * draw.of((0.3, 0.9, 0.99))
+        victim.tolerance = torch.where((apart > 0) & (victim.spans > 0), apart, victim.tolerances)
+    victim.witnesses.append((same, victim.labels))
+    return victim
 
 
 def steps(draw: Draw) -> Victim:
@@ -769,9 +848,11 @@ FORMS: dict[str, tuple[int, Callable[[Draw], Victim]]] = {
     "class weights": (1, class_weights),
     "focal loss": (1, focal),
     "forged": (1, forged),
+    "large numbers": (1, large_numbers),
     "clipped": (2, clipped),
     "other networks": (2, other_forms),
     "by batch": (2, by_batch),
+    "rewritten": (2, rewritten),
     "regression": (2, regression),
     "pairs": (3, pairs),
     "near copies": (3, near_copies),

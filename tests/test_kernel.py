@@ -317,6 +317,13 @@ REFUSED: dict[str, Callable[[Tensor], Tensor]] = {
     "before a view is used": before_a_view_is_used,
     "without derivatives": without_derivatives,
     "branch": lambda row: row * 0.5 if bool((row[:, 0] > 0.5).any()) else row,
+    "whole numbers": lambda row: row.to(torch.long).to(row.dtype),
+    "half precision": lambda row: row.half().to(row.dtype),
+    "rounding mode": lambda row: torch.div(row, 0.5, rounding_mode="floor"),
+    "type of a sum": lambda row: row.unsqueeze(2).sum(2, dtype=torch.long).to(row.dtype),
+    "number of records": lambda row: row.clamp(max=0.5) if len(row) == 3 else row,
+    "place in the batch": lambda row: row * (torch.arange(len(row)) < 2)[:, None].to(row.dtype),
+    "chance": lambda row: row * (torch.rand(1) > 0.5).to(row.dtype),
 }
 
 

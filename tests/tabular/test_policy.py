@@ -244,9 +244,7 @@ def test_codes_and_mixtures_are_not_taken_for_numbers() -> None:
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
-    frame = HOLES.assign(
-        when=pd.Series([datetime.time(i % 24) for i in range(ROWS)]), lists=pd.Series([[1]] * ROWS)
-    )
+    frame = HOLES.assign(when=pd.Series([datetime.time(i % 24) for i in range(ROWS)]), lists=pd.Series([[1]] * ROWS))
     with pytest.raises(BadInputError) as caught:
         infer(frame, "ill")
     told = str(caught.value)

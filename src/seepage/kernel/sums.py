@@ -90,8 +90,8 @@ def certify_sums(sent: Sums, cells: Tensor, labels: Tensor, nodes: Tensor) -> Ce
         return nothing(len(cells), len(sent.columns), str(why))
     proved = exact & settled.all(1, keepdim=True)
     return Certified(proved, torch.zeros_like(proved), (
-        f"The message is sums over exactly {sent.records} records, each counted once: derivatives of {sent.objective} in single precision "
-        f"with {ROUNDINGS:g} roundings, added in double precision; no defense changed it.",
+        f"The message is sums over exactly {sent.records} records, each counted once: derivatives of {sent.objective} "
+        f"in single precision with {ROUNDINGS:g} roundings, added in double precision; no defense changed it.",
         "Every value lies in the declared bins, and every party adds the declared leaves to its margins in order.",
     ))  # fmt: skip
 
