@@ -7,12 +7,14 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from seepage.cli.exits import Exit, status_of
 from seepage.errors import BadInputError
+from tests.commands import commands
 
 PROGRAM = "import sys; from seepage.cli import main; main()"
 BROKEN = """
@@ -48,6 +50,41 @@ def test_a_full_device_is_said_in_a_line() -> None:
     assert ran.returncode == Exit.DEVICE_FULL
     assert ran.stderr.count("\n") == 1
     assert "make room" in ran.stderr
+
+
+AUDIT = [
+    *("audit", "--dataset", "german", "--batch-size", "1", "--attack", "dlg:{iterations: 2}", "--victims", "2"),
+    *("--no-control", "--defense", "none", "--workers", "1", "--quiet", "--out"),
+]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of which nobody else is harmed where it is full."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = shell(f"mount -t tmpfs -o size=64k tmpfs '{folder}'")
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    shell(f"umount '{folder}'")
+
+
+def test_a_full_disk_loses_nothing_that_was_stored_and_one_that_is_read_only_is_refused(
+    disk: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seepage, run = commands(capfd, monkeypatch, tmp_path), disk / "run"
+    status, _, errors = seepage(*AUDIT, run)
+    assert (status, errors.count("\n")) == (Exit.DEVICE_FULL, 1), errors
+    assert "What was stored before is intact" in errors
+    assert shell(f"mount -o remount,size=50m '{disk}'").returncode == 0
+    # Reads all that was stored, and goes on.
+    assert seepage(*AUDIT, run)[0] == Exit.DONE
+    assert shell(f"mount -o remount,ro '{disk}'").returncode == 0
+    for out in (run, disk / "other"):
+        status, _, errors = seepage(*AUDIT, out)
+        assert (status, errors.count("\n")) == (Exit.BAD_INPUT, 1), errors
+        assert "Read-only file system" in errors
 
 
 def test_a_crash_is_no_failed_gate_and_no_traceback_unless_asked_for() -> None:

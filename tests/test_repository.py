@@ -180,11 +180,11 @@ def test_what_is_quick_is_there_and_named_for_contributors() -> None:
     assert "make quick" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def test_metadata_names_the_version_of_python_that_the_suite_runs_on() -> None:
+def test_metadata_names_the_versions_of_python_that_are_run() -> None:
     named = [one.rsplit(" ", 1)[1] for one in PROJECT["classifiers"] if re.search(r":: Python :: 3\.\d+$", one)]
     assert PROJECT["requires-python"] == f">={named[0]}"
-    # A version is added here once the whole suite has passed on it.
-    assert named == ["3.11"]
+    # The suite runs on the first. A version is added once an audit of every setting has run on it (test_install.py).
+    assert named == ["3.11", "3.12", "3.13"]
 
 
 @pytest.mark.parametrize("minor", [12, 13])

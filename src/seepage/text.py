@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import unicodedata
 from collections.abc import Mapping
 
 
@@ -17,6 +20,43 @@ def clean(value: object, longest: int = 48) -> str:
     """
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def steers(text: str) -> bool:
+    r"""Return whether a text has characters that a terminal obeys, such as escapes and marks of writing direction.
+
+    Example:
+        >>> steers("größe 大"), steers("a\u202eb"), steers("a\x9b31m")
+        (False, True, True)
+    """
+    # Control characters, formats, lone surrogates, and separators of lines and paragraphs.
+    return any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text)
+
+
+def printable_json(content: object, allow_nan: bool = True) -> str:
+    r"""Return JSON of several lines in which no character steers a terminal.
+
+    Letters of all scripts stay as they are; control characters and marks of writing direction are JSON's escapes.
+
+    Args:
+        content: plain values.
+        allow_nan: whether numbers may be infinite or NaN, which is no JSON.
+
+    Raises:
+        ValueError: a number is not finite and may not be.
+
+    Example:
+        >>> print(printable_json({"größe": "a\u202eb\x9b"}))
+        {
+         "größe": "a\u202eb\u009b"
+        }
+    """
+    text = json.dumps(content, indent=1, allow_nan=allow_nan, ensure_ascii=False)
+    return _NOT_PLAIN.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
+
+
+# What may not be printable: all but line breaks and the printable characters of ASCII.
+_NOT_PLAIN = re.compile(r"[^\n -~]")
 
 
 def percent(rate: float | None, digits: int = 1) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import sqlite3
 import stat
 from dataclasses import replace
@@ -375,6 +377,28 @@ def test_no_space_left_is_said_and_what_was_stored_stays(tmp_path: Path) -> None
         stored = store.units("k")
     with Store(tmp_path) as again:
         assert again.units("k") == stored >= {0, 1, 2}
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="a file in use cannot be deleted here")
+def test_a_store_that_is_deleted_while_it_is_written_is_written_anew_with_all_that_it_held(tmp_path: Path) -> None:
+    with filled(tmp_path / "run", private=True) as store:
+        shutil.rmtree(tmp_path / "run")
+        with pytest.raises(BadInputError, match=r"was deleted or moved.*All that was stored is in a new file"):
+            store.add("k", SETTING, range(3, 4), scores(0.5), 0.1, seen(1))
+    assert stat.S_IMODE((tmp_path / "run" / FILE).stat().st_mode) == 0o600
+    with Store(tmp_path / "run") as again:
+        assert again.units("k") == {0, 1, 2}
+        assert first_damage(again._connection) is None  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="a file in use cannot be replaced here")
+def test_a_file_that_takes_the_place_of_the_store_is_left_as_it_is(tmp_path: Path) -> None:
+    with filled(tmp_path) as store:
+        (tmp_path / "other").write_text("mine")
+        (tmp_path / "other").replace(tmp_path / FILE)
+        with pytest.raises(BadInputError, match=r"was replaced by another file"):
+            store.add("k", SETTING, range(3, 4), scores(0.5), 0.1, seen(1))
+    assert (tmp_path / FILE).read_text() == "mine"
 
 
 def test_private_files_are_the_owners_alone(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +16,7 @@ from seepage.report.grids import Grid
 from seepage.report.html import page
 from seepage.report.terminal import make_table
 from seepage.settings.catalogue import setting
-from seepage.text import clean, lowered, percent, points, span
+from seepage.text import clean, lowered, percent, points, printable_json, span
 
 PAGE, FIGURES = "recommendation.html", "recommendation.json"
 _TIERS = {"found": "none", "none": "high", "undecided": "open"}
@@ -45,7 +44,7 @@ def as_json(found: Recommendation) -> str:
         "alpha": found.alpha,
         "configurations": found.records(),
     }
-    return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
+    return printable_json(content, allow_nan=False)
 
 
 def render_recommendation(found: Recommendation) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from seepage.tabular.assumed import standardised_statistics, uniform_statistics
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
+from seepage.text import printable_json
 from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess
 from seepage.wire.secret import RecordsSecret
 
@@ -283,7 +283,7 @@ def write_recovered(folder: Path, found: Recovered) -> None:
     write_whole(folder / FILES[0], found.records.to_csv(index=False), private=True)
     write_whole(folder / FILES[1], found.confidence.to_csv(index=False), private=True)
     # Last: where it is, the others are whole.
-    write_whole(folder / FILES[2], json.dumps(results, indent=1, ensure_ascii=False) + "\n", private=True)
+    write_whole(folder / FILES[2], printable_json(results) + "\n", private=True)
 
 
 def check_new(folder: Path, files: Sequence[str] = FILES) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
-from seepage.text import percent
+from seepage.text import percent, printable_json
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 
 RESULTS, RECONSTRUCTION = "results.json", "reconstruction.csv"
@@ -150,7 +149,7 @@ class TranscriptFindings:
         table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"attack": [], "id": []})
         write_whole(folder / RECONSTRUCTION, table.to_csv(index=False), private=True)
         # Last: where it is, the other is whole.
-        text = json.dumps(self.to_plain(), indent=1, ensure_ascii=False)
+        text = printable_json(self.to_plain())
         write_whole(folder / RESULTS, text + "\n", private=True)
 
 

@@ -94,16 +94,29 @@ class _Program(TyperGroup):
             else:
                 command.help = _help_in_source(COMMANDS[name], name)
 
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Return the context of the program."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except _UsageError as error:
+            _word(error)
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; a mistyped option is refused with the nearest ones."""
         try:
             return super().invoke(ctx)
         except _UsageError as error:
-            refusal: Any = error
-            name = getattr(refusal, "option_name", None)
-            if name and (near := nearest(name, getattr(refusal, "possibilities", None) or ())):
-                refusal.message, refusal.possibilities = f"No such option: {name}; {near}", None
+            _word(error)
             raise
+
+
+def _word(refusal: Any) -> None:
+    """Have a refused command line name the nearest options, and nothing of it steer the terminal."""
+    name = getattr(refusal, "option_name", None)
+    if name and (near := nearest(name, getattr(refusal, "possibilities", None) or ())):
+        refusal.message, refusal.possibilities = f"No such option: {name}; {near}", None
+    refusal.message = clean(refusal.message, 4000)
 
 
 def load(name: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +31,7 @@ from seepage.captures.trees import is_tree_file, load_tree_files, read_trees
 from seepage.cli.app import app
 from seepage.cli.capture import DROPOUT_HELP, MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.cli.exits import Exit
+from seepage.cli.text import shown_path
 from seepage.devices import find_device
 from seepage.errors import BadInputError
 from seepage.files import write_whole
@@ -44,7 +44,7 @@ from seepage.settings.network import make_model
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
-from seepage.text import clean, percent, points
+from seepage.text import clean, percent, points, printable_json
 
 _SHOWN = 4
 
@@ -284,11 +284,12 @@ def attack(
         print((out / FILES[2]).read_text(encoding="utf-8"), end="")
         return
     _show(recovered, initial=weights is None, model_seed=model_seed)
-    make_console().print(Text(f"Read records: {out / 'reconstruction.csv'}; certainties: {out / 'confidence.csv'}"))
+    make_console().print(Text(f"Read records: {shown_path(out / FILES[0])}; certainties: {shown_path(out / FILES[1])}"))
     if written is not None:
-        make_console().print(Text(f"Certificate: {written}. File: {written.certificate}"))
+        make_console().print(Text(f"Certificate: {written}. File: {shown_path(written.certificate)}"))
         if written.opened is not None:
-            make_console().print(Text(f"Cells and salts, which are personal data, stay with you: {written.opened}"))
+            opened = shown_path(written.opened)
+            make_console().print(Text(f"Cells and salts, which are personal data, stay with you: {opened}"))
 
 
 def _attack_trees(
@@ -314,7 +315,7 @@ def _attack_trees(
     rows = None if truth is None else Table.read(truth, schema, separator, missing=None)
     message = load_tree_files(files, schema.width)
     found = read_trees(message, schema, Statistics.of(public), records, regularisation, learning_rate, seed, rows)
-    plain = json.dumps(found.to_plain(), indent=1, ensure_ascii=False)
+    plain = printable_json(found.to_plain())
     write_whole(out / FILES[0], frame_of(schema, found.guess.cells[0]).to_csv(index=False), private=True)
     write_whole(out / FILES[2], plain + "\n", private=True)
     if as_json:
@@ -329,7 +330,8 @@ def _attack_trees(
         console.print(Text(f"  · {clean(name, 32)}: {len(values)} values of its rows: {some}"))
     for name, score in found.scores.items():
         console.print(Text(f"  · cells right by {name}: {percent(score)}"))
-    console.print(Text(f"Guessed records: {out / FILES[0]}; counts, values and sums: {out / FILES[2]}"))
+    guessed, counts = shown_path(out / FILES[0]), shown_path(out / FILES[2])
+    console.print(Text(f"Guessed records: {guessed}; counts, values and sums: {counts}"))
 
 
 def _attack_folder(folder: Path, out: Path, federation: FederationAttack, as_json: bool) -> None:
@@ -343,7 +345,7 @@ def _attack_folder(folder: Path, out: Path, federation: FederationAttack, as_jso
 
     with Bar(make_console(stderr=True)) as bar:
         findings = federation.run(folder, bar, keep)
-    plain = json.dumps(findings.to_plain(), indent=1, ensure_ascii=False)
+    plain = printable_json(findings.to_plain())
     write_whole(out / PAGE, render_federation(findings), private=True)
     write_whole(out / FILES[2], plain + "\n", private=True)
     if as_json:
@@ -351,7 +353,7 @@ def _attack_folder(folder: Path, out: Path, federation: FederationAttack, as_jso
     else:
         console = make_console()
         show_federation(console, findings)
-        console.print(Text(f"Report: {out / PAGE}; records that were read: a folder an update beside it"))
+        console.print(Text(f"Report: {shown_path(out / PAGE)}; records that were read: a folder an update beside it"))
     if findings.incomplete:
         raise typer.Exit(Exit.JOBS_FAILED)
 
@@ -367,7 +369,7 @@ def _attack_transcript(out: Path, made: TranscriptAttack, as_json: bool) -> None
         return
     console = make_console()
     show_transcript(console, findings)
-    console.print(Text(f"Read cells: {out / RECONSTRUCTION}; results: {out / RESULTS}"))
+    console.print(Text(f"Read cells: {shown_path(out / RECONSTRUCTION)}; results: {shown_path(out / RESULTS)}"))
 
 
 def _options(attack: str, profile: str, restarts: int | None, iterations: int | None) -> dict[str, Any]:

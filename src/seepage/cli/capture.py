@@ -14,6 +14,7 @@ from seepage.captures.captured import Description, encoding_of, load_capture, re
 from seepage.captures.encoders import ClientEncoder
 from seepage.captures.recovery import client_schema, known_statistics, states_encoding
 from seepage.cli.app import app
+from seepage.cli.text import shown_path
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.protocols.fedsgd import FedSGD
@@ -187,4 +188,5 @@ def example(
         write_whole(out / name, content, private=True)
     # Last: where it is, the others are whole.
     save_capture(out / "update.safetensors", {n: g[0] for n, g in transcript.view.message.items()}, about)
-    print(f"An update of {batch_size} record(s) of {subject.dataset.name} is in {out / 'update.safetensors'}")
+    place = shown_path(out / "update.safetensors")
+    print(f"An update of {batch_size} record(s) of {clean(subject.dataset.name)} is in {place}")

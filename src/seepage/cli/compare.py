@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,12 +13,12 @@ from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.cli.exits import Exit
-from seepage.cli.text import print_message
+from seepage.cli.text import print_message, shown_path
 from seepage.files import write_whole
 from seepage.report.comparing import render_comparison
 from seepage.report.terminal import make_console, make_table
 from seepage.results.compare import Comparison, Record, by_column, compare_runs, in_words, judge, load_run, overall
-from seepage.text import clean, percent, points, span
+from seepage.text import clean, percent, points, printable_json, span
 
 _STATUS = {
     "passed": Exit.DONE,
@@ -65,14 +64,14 @@ def compare(
     comparison = compare_runs(*runs)
     decision = judge(*runs, margin) if fail_if_worse else None
     if as_json:
-        print(json.dumps(asdict(comparison), indent=1, ensure_ascii=False))
+        print(printable_json(asdict(comparison)))
     else:
         page = second / "compare.html" if out is None else out
         # Figures of a table of one's own are private, and nothing in results says whose they are.
         write_whole(page, render_comparison(comparison, decision), private=True)
         console = make_console()
         _show(console, comparison)
-        console.print(Text(f"Comparison: {clean(page, 400)}"))
+        console.print(Text(f"Comparison: {shown_path(page)}"))
     if decision is not None:
         print_message(decision.line)
         status = _STATUS[decision.outcome]

@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 import typer
 
 from seepage.cli.app import app
+from seepage.cli.text import shown_path
 from seepage.errors import BadInputError
 from seepage.files import write_whole
+from seepage.text import clean
 
 Starter = Literal["attack", "defense", "model"]
 _NEXT = {
@@ -47,6 +49,6 @@ def new(
     words = {"name": name, "file": str(file), "module": file.stem}
     for place, starter in ((file, f"{kind}.py.txt"), (test, f"{kind}_test.py.txt")):
         write_whole(place, (texts / starter).read_text(encoding="utf-8").format(**words))
-    print(f"Written: {file} and {test}. Run them:")
-    print(f"  {_NEXT[kind].format(**words)}")
-    print(f"  python -m pytest {test}")
+    print(f"Written: {shown_path(file)} and {shown_path(test)}. Run them:")
+    print(f"  {clean(_NEXT[kind].format(**words), 4000)}")
+    print(f"  python -m pytest {shown_path(test)}")

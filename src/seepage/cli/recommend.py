@@ -16,7 +16,7 @@ from seepage.cli.app import app, flowing, interruptible, new_folder
 from seepage.cli.audit import AllowCode, AsJson, Document, Quiet
 from seepage.cli.exits import Exit
 from seepage.cli.options import fields_in_options
-from seepage.cli.text import print_message
+from seepage.cli.text import print_message, shown_path
 from seepage.config.document import HORIZONTAL, SETTING, read_text_document, setting_of
 from seepage.config.mistakes import DocumentError
 from seepage.config.tree import read_text
@@ -155,7 +155,7 @@ def recommend(
     elif not quiet:
         console = import_module("seepage.report.terminal").make_console()
         page.show_recommendation(console, found)
-        print(f"Page: {place / page.PAGE}")
+        print(f"Page: {shown_path(place / page.PAGE)}")
     print_message(found.line)
     status = _EXITS[found.outcome]
     if status is not Exit.DONE:

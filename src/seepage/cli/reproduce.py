@@ -13,6 +13,7 @@ from seepage import reproduce as published
 from seepage.cli.app import app, interruptible
 from seepage.cli.cluster import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
 from seepage.cli.exits import Exit
+from seepage.cli.text import shown_path
 from seepage.errors import BadInputError
 from seepage.report.progress import Bar
 from seepage.report.terminal import make_console
@@ -129,7 +130,7 @@ def reproduce(
     published.show_comparison(console, comparison)
     # Where nothing is run, nothing is written.
     if not compare_only:
-        console.print(Text(f"Comparison: {folder / 'comparison.csv'}"))
+        console.print(Text(f"Comparison: {shown_path(folder / 'comparison.csv')}"))
     if comparison.failed:
         raise typer.Exit(Exit.JOBS_FAILED)
 

@@ -16,7 +16,7 @@ from seepage.auditing import prepare_all, run_all
 from seepage.cli.app import interruptible, new_folder
 from seepage.cli.cluster import THIS_MACHINE, ClusterOptions
 from seepage.cli.exits import Exit
-from seepage.cli.text import print_message
+from seepage.cli.text import print_message, shown_path
 from seepage.errors import BadInputError, NotFiniteError, Remedy
 from seepage.files import write_whole
 from seepage.report.html import FILE as PAGE
@@ -148,7 +148,7 @@ def run(
         console = make_console()
         for report in reports:
             report.show(console)
-        console.print(Text(f"Report: {place / 'report.html'} (figures: results.json, results.csv)"))
+        console.print(Text(f"Report: {shown_path(place / PAGE)} (figures: results.json, results.csv)"))
     decisions = [report.decision for report in reports if report.decision is not None]
     decision = combined(decisions) if decisions else None
     status = _status(decision, reports)

@@ -9,6 +9,7 @@ import typer
 
 from seepage.cli.app import app
 from seepage.cli.options import fields_in_options
+from seepage.cli.text import shown_path
 from seepage.files import write_whole
 from seepage.report.inferred import show_inferred
 from seepage.report.terminal import make_console
@@ -62,5 +63,6 @@ def schema(
     else:
         # A schema holds cells of the table: every category. Extremes are rounded outwards.
         write_whole(out, inferred_schema.to_yaml(), private=True)
-        print(f"{len(inferred_schema.columns)} columns and the target {inferred_schema.target.name!r} written to {out}")
+        name = inferred_schema.target.name
+        print(f"{len(inferred_schema.columns)} columns and the target {name!r} written to {shown_path(out)}")
     show_inferred(make_console(stderr=True), inferred, every=True)

@@ -14,7 +14,7 @@ from seepage.auditing import prepare_all
 from seepage.cli.app import app
 from seepage.cli.audit import AllowCode
 from seepage.cli.options import fields_in_options
-from seepage.cli.text import print_message
+from seepage.cli.text import print_message, shown_path
 from seepage.config.document import read_text_document
 from seepage.config.starter import starter
 from seepage.config.tree import read_text
@@ -66,7 +66,7 @@ def new(
     if out.exists():
         raise BadInputError(f"{str(out)!r} is there already; choose another --out, or take it away first.")
     write_whole(out, starter(setting, dataset, out=out, **given))
-    print(f"Written: {clean(out, 200)}. Check it with: seepage spec check {clean(out, 200)}")
+    print(f"Written: {shown_path(out)}. Check it with: seepage spec check {shown_path(out)}")
 
 
 @group.command("check")

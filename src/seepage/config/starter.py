@@ -19,6 +19,7 @@ from seepage.settings.option import PANELS, SpecField, fields_of
 from seepage.settings.spec import OF_OWN_TABLES, STEERING, Spec
 from seepage.tabular.policy import UTF8
 from seepage.tabular.reading import open_table, typed
+from seepage.text import clean
 
 _SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
 _WIDTH = 110
@@ -63,7 +64,7 @@ def starter(
     kind = find_setting(setting).spec
     fields = fields_of(kind)
     values = _table(kind, dataset, data, target, {"separator": separator, "encoding": encoding}, out)
-    parts = [_HEAD.format(about=kind.about, setting=setting, name=out.name)]
+    parts = [_HEAD.format(about=kind.about, setting=setting, name=clean(out.name, 400))]
     own = {"data", *kind.of_own, *(name for name in OF_OWN_TABLES if name in kind.steering or name not in STEERING)}
     left_out = own if data is None else {"dataset"}
     for panel in PANELS:

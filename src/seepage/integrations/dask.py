@@ -92,7 +92,10 @@ def check_address(address: str, insecure: bool) -> None:
         >>> check_address("tls://login:8786", insecure=False)
         >>> check_address("tcp://127.0.0.1:8786", insecure=True)
     """
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise BadInputError(f"{address!r} is no address ({error}); give tls://HOST:PORT.") from error
     if insecure:
         if parts.scheme != "tcp" or not _is_loopback(parts.hostname):
             raise BadInputError(

@@ -103,7 +103,7 @@ class Bar(Listener):
             self._line(f"{done}, now {clean(what, 120)}.")
 
     def _line(self, text: str) -> None:
-        self._progress.console.print(Text(f"seepage: {text}"), soft_wrap=True)
+        self._progress.console.print(Text(f"seepage: {clean(text, 4000)}"), soft_wrap=True)
 
 
 def _longest(plan: Plan) -> list[str]:

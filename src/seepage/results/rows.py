@@ -21,7 +21,7 @@ from seepage.results.proofs import WRONG
 from seepage.run.limits import by_units, judged_figures, samples_of
 from seepage.run.runner import Run
 from seepage.settings.setting import Audit
-from seepage.text import clean
+from seepage.text import clean, printable_json
 
 RESULTS = "results.json"
 SCHEMA_VERSION = 1
@@ -278,7 +278,7 @@ def as_json(
     }
     if lifts:
         document["lifts"] = [*map(dict, lifts)]
-    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
+    return printable_json(document, allow_nan=False)
 
 
 def as_csv(rows: Sequence[ResultRow]) -> str:

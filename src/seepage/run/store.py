@@ -106,6 +106,7 @@ class Store:
         self._path = None if folder is None else folder / FILE
         self._private = private
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         if self._path is None:
             self._connection = sqlite3.connect(":memory:")
             self._make_tables(self._connection)
@@ -336,6 +337,7 @@ class Store:
         if self._connection is None:
             assert self._path is not None
             self._connection = self._create(self._path)
+        self._check_there(self._connection)
         try:
             with self._connection:
                 for statement, rows in writes:
@@ -353,7 +355,31 @@ class Store:
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
+    def _check_there(self, connection: sqlite3.Connection) -> None:
+        """Refuse to go on once the file is not there: SQLite would write to what has no name any more."""
+        if self._path is None:
+            return
+        try:
+            there = _identity(self._path.stat())
+        except FileNotFoundError as error:
+            # What was deleted is readable as long as it is open.
+            self._make(self._path, connection.backup)
+            raise BadInputError(
+                f"{str(self._path)!r} was deleted or moved while this command wrote to it. All that was stored is in "
+                "a new file of that name; run the same command again to go on from there."
+            ) from error
+        if there != self._file:
+            raise BadInputError(
+                f"{str(self._path)!r} was replaced by another file while this command wrote to it; that file was left "
+                "as it is. Choose another --out to measure anew."
+            )
+
     def _create(self, path: Path) -> sqlite3.Connection:
+        self._make(path, self._make_tables)
+        return self._open(path)
+
+    def _make(self, path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
+        """Make a new store at a path; one that is there is in use."""
         make_folder(path.parent, self._private)
         try:
             # Under another name until its tables are there: a run that is killed leaves a whole store or none.
@@ -361,7 +387,7 @@ class Store:
             os.close(handle)
             try:
                 with contextlib.closing(sqlite3.connect(temporary)) as connection:
-                    self._make_tables(connection)
+                    fill(connection)
                 publish(Path(temporary), path, self._private, replace=False)
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)
@@ -370,7 +396,6 @@ class Store:
             raise self._in_use() from error
         except (OSError, sqlite3.Error) as error:
             raise BadInputError(f"{str(path)!r} cannot be written ({error}); choose another --out.") from error
-        return self._open(path)
 
     def _open(self, path: Path) -> sqlite3.Connection:
         try:
@@ -380,6 +405,7 @@ class Store:
                         f"{str(path)!r} is empty (0 bytes): it was cut, by a full disk or while it was copied. Restore "
                         "it from a copy, or delete it to measure anew."
                     )
+                self._file = _identity(os.fstat(file.fileno()))
             connection = self._connect(path)
             [application] = connection.execute("PRAGMA application_id").fetchone()
             [version] = connection.execute("PRAGMA user_version").fetchone()
@@ -453,6 +479,10 @@ _REMOVALS = [
     f"DELETE FROM {table} WHERE series = ? AND {place} >= ? AND {place} < ?"
     for table, place in (("units", "unit"), ("evidence", "unit"), ("jobs", "first"))
 ] + ["DELETE FROM scores WHERE figure IN (SELECT id FROM figures WHERE series = ?) AND unit >= ? AND unit < ?"]
+
+
+def _identity(state: os.stat_result) -> tuple[int, int]:
+    return state.st_dev, state.st_ino
 
 
 def _about(m: Measured) -> tuple[str, str | None, int | None, float | None, float | None]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import load_yaml
+from seepage.text import steers
 
 # Integers up to here survive standardisation in float64 and back (the error stays below 0.5).
 LARGEST_INTEGER = 2.0**48
@@ -251,9 +252,7 @@ class Schema(BaseModel):
             for role in ("other", "missing"):
                 if column.get(role, False) is None:
                     del column[role]
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-        # PyYAML leaves this one control character unescaped and reads it back as a line break.
-        return text if "\x85" not in text else yaml.safe_dump(content, sort_keys=False)
+        return yaml.dump(content, Dumper=_Dumper, sort_keys=False)
 
     @classmethod
     def from_yaml(cls, text: str) -> Schema:
@@ -280,6 +279,16 @@ class Schema(BaseModel):
             raise BadInputError(
                 f"the schema file {str(path)!r} cannot be read: {error}; give the path of a UTF-8 YAML file."
             ) from error
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes letters of all scripts as they are, and a text that would steer a terminal in escapes."""
+
+    def analyze_scalar(self, scalar: str) -> Any:
+        """Return which styles a text can be written in; it is written next."""
+        # PyYAML keeps what it takes for printable, marks of writing direction among it.
+        self.allow_unicode = not steers(scalar)
+        return super().analyze_scalar(scalar)
 
 
 def unusable_schema(error: ValidationError, what: str = "the schema") -> BadInputError:
