@@ -2,7 +2,8 @@
 
 There is one registry a kind. The ``__init__`` of a package declares the names of its parts and the module of each, one
 line a part; a module is imported when its part is first made. Other distributions add parts through an entry point in
-the group ``seepage.<kind>s``, whose module declares or registers them on import.
+the group ``seepage.<kind>s``, whose module declares or registers them on import. ``seepage.papers`` is such a plug-in
+and comes with the package.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ F = TypeVar("F", bound=Callable[..., object])
 # The end of a sentence is a full stop before a capital letter: that of "et al." is none.
 _SOURCE = re.compile(r"\bSource: (.+?)\.(?=\s+[A-Z]|$)")
 
+# Modules of plug-ins that come with the package, loaded as if entry points named them. They are no entry points: an
+# editable install keeps those of the day on which it was made.
+_BUNDLED = ("seepage.papers",)
 # The settings of seepage itself; a plug-in may add another.
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 
@@ -370,6 +374,8 @@ class Registry(Generic[T_co]):
         root = self._root
         if not root._plugins_loaded:
             root._plugins_loaded = True
+            for module in () if root.home is None else _BUNDLED:
+                import_module(module)
             for point in entry_points(group=f"seepage.{self.kind}s"):
                 point.load()
         return self
