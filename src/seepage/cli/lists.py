@@ -81,7 +81,8 @@ def attacks(
     """List the attacks and baselines by setting.
 
     Those of horizontal learning are named to [bold]seepage audit[/bold], the others to [bold]seepage split[/bold],
-    [bold]vertical[/bold] and [bold]pooled[/bold], which run the ones that they say by default.
+    [bold]vertical[/bold] and [bold]pooled[/bold], which run the ones that they say by default. What only repeats the
+    tables of a paper stands under the paper.
     """
     if document is not None:
         grids.show_grid(make_console(), document, allow_code)
