@@ -241,6 +241,7 @@ class Registry(Generic[T_co]):
             if entry is None or entry.module != factory.__module__:
                 # A declaration that is not imported yet has the name as much as one that is.
                 self._declare()
+                self._load_bundled()
                 entry = self._entries.get((setting, name))
             if entry is None:
                 entry = self._entries[setting, name] = Entry(self.kind, name, setting)
@@ -369,13 +370,16 @@ class Registry(Generic[T_co]):
             root._declared = True
             import_module(root.home)
 
+    def _load_bundled(self) -> None:
+        for module in () if self._root.home is None else _BUNDLED:
+            import_module(module)
+
     def _with_plugins(self) -> Registry[T_co]:
         self._declare()
         root = self._root
         if not root._plugins_loaded:
             root._plugins_loaded = True
-            for module in () if root.home is None else _BUNDLED:
-                import_module(module)
+            self._load_bundled()
             for point in entry_points(group=f"seepage.{self.kind}s"):
                 point.load()
         return self

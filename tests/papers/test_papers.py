@@ -40,6 +40,12 @@ def test_the_package_does_without_the_papers() -> None:
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
+def test_a_name_of_a_paper_is_taken_before_it_is_loaded() -> None:
+    program = "from seepage import registry; registry.attacks.register('sqr', 'horizontal')(lambda: 0)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "attack 'sqr' is registered twice" in done.stderr
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_of_papers_are_under_their_paper(kind: str) -> None:
     entries = getattr(registry, kind).entries()
