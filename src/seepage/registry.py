@@ -2,7 +2,8 @@
 
 There is one registry a kind. The ``__init__`` of a package declares the names of its parts and the module of each, one
 line a part; a module is imported when its part is first made. Other distributions add parts through an entry point in
-the group ``seepage.<kind>s`` whose module registers on import.
+the group ``seepage.<kind>s``, whose module declares or registers them on import. ``seepage.papers`` is such a plug-in
+and comes with the package.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ F = TypeVar("F", bound=Callable[..., object])
 # The end of a sentence is a full stop before a capital letter: that of "et al." is none.
 _SOURCE = re.compile(r"\bSource: (.+?)\.(?=\s+[A-Z]|$)")
 
+# Modules of plug-ins that come with the package, loaded as if entry points named them. They are no entry points: an
+# editable install keeps those of the day on which it was made.
+_BUNDLED = ("seepage.papers",)
 # The settings of seepage itself; a plug-in may add another.
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 
@@ -68,10 +72,13 @@ class Entry(Generic[T_co]):
         name: registered name.
         setting: setting that the part belongs to; None where its kind has none.
         module: module that registers the part; None where the part was registered without being declared.
+        heading: line under which lists show the part, after those without one.
     """
 
-    def __init__(self, kind: str, name: str, setting: str | None, module: str | None = None) -> None:
-        self.kind, self.name, self.setting, self.module = kind, name, setting, module
+    def __init__(
+        self, kind: str, name: str, setting: str | None, module: str | None = None, heading: str | None = None
+    ) -> None:
+        self.kind, self.name, self.setting, self.module, self.heading = kind, name, setting, module, heading
         self._factory: Callable[..., T_co] | None = None
         self._needs: tuple[Need, ...] = ()
         # What is called with a view, where the factory does not say it.
@@ -189,15 +196,30 @@ class Registry(Generic[T_co]):
         both._entries = {**self._with_plugins()._entries, **other._with_plugins()._entries}
         return both
 
-    def declare(self, modules: Mapping[str, str], setting: str | None = None) -> None:
+    def declare(self, modules: Mapping[str, str], setting: str | None = None, heading: str | None = None) -> None:
         """Declare parts without importing them.
 
         Args:
             modules: full name of the module that registers each part, by the part's name.
-            setting: setting of all of them.
+            setting: setting of all of them; that of ``of``, or none, if None.
+            heading: line under which lists show them, such as the paper that they repeat; None for no such line.
+
+        Raises:
+            BadInputError: another part has one of the names.
+
+        Example:
+            >>> shapes = Registry[int]("shape")
+            >>> shapes.declare({"circle": "my_package.circle"}, heading="My shapes")
+            >>> [(entry.name, entry.heading, entry.loaded) for entry in shapes.entries()]
+            [('circle', 'My shapes', False)]
         """
+        setting = setting or self.setting
+        # A plug-in may be loaded before the package's own parts are declared.
+        self._declare()
         for name, module in modules.items():
-            self._entries[setting, name] = Entry(self.kind, name, setting, module)
+            entry = self._entries.setdefault((setting, name), Entry(self.kind, name, setting, module, heading))
+            if entry.module != module:
+                raise self._twice(name)
 
     def register(self, name: str, setting: str | None = None, needs: tuple[Need, ...] = ()) -> Callable[[F], F]:
         """Register the decorated factory.
@@ -219,11 +241,12 @@ class Registry(Generic[T_co]):
             if entry is None or entry.module != factory.__module__:
                 # A declaration that is not imported yet has the name as much as one that is.
                 self._declare()
+                self._load_bundled()
                 entry = self._entries.get((setting, name))
             if entry is None:
                 entry = self._entries[setting, name] = Entry(self.kind, name, setting)
             elif entry.loaded or entry.module != factory.__module__:
-                raise BadInputError(f"{self.kind} {name!r} is registered twice; choose another name.")
+                raise self._twice(name)
             entry._needs = needs
             entry._factory = factory  # pyright: ignore[reportAttributeAccessIssue]
             return factory
@@ -338,17 +361,25 @@ class Registry(Generic[T_co]):
             f"learning. Known there: {', '.join(sorted(self.names())) or 'none'}."
         )
 
+    def _twice(self, name: str) -> BadInputError:
+        return BadInputError(f"{self.kind} {name!r} is registered twice; choose another name.")
+
     def _declare(self) -> None:
         root = self._root
         if not root._declared and root.home is not None:
             root._declared = True
             import_module(root.home)
 
+    def _load_bundled(self) -> None:
+        for module in () if self._root.home is None else _BUNDLED:
+            import_module(module)
+
     def _with_plugins(self) -> Registry[T_co]:
         self._declare()
         root = self._root
         if not root._plugins_loaded:
             root._plugins_loaded = True
+            self._load_bundled()
             for point in entry_points(group=f"seepage.{self.kind}s"):
                 point.load()
         return self

@@ -24,7 +24,7 @@ _PACKAGE = Path(__file__).parent
 # What reports and the command line do with figures changes none of them.
 _DETERMINING = (
     *("tabular", "models", "shadow", "datasets", "wire", "protocols", "defenses", "attacks", "baselines"),
-    *("assessment", "settings", "learning.py", "seeds.py"),
+    *("assessment", "settings", "papers", "learning.py", "seeds.py"),
 )
 
 

@@ -22,10 +22,10 @@ from seepage.datasets.planted import distinct
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, by_batch
-from seepage.models.cnn import cnn_bn
 from seepage.models.mlp import nn3
 from seepage.models.model import Head, Model, seeded
 from seepage.models.resnet import Residual, resnet_bn
+from seepage.papers.tableak.cnn import cnn_bn
 from seepage.protocols.fedavg import FedAvg
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema

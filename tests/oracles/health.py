@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from seepage.datasets.health_heritage import OF_CLAIMS
+from seepage.papers.tableak.health_heritage import OF_CLAIMS
 
 
 def member_years(

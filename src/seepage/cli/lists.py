@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar, runtime_checkable
 
 import typer
 from rich.table import Table as Grid
@@ -24,6 +24,19 @@ else:
     grids = LazyModule("seepage.cli.grid")
 
 
+@runtime_checkable
+class _Headed(Protocol):
+    """A part that has a line in a list."""
+
+    @property
+    def heading(self) -> str | None:
+        """Line under which the part is listed."""
+        ...
+
+
+Listed = TypeVar("Listed", bound=_Headed)
+
+
 @app.command("datasets")
 def datasets_(
     data_folder: Annotated[
@@ -35,17 +48,18 @@ def datasets_(
     Nothing is loaded. What is [bold]bundled[/bold] needs no network; of the rest, put the files into one folder and
     name it with SEEPAGE_DATA or --data-folder, or have them downloaded where that is possible.
     """
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for name in ("name", "rows", "columns", "encoded"):
-        grid.add_column(name, justify="left" if name == "name" else "right", no_wrap=True)
-    for name in ("from", "what"):
-        grid.add_column(name)
-    for listing in datasets.catalogue(data_folder):
-        size = [f"{n:,}" if n is not None else "–" for n in (listing.rows, listing.columns, listing.width)]
-        origin = listing.availability + (f": {listing.where}" if listing.where not in ("", "seepage") else "")
-        what = f"{listing.summary} (pooled learning)" if listing.pooled else listing.summary
-        grid.add_row(listing.name, *size, Text(origin), Text(what))
-    make_console().print(grid)
+    for heading, listings in _under_headings(datasets.catalogue(data_folder)):
+        grid = Grid(box=None, pad_edge=False, header_style="bold")
+        for name in ("name", "rows", "columns", "encoded"):
+            grid.add_column(name, justify="left" if name == "name" else "right", no_wrap=True)
+        for name in ("from", "what"):
+            grid.add_column(name)
+        for listing in listings:
+            size = [f"{n:,}" if n is not None else "–" for n in (listing.rows, listing.columns, listing.width)]
+            origin = listing.availability + (f": {listing.where}" if listing.where not in ("", "seepage") else "")
+            what = f"{listing.summary} (pooled learning)" if listing.pooled else listing.summary
+            grid.add_row(listing.name, *size, Text(origin), Text(what))
+        _show(heading, grid)
 
 
 @app.command()
@@ -67,7 +81,8 @@ def attacks(
     """List the attacks and baselines by setting.
 
     Those of horizontal learning are named to [bold]seepage audit[/bold], the others to [bold]seepage split[/bold],
-    [bold]vertical[/bold] and [bold]pooled[/bold], which run the ones that they say by default.
+    [bold]vertical[/bold] and [bold]pooled[/bold], which run the ones that they say by default. What only repeats the
+    tables of a paper stands under the paper.
     """
     if document is not None:
         grids.show_grid(make_console(), document, allow_code)
@@ -126,13 +141,29 @@ def models() -> None:
 
 
 def _list(entries: Iterable[registry.Entry[object]]) -> None:
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    grid.add_column("name", no_wrap=True)
-    grid.add_column("kind")
-    grid.add_column("what")
-    for entry in entries:
-        what = Text(entry.summary)
-        if entry.source is not None:
-            what.append(f" Source: {entry.source}.", "dim")
-        grid.add_row(entry.name, entry.kind, what)
-    make_console().print(grid)
+    for heading, some in _under_headings(entries):
+        grid = Grid(box=None, pad_edge=False, header_style="bold")
+        grid.add_column("name", no_wrap=True)
+        grid.add_column("kind")
+        grid.add_column("what")
+        for entry in some:
+            what = Text(entry.summary)
+            if entry.source is not None:
+                what.append(f" Source: {entry.source}.", "dim")
+            grid.add_row(entry.name, entry.kind, what)
+        _show(heading, grid)
+
+
+def _under_headings(listed: Iterable[Listed]) -> list[tuple[str | None, list[Listed]]]:
+    """Return what is listed by heading: first what has none."""
+    headed: dict[str | None, list[Listed]] = {None: []}
+    for one in listed:
+        headed.setdefault(one.heading, []).append(one)
+    return [(heading, some) for heading, some in headed.items() if some]
+
+
+def _show(heading: str | None, grid: Grid) -> None:
+    console = make_console()
+    if heading is not None:
+        console.print(Text(f"{heading}:", style="italic"))
+    console.print(grid)

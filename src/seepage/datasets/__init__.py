@@ -21,28 +21,8 @@ registry.datasets.declare(
     {
         "adult": "seepage.datasets.adult",
         "adult_education": "seepage.datasets.adult_education",
-        "bank_additional": "seepage.datasets.bank_additional",
-        "bank_full": "seepage.datasets.bank_full",
-        "cifar10": "seepage.datasets.cifar10",
-        "credit": "seepage.datasets.credit",
-        "crime": "seepage.datasets.crime",
         "german": "seepage.datasets.german",
-        "health_heritage": "seepage.datasets.health_heritage",
-        "health_years": "seepage.datasets.health_years",
-        "lawschool": "seepage.datasets.lawschool",
         "synthetic": "seepage.datasets.synthetic",
-        "synthetic_highdim": "seepage.datasets.synthetic_highdim",
-        "taobao": "seepage.datasets.taobao",
-        "taobao_synthetic": "seepage.datasets.taobao_synthetic",
-    }
-)
-# Rows of other kinds, for pooled learning.
-registry.populations.declare(
-    {
-        "cora": "seepage.datasets.graphs",
-        "amazon_products": "seepage.datasets.graphs",
-        "clothing_reviews": "seepage.datasets.reviews",
-        "yelp_health": "seepage.datasets.reviews",
     }
 )
 

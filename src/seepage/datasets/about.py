@@ -94,18 +94,18 @@ def card_of(name: str) -> DatasetCard | None:
     if name not in _cards and known is not None:
         module = known[name].module
         if module is not None:
-            values = _constants(registry.source_of(module))
+            values = _constants(registry.source_of(module), module.partition(".")[0])
             found = [_value(node, values) for node in values.values() if _called(node) == "DatasetCard"]
             _cards.update({card.name: card for card in found if isinstance(card, DatasetCard) and card.name == name})
     return _cards.get(name)
 
 
-def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return what the constants of a module stand for, with those that it imports from other modules of datasets."""
+def _constants(tree: ast.Module, package: str) -> dict[str, ast.expr]:
+    """Return what the constants of a module stand for, with those that it imports from other modules of its package."""
     imported = {
         alias.asname or alias.name: registry.constants(registry.source_of(node.module)).get(alias.name)
         for node in tree.body
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("seepage.datasets.")
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}.")
         for alias in node.names
         if node.module and alias.name.isupper()
     }

@@ -30,6 +30,7 @@ class Listing:
         source, licence: origin and terms; None where unknown.
         notes: remarks that hold for every load.
         pooled: whether its rows are texts or nodes of a graph, for pooled learning alone.
+        heading: line under which lists show it, after those without one.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Listing:
     licence: str | None
     notes: tuple[str, ...]
     pooled: bool = False
+    heading: str | None = None
 
 
 def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
@@ -60,12 +62,15 @@ def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
     for entry, pooled in entries:
         card = card_of(entry.name)
         if card is None:
-            listings.append(Listing(entry.name, entry.summary, None, None, None, "unknown", "", None, None, (), pooled))
+            size = (None, None, None)
+            listings.append(
+                Listing(entry.name, entry.summary, *size, "unknown", "", None, None, (), pooled, entry.heading)
+            )
             continue
         availability, where = _availability(card, folder)
         size = (card.rows, card.columns, card.width)
         terms = (card.source, card.licence, card.notes)
-        listings.append(Listing(entry.name, entry.summary, *size, availability, where, *terms, pooled))
+        listings.append(Listing(entry.name, entry.summary, *size, availability, where, *terms, pooled, entry.heading))
     return tuple(listings)
 
 

@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 # Registered name and module, which is imported when the network is first made.
 registry.models.declare(
     {
-        "cnn_bn": "seepage.models.cnn",
         "dcn_v2": "seepage.models.dcn",
         "ft_transformer": "seepage.models.rtdl",
-        "gaussian": "seepage.models.gaussian",
         "imprint": "seepage.models.imprint",
         "loki": "seepage.models.loki",
         "linear": "seepage.models.mlp",

@@ -9,7 +9,6 @@ from seepage.lazy import lazy_package
 if TYPE_CHECKING:
     from seepage.attacks.pooled.deep_sets import DeepSets
     from seepage.attacks.pooled.kl import KL
-    from seepage.attacks.pooled.melis import Melis
     from seepage.attacks.pooled.meta import Meta
     from seepage.attacks.pooled.parts.shadows import Shadows, binary_shadows, spread_shadows, train_shadows
     from seepage.attacks.pooled.ratio import Ratio
@@ -23,7 +22,6 @@ __all__ = [
     "DeepSets",
     "Dominant",
     "Joint",
-    "Melis",
     "Meta",
     "Ratio",
     "Shadows",

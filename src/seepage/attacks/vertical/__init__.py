@@ -8,12 +8,6 @@ from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
     from seepage.attacks.vertical.equality import EqualitySolving
-    from seepage.attacks.vertical.gradients import (
-        GradientMatching,
-        IndependentComponents,
-        NeuronQuotients,
-        TensorComponents,
-    )
     from seepage.attacks.vertical.labels import completion_scores, gradient_scores, left_out, raw_scores
     from seepage.attacks.vertical.layer_inversion import LayerInversion, inversion_in_words, why_not_exact
     from seepage.attacks.vertical.ridge import RidgeStealth
@@ -39,19 +33,15 @@ __all__ = [
     "Generator",
     "Ginver",
     "GradientInversion",
-    "GradientMatching",
-    "IndependentComponents",
     "InformedQueryAttack",
     "IsolatedQueryAttack",
     "LayerInversion",
-    "NeuronQuotients",
     "QueryAttack",
     "RidgeStealth",
     "ShadowAttack",
     "ShadowInversion",
     "StealthAttack",
     "StudentAttack",
-    "TensorComponents",
     "completion_scores",
     "gradient_scores",
     "inversion_in_words",

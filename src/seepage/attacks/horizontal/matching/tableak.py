@@ -1,4 +1,4 @@
-"""TabLeak (Vero, Balunović, Dimitrov, Vechev, ICML 2023) and its ablations."""
+"""TabLeak (Vero, Balunović, Dimitrov, Vechev, ICML 2023)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,3 @@ def tableak(profile: Profile = "default", **options: Any) -> Reconstruction:
     Source: Vero et al., TabLeak (ICML 2023).
     """
     return reconstruction(profile, **options)
-
-
-@attacks.register("tableak_no_pooling", "horizontal")
-def tableak_no_pooling(profile: Profile = "default", **options: Any) -> Reconstruction:
-    """TabLeak from a single start (not the best of many).
-
-    Source: Vero et al., TabLeak (ICML 2023), an ablation.
-    """
-    return reconstruction(profile, **{"restarts": 1, **options})
-
-
-@attacks.register("tableak_no_softmax", "horizontal")
-def tableak_no_softmax(profile: Profile = "default", **options: Any) -> Reconstruction:
-    """TabLeak without the softmax relaxation; continuous columns keep the sigmoid.
-
-    Source: Vero et al., TabLeak (ICML 2023), an ablation.
-    """
-    # Without softmax nothing makes the entries of a group probabilities, so their entropy is that of counts.
-    return reconstruction(profile, **{"softmax": False, "entropy": "counts", **options})

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from seepage.attacks.vertical import EqualitySolving, GradientMatching, NeuronQuotients
-from seepage.attacks.vertical.gradients import _gradients, _seen
+from seepage.attacks.vertical import EqualitySolving
 from seepage.errors import BadInputError
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of, vertical_mlp
+from seepage.papers.uifv.attacks.gradients import GradientMatching, NeuronQuotients, _gradients, _seen
 from seepage.protocols.vertical import Rows, VerticalLearning
 from seepage.registry import attacks
 from seepage.tabular.partition import by_names

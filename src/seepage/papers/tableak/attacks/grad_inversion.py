@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from seepage.attacks.horizontal.matching.priors import BatchStatistics, Prior, Squares
+from seepage.attacks.horizontal.matching.priors import Prior
 from seepage.attacks.horizontal.matching.profiles import Profile, reconstruction
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
+from seepage.papers.tableak.attacks.priors import BatchStatistics, Squares
 from seepage.registry import attacks
 
 

@@ -68,7 +68,7 @@ class Sqr:
 
     Example:
         >>> from seepage.datasets.planted import telling
-        >>> from seepage.models.gaussian import gaussian
+        >>> from seepage.papers.uifv.gaussian import gaussian
         >>> from seepage.protocols.fedsgd import FedSGD
         >>> data = telling()
         >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)

@@ -10,8 +10,8 @@ import pandas as pd
 from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.dataset import Dataset, in_order, measured
 from seepage.datasets.files import obtain
-from seepage.datasets.health_heritage import COPY
 from seepage.errors import BadInputError
+from seepage.papers.tableak.health_heritage import COPY
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table
 

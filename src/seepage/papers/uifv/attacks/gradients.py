@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.cocktail_party import CocktailParty
 from seepage.attacks.horizontal.exact.first_layer import quotients
-from seepage.attacks.horizontal.exact.sqr import components
 from seepage.attacks.vertical.white_box import DescentAttack
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
 from seepage.needs import Need
+from seepage.papers.uifv.attacks.sqr import components
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView

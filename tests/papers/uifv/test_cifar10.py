@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from seepage.datasets import load
-from seepage.datasets.cifar10 import BINARY, KINDS, SAMPLE
 from seepage.errors import BadInputError
+from seepage.papers.uifv.cifar10 import BINARY, KINDS, SAMPLE
 
 
 def archive(path: Path, files: dict[str, bytes]) -> None:

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from seepage.datasets import load
-from seepage.datasets.credit import COLUMNS as CREDIT_COLUMNS
-from seepage.datasets.credit import workbook
-from seepage.datasets.health_heritage import CONDITIONS, PLACES, PROCEDURES, SPECIALTIES
 from seepage.errors import BadInputError
+from seepage.papers.tableak.health_heritage import CONDITIONS, PLACES, PROCEDURES, SPECIALTIES
+from seepage.papers.uifv.credit import COLUMNS as CREDIT_COLUMNS
+from seepage.papers.uifv.credit import workbook
 from tests.oracles.health import member_years
 
 LAW = {

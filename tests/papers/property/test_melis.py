@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seepage.attacks.pooled import Melis
 from seepage.errors import BadInputError
+from seepage.papers.property.attacks.melis import Melis
 from seepage.protocols.pooled import federated
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.recurrent import Recurrent

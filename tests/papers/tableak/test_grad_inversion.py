@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from seepage import attacks, models
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.matching import Cosine
-from seepage.attacks.horizontal.matching.priors import BatchStatistics, Guided, Squares
+from seepage.attacks.horizontal.matching.priors import Guided
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import batch_statistics
 from seepage.models.model import Model
+from seepage.papers.tableak.attacks.priors import BatchStatistics, Squares
 from seepage.protocols.fedsgd import FedSGD
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import make_spec

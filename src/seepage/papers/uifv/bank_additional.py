@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from seepage.datasets.about import DatasetCard, File, dataset
-from seepage.datasets.bank import load_bank
 from seepage.datasets.dataset import Dataset
+from seepage.papers.exact.bank import load_bank
 
 FILE = "bank-additional-full.csv"
 CARD = DatasetCard(

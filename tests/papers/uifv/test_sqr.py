@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from seepage.assessment import match_records
-from seepage.attacks.horizontal.exact.sqr import Orders, Sqr, decomposed, fitted, hermite
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
-from seepage.models.gaussian import gaussian
 from seepage.models.mlp import mlp, wide
 from seepage.models.model import Head, Model
+from seepage.papers.uifv.attacks.sqr import Orders, Sqr, decomposed, fitted, hermite
+from seepage.papers.uifv.gaussian import gaussian
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD

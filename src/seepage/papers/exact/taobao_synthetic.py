@@ -7,8 +7,8 @@ import pandas as pd
 
 from seepage.datasets.about import DatasetCard, dataset
 from seepage.datasets.dataset import Dataset
-from seepage.datasets.taobao import from_log
 from seepage.errors import BadInputError
+from seepage.papers.exact.taobao import from_log
 
 _ROWS = 100_000
 CARD = DatasetCard(

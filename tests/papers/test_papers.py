@@ -1,0 +1,57 @@
+"""The product without the papers, and the papers as the plug-in that they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from seepage import registry
+
+HEADINGS = {"tableak": "TabLeak", "exact": "EXACT", "uifv": "UIFV", "property": "dataset properties"}
+KINDS = ("attacks", "models", "datasets", "populations")
+# What audits run by default and what presets name is there without the papers.
+ALONE = """
+import sys
+from pathlib import Path
+from seepage import registry
+registry._BUNDLED = ()
+from seepage.config.document import read_text_document
+from seepage.config.preset import presets, read_preset
+from seepage.settings.catalogue import settings
+from seepage.settings.horizontal_spec import make_spec
+for name in presets():
+    read_text_document(read_preset(name), name, Path())
+specs = [settings()[name].spec(**fields) for name, fields in {
+    "split": {"private_columns": ("sex",)}, "vertical": {}, "pooled": {}, "trees": {}}.items()]
+for spec in [make_spec(), *specs, settings()["pooled"].spec(protocol="update")]:
+    for kind in ("attacks", "baselines", "defenses"):
+        known = getattr(registry, kind).of(spec.setting)
+        assert all(known[part.name].factory for part in getattr(spec, kind)), (spec.setting, kind)
+    assert registry.datasets[spec.dataset].factory
+assert "lawschool" not in registry.datasets
+print(*(name for name in sys.modules if name.startswith("seepage.papers")))
+"""
+
+
+def test_the_package_does_without_the_papers() -> None:
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+
+
+def test_a_name_of_a_paper_is_taken_before_it_is_loaded() -> None:
+    program = "from seepage import registry; registry.attacks.register('sqr', 'horizontal')(lambda: 0)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "attack 'sqr' is registered twice" in done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_of_papers_are_under_their_paper(kind: str) -> None:
+    entries = getattr(registry, kind).entries()
+    of_papers = [entry for entry in entries if (entry.module or "").startswith("seepage.papers.")]
+    assert of_papers
+    for entry in of_papers:
+        folder = entry.module.split(".")[2]
+        assert HEADINGS[folder] in entry.heading, entry.name
+    assert {entry.heading for entry in entries if entry not in of_papers} <= {None}

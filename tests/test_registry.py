@@ -1,0 +1,71 @@
+"""Plug-ins declare parts without importing them, and take no name that exists."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seepage import registry
+from seepage.errors import BadInputError
+from seepage.registry import Registry
+
+PARTS = """
+from seepage import registry
+registry.attacks.declare({"reader": "other.reader"}, "horizontal", "Attacks of another package")
+"""
+READER = '''
+import torch
+from seepage.registry import attacks
+
+@attacks.register("reader", "horizontal")
+class Reader:
+    """Reads everything. Source: nobody."""
+'''
+PROGRAM = """
+import sys
+from seepage import registry
+from seepage.cli import main
+try:
+    main()
+finally:
+    print("torch" in sys.modules, registry.attacks["reader"].factory.__module__, file=sys.stderr)
+"""
+
+
+def test_another_distribution_declares_parts_that_are_listed_unread(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "__init__.py").write_text(PARTS)
+    (tmp_path / "other" / "reader.py").write_text(READER)
+    about = tmp_path / "other-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[seepage.attacks]\nother = other\n")
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "attacks"],
+        env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    listed = done.stdout[done.stdout.index("Attacks of another package:") :]
+    assert "Reads everything." in listed.split("split: seepage split")[0]
+    assert done.stderr.split() == ["False", "other.reader"]
+
+
+def test_a_declared_name_is_taken_once() -> None:
+    shapes = Registry[object]("shape")
+    shapes.declare({"circle": "package.circle"}, "flat", "Round ones")
+    [declared] = shapes.entries()
+    # The same again, as when a module is loaded anew.
+    shapes.of("flat").declare({"circle": "package.circle"})
+    assert shapes.entries() == [declared]
+    shapes.declare({"circle": "package.circle"}, "solid")
+    with pytest.raises(BadInputError, match="shape 'circle' is registered twice"):
+        shapes.declare({"circle": "other.circle"}, "flat")
+    with pytest.raises(BadInputError, match="registered twice"):
+        registry.attacks.declare({"tableak": "other.tableak"}, "horizontal")
