@@ -206,7 +206,7 @@ def main() -> None:
         print("  ".join(f"{name} {value}" for name, value in line.items()))
     if arguments.csv:
         with arguments.csv.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter[str](file, FIELDS, lineterminator="\n")
+            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(figures)
 
