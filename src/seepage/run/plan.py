@@ -144,7 +144,7 @@ def make_plan(
         audits: what to measure.
         store: keeps what was measured before.
         budget: seconds that planning and the jobs may take; no limit if None. One attack after the other, in the order
-            of the audit, comes with the first units of every configuration and its positive control, then the rest.
+            of the audit, comes with its positive control and the first units of every configuration, then the rest.
         clock: clock on which these seconds are counted.
         earlier: number of units that earlier runs of each audit asked for; results show those that were measured,
             however few are asked for now.
@@ -172,18 +172,36 @@ def make_plan(
         # Long jobs last would leave the other workers idle at the end.
         jobs.sort(key=lambda job: -(seconds_of[job.name] or 0.0))
     else:
-        jobs.sort(key=lambda job: _urgency(job, every))
-        jobs, left_out = _fitting(jobs, every, seconds_of, (budget - (clock() - begun)) * workers)
+        left = (budget - (clock() - begun)) * workers
+        jobs = _by_urgency(jobs, every, seconds_of, left)
+        jobs, left_out = _fitting(jobs, every, seconds_of, left)
     kept = {i: units for i, units in kept.items() if units}
     return Plan(tuple(audits), every, jobs, seconds_of, left_out, workers, kept, shown)
 
 
-def _urgency(job: Job, every: Sequence[Series]) -> tuple[int, int, int]:
+def _by_urgency(
+    jobs: Sequence[Job], every: Sequence[Series], seconds_of: Mapping[int, float | None], budget: float
+) -> list[Job]:
+    """Return jobs in the order of a run whose time is limited.
+
+    Where the first attack's control and one measurement of it do not both fit, the measurement comes first: it may show
+    that much leaks, and a control alone shows nothing.
+    """
+    ordered = sorted(jobs, key=lambda job: _urgency(job, every))
+    used = 0.0
+    for job in ordered:
+        used += seconds_of[job.name] or 0.0
+        if _urgency(job, every)[0] > 0 and every[job.series[0]].audit.spec.variant != POSITIVE:
+            break
+    return ordered if used <= budget else sorted(jobs, key=lambda job: _urgency(job, every, controls_first=False))
+
+
+def _urgency(job: Job, every: Sequence[Series], controls_first: bool = True) -> tuple[int, int, int]:
     """Return the place of a job in a run whose time is limited: the lower, the sooner.
 
-    Baselines are fast, and without them no figure of an attack says anything. Then one attack after the other gets
-    its first units in every configuration, so that the first of an audit is measured everywhere, and its positive
-    control, without which it does not show that little leaks. Negative controls and further units come last.
+    Baselines are fast, and without them no figure of an attack says anything. Then one attack after the other gets its
+    positive control, without which it does not show that little leaks, and its first units in every configuration, so
+    that the first of an audit is measured everywhere. Negative controls and further units come last.
     """
     first = every[job.series[0]]
     attacks = any(every[i].is_attack for i in job.series)
@@ -194,7 +212,7 @@ def _urgency(job: Job, every: Sequence[Series]) -> tuple[int, int, int]:
     if variant == NEGATIVE:
         return 3, place, job.units.start
     if variant == POSITIVE or job.units.start == 0:
-        return 1, place, 1 + job.units.start if variant == POSITIVE else 0
+        return 1, place, job.units.start + (0 if controls_first else 2) if variant == POSITIVE else 1
     return 2, job.units.start, place
 
 
