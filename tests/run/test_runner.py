@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.results.rows import rows_of
 from seepage.run import runner
-from seepage.run.plan import NEGATIVE, POSITIVE, Job, _by_urgency, _unless_failing, make_plan
+from seepage.run.plan import NEGATIVE, POSITIVE, Job, Series, _by_urgency, _unless_failing, make_plan
 from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
 from seepage.settings import horizontal
@@ -32,6 +31,7 @@ from seepage.settings.setting import Configuration
 from seepage.settings.subject import Subject, prepare
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 from tests.parts import register
+from tests.report.parts import PEEK, CoinAudit, CoinSpec
 from tests.stores import measurements
 
 TINY: dict[str, Any] = {
@@ -484,12 +484,12 @@ def test_a_budget_gives_every_setting_its_first_victims_and_says_what_it_leaves_
 
 
 def test_a_control_comes_first_where_it_leaves_time_for_what_it_controls() -> None:
-    part: Any = SimpleNamespace(label="peek")
-    variants = (NEGATIVE, "", POSITIVE)
-    audits = [SimpleNamespace(spec=SimpleNamespace(variant=one), parts=[part]) for one in variants]
-    series: Any = [SimpleNamespace(audit=audit, part=part, is_attack=True) for audit in audits]
+    variants = (NEGATIVE, None, POSITIVE)
+    audits = [CoinAudit(CoinSpec(variant=variant), parts=(PEEK,)) for variant in variants]
+    [part] = audits[0].parts
+    series = [Series(i, audit, Configuration(), part, {}, "", 5) for i, audit in enumerate(audits)]
     jobs = [Job(i, (i,), i, Configuration(), range(5), (part,), 1) for i in range(3)]
-    for budget, order in ((2.0, [POSITIVE, "", NEGATIVE]), (1.9, ["", POSITIVE, NEGATIVE])):
+    for budget, order in ((2.0, [POSITIVE, None, NEGATIVE]), (1.9, [None, POSITIVE, NEGATIVE])):
         found = _by_urgency(jobs, series, dict.fromkeys(range(3), 1.0), budget)
         assert [variants[job.name] for job in found] == order
 
