@@ -110,25 +110,6 @@ def test_spaces_that_are_too_large_are_searched(seepage: Any, tmp_path: Path) ->
     assert "One training allows no verdict" in " ".join(out.split())
 
 
-def test_old_options_work_and_say_what_replaces_them(seepage: Any, tmp_path: Path) -> None:
-    table = ("split", "--data", "rows.csv", "--target", "t", "--epochs", 2)
-    old = ("--private", "a", "--trainings", 1, "--flip", 0.1, "--noise", 2, "--records", 30)
-    code, _, err = seepage(*table, *old, "--out", "old")
-    assert code == 0
-    assert [line.split(";")[0] for line in err.splitlines() if " is now " in line] == [
-        "seepage: --trainings is now --repetitions 1",
-        "seepage: --records is now --attacked-records 30",
-        "seepage: --private is now --private-column a",
-        "seepage: --flip is now --defense 'label_flip:{probability: 0.1}'",
-        "seepage: --noise is now --defense 'cut_noise:{noise_multiplier: 2.0}'",
-    ]
-    rows = json.loads((tmp_path / "old" / "results.json").read_text())["rows"]
-    assert {row["defense"] for row in rows} == {"none", "label_dp_0.1", "noise_2"}
-    code, help_, _ = seepage("split", "--help")
-    assert "--trainings" not in help_
-    assert "--repetitions" in help_
-
-
 @pytest.mark.parametrize("command", ["audit", "split", "vertical", "pooled"])
 def test_all_commands_have_the_same_options(seepage: Any, command: str) -> None:
     code, out, _ = seepage(command, "--help-all")

@@ -89,10 +89,6 @@ class NotFiniteError(ArithmeticError):
     """
 
 
-class OldSpellingWarning(FutureWarning):
-    """An old spelling was used, which goes with the next release."""
-
-
 def one_line(error: BaseException) -> str:
     """Return an error as one line; of one that was not raised on purpose with its type.
 

@@ -10,7 +10,7 @@ import pytest
 from seepage.auditing import prepare_all
 from seepage.config.document import read_text_document, setting_of
 from seepage.config.mistakes import DocumentError
-from seepage.errors import BadInputError, OldSpellingWarning
+from seepage.errors import BadInputError
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.spec import Spec
 from tests.attacks.split.test_exact import table
@@ -121,41 +121,6 @@ def test_what_is_left_out_follows_from_the_protocol() -> None:
 )
 def test_a_copy_that_is_off_is_fitted_unless_attacks_are_named(said: str, attacks: list[str]) -> None:
     assert [part.called for part in one(f"{SPLIT}, {said}}}").attacks] == attacks
-
-
-def test_old_spellings_work_and_say_what_replaces_them() -> None:
-    text = "{study: split, dataset: german, private: housing, units: 2, defenses: [{}, {label: noisy, flip: 0.1}]}"
-    with pytest.warns(OldSpellingWarning) as caught:
-        found = one(text)
-    assert found == find_setting("split").spec.of(
-        dataset="german",
-        private_columns="housing",
-        repetitions=2,
-        defenses=["none", {"name": "label_flip", "options": {"probability": 0.1}, "label": "noisy"}],
-    )
-    lines = [str(warning.message) for warning in caught]
-    assert [line.split(";")[0] for line in lines] == [
-        "'study' is now 'setting'",
-        "'private' is now 'private_columns'",
-        "'units' is now 'repetitions'",
-        "a defense says its name now (none)",
-        "a defense says its name now (label_flip)",
-    ]
-    with pytest.warns(OldSpellingWarning, match="'units' is now 'repetitions'"):
-        assert find_setting("vertical").spec.of(units=2).repeated == 2
-    with pytest.warns(OldSpellingWarning, match=r"\(returned_noise, bottleneck\)"):
-        spec = find_setting("vertical").spec.of(
-            defenses={"label": "both", "gradient_noise": 0.5, "clip": 2.0, "width": 3}
-        )
-    assert [(m.name, m.options) for m in spec.defenses[0].mechanisms] == [
-        ("returned_noise", {"scale": 0.5, "clip": 2.0}),
-        ("bottleneck", {"width": 3}),
-    ]
-    with pytest.warns(OldSpellingWarning):
-        joint = find_setting("pooled").spec.of(
-            defenses=[{"label": "a", "label_only": True}, {"label": "b", "clip": 1.0}]
-        )
-    assert [part.name for part in joint.defenses] == ["label_only", "dp_training"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import ast
 import inspect
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from datetime import datetime
 from importlib import import_module
@@ -23,7 +22,7 @@ from seepage.cli.exits import Exit, status_of
 from seepage.cli.interrupts import one_interrupt
 from seepage.cli.text import print_message
 from seepage.config.mistakes import DocumentError
-from seepage.errors import BadInputError, OldSpellingWarning, nearest
+from seepage.errors import BadInputError, nearest
 from seepage.files import STORE, make_folder, why
 from seepage.run.memory import keep_freed_memory
 from seepage.settings.catalogue import Setting, settings
@@ -177,35 +176,29 @@ app = typer.Typer(
 def main() -> None:
     """Run the program; what ends it early is one paragraph on stderr and an exit status, see ``Exit``."""
     keep_freed_memory()
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", OldSpellingWarning)
-        others = warnings.showwarning
-        warnings.showwarning = lambda message, category, *rest: (
-            print_message(str(message)) if category is OldSpellingWarning else others(message, category, *rest)
-        )
-        try:
-            with one_interrupt():
-                _run()
-        except DocumentError as error:
-            for line in error.lines:
-                print_message(line)
-            sys.exit(Exit.BAD_INPUT)
-        except BadInputError as error:
-            print_message(error.worded(lambda remedy: import_module("seepage.config.wording").as_option(remedy)))
-            sys.exit(status_of(error))
-        except Exception as error:
-            if os.environ.get("SEEPAGE_TRACEBACK"):
-                raise
-            status = status_of(error)
-            if status is Exit.CLOSED_PIPE:
-                sys.exit(status)
-            advice = (
-                "make room and run the same command again; what was stored before is intact."
-                if status is Exit.DEVICE_FULL
-                else "this is a mistake in seepage: please report it with what SEEPAGE_TRACEBACK=1 prints."
-            )
-            print_message(f"{type(error).__name__}: {clean(error, 400)}; {advice}")
+    try:
+        with one_interrupt():
+            _run()
+    except DocumentError as error:
+        for line in error.lines:
+            print_message(line)
+        sys.exit(Exit.BAD_INPUT)
+    except BadInputError as error:
+        print_message(error.worded(lambda remedy: import_module("seepage.config.wording").as_option(remedy)))
+        sys.exit(status_of(error))
+    except Exception as error:
+        if os.environ.get("SEEPAGE_TRACEBACK"):
+            raise
+        status = status_of(error)
+        if status is Exit.CLOSED_PIPE:
             sys.exit(status)
+        advice = (
+            "make room and run the same command again; what was stored before is intact."
+            if status is Exit.DEVICE_FULL
+            else "this is a mistake in seepage: please report it with what SEEPAGE_TRACEBACK=1 prints."
+        )
+        print_message(f"{type(error).__name__}: {clean(error, 400)}; {advice}")
+        sys.exit(status)
 
 
 def _run() -> None:

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from seepage.cli import old
 from seepage.cli.app import app, guide, load
 from seepage.cli.cluster import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
 from seepage.cli.options import fields_in_options
@@ -180,9 +179,7 @@ def add(audited: Setting) -> None:
         junit: Junit = None,
         sarif: Sarif = None,
         help_all: HelpAll = False,
-        **more: Any,
     ) -> None:
-        given = old.translated(setting, given, more)
         text, name = _document(setting, document, preset, given)
         folder = Path() if document is None else document.parent
         specs = read_text_document(text, name, folder, given, allow_code=allow_code)
@@ -210,28 +207,22 @@ def add(audited: Setting) -> None:
     hidden = () if setting == HORIZONTAL else ("preset",)
     # What is searched for has a command of its own.
     names = [name for name in fields_of(spec) if name != "recommend"]
-    setting_command = fields_in_options(spec, names)(_with(command, old.parameters(setting), hidden))
+    setting_command = fields_in_options(spec, names)(_without(command, hidden))
     setting_command.__doc__ = guide(spec.guide)
     app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else _SettingCommand)(
         setting_command
     )
 
 
-def _with(
-    command: Callable[..., None], further: list[inspect.Parameter], hidden: tuple[str, ...]
-) -> Callable[..., None]:
-    """Return a command with further parameters in the place of ``**more``, and without some."""
+def _without(command: Callable[..., None], hidden: tuple[str, ...]) -> Callable[..., None]:
+    """Return a command without some of its parameters."""
 
     def taking(**values: Any) -> None:
         command(**values)
 
     own = inspect.signature(command, eval_str=True).parameters.values()
-    kept = [
-        parameter.replace(kind=parameter.KEYWORD_ONLY)
-        for parameter in own
-        if parameter.kind is not parameter.VAR_KEYWORD and parameter.name not in hidden
-    ]
-    taking.__signature__ = inspect.Signature([*kept, *further])  # pyright: ignore[reportFunctionMemberAccess]
+    kept = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own if parameter.name not in hidden]
+    taking.__signature__ = inspect.Signature(kept)  # pyright: ignore[reportFunctionMemberAccess]
     return taking
 
 

@@ -14,7 +14,7 @@ from seepage.auditing import prepare_all
 from seepage.cli.app import app
 from seepage.cli.audit import AllowCode
 from seepage.cli.options import fields_in_options
-from seepage.cli.text import print_message, shown_path
+from seepage.cli.text import shown_path
 from seepage.config.document import read_text_document
 from seepage.config.starter import starter
 from seepage.config.tree import read_text
@@ -26,7 +26,6 @@ from seepage.report.terminal import make_console
 from seepage.results.gate import needed
 from seepage.run.forecast import Forecast, forecast
 from seepage.settings.catalogue import settings
-from seepage.settings.old import GOES
 from seepage.settings.option import code_of
 from seepage.settings.spec import Spec
 from seepage.text import clean, lasting
@@ -44,7 +43,6 @@ def new(
     *,
     given: Any,
     setting: Annotated[str, typer.Option(metavar="|".join(settings()), help="Setting of the audit.")] = "horizontal",
-    study: Annotated[str | None, typer.Option(hidden=True)] = None,
     out: Annotated[Path, typer.Option(help="File to write; one that is there already is left alone.")] = Path(
         "audit.yaml"
     ),
@@ -57,9 +55,6 @@ def new(
 
         seepage spec new --setting split --dataset adult --out split.yaml
     """
-    if study is not None:
-        print_message(f"--study is now --setting {study}; {GOES}")
-        setting = study
     [dataset] = given.pop("dataset", [None])
     if "target" in given and "data" not in given:
         raise BadInputError("--target names a column of a table of your own; add the file: --data FILE.")

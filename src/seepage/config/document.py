@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,15 +26,14 @@ from seepage.config.mistakes import Mistakes
 from seepage.config.override import keys_of, override
 from seepage.config.tree import Node, join, parse, plant, read_text
 from seepage.config.wording import as_key, as_option
-from seepage.errors import OldSpellingWarning, unknown_name
+from seepage.errors import unknown_name
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.catalogue import settings
-from seepage.settings.old import GOES, renewed
 from seepage.settings.option import SpecField, fields_of
 from seepage.settings.part import Part
 from seepage.settings.spec import Problem, Spec
 
-SETTING, _OLD_SETTING = "setting", "study"
+SETTING = "setting"
 HORIZONTAL = "horizontal"
 # What an audit gives the factories of named parts itself, by the kind of part.
 _GIVEN = {
@@ -123,10 +121,9 @@ def setting_of(text: str, name: str) -> str:
 
 def _setting(root: Node, mistakes: Mistakes) -> str:
     assert isinstance(root.value, dict)
-    key = next((key for key in (SETTING, _OLD_SETTING) if key in root.value), None)
-    if key is None:
+    if SETTING not in root.value:
         return HORIZONTAL
-    said = Said(root.value[key].plain(), root.value[key], key)
+    said = Said(root.value[SETTING].plain(), root.value[SETTING], SETTING)
     if not isinstance(said.value, str) or said.value not in settings():
         said.wrong(mistakes, unknown_name("setting", shown(said.value), settings()))
     # Without it no other key can be judged.
@@ -153,7 +150,7 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, object], a
     mistakes = Mistakes(source)
     kind = find_setting(_setting(root, mistakes)).spec
     reader = _Reader(kind, folder, mistakes, allow_code)
-    root = override(_new_keys(root, kind.setting), given, kind)
+    root = override(_without_setting(root), given, kind)
     axes = reader.axes(root)
     # Each point by itself, so that all mistakes are reported at once; what does not go together shows below.
     for point in itertools.chain(*axes):
@@ -186,21 +183,10 @@ def _longest(axes: Sequence[Sequence[_Point]], name: str) -> int:
     return max([1, *(len(value) for value in values if isinstance(value, list | tuple))])
 
 
-def _new_keys(root: Node, setting: str) -> Node:
-    """Return a document without its setting, and with the new names of keys."""
+def _without_setting(root: Node) -> Node:
+    """Return a document without its setting."""
     assert isinstance(root.value, dict)
-    keys = dict(root.value)
-    lines = []
-    if _OLD_SETTING in keys:
-        lines.append(f"'study' is now 'setting'; {GOES}")
-    for key in (SETTING, _OLD_SETTING):
-        keys.pop(key, None)
-    keys, more = renewed(
-        setting, keys, lambda node: node.value, lambda value, place: Node(value, place.line, place.source)
-    )
-    for line in (*lines, *more):
-        warnings.warn(line, OldSpellingWarning, stacklevel=5)
-    return Node(keys, root.line, root.source)
+    return Node({key: value for key, value in root.value.items() if key != SETTING}, root.line, root.source)
 
 
 def _spec(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +26,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from seepage import registry
-from seepage.errors import BadInputError, OldSpellingWarning, Remedy, unknown_name
+from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.registry import Registry
-from seepage.settings.old import renewed
 from seepage.settings.option import ATTACK, GATE, OUTPUT, RUNNING, TABLE, Count, Option, SpecField, fields_of
 from seepage.settings.part import NONE, Part, Parts, combine, entry_of, make_part, several
 from seepage.tabular.policy import SUFFIXES, UTF8, Missing, Policy, checked_encoding
@@ -510,16 +508,6 @@ class Spec(Plain):
         str | None,
         Option("Name that tells this audit from others beside it in results.", OUTPUT, "TEXT", default="none"),
     ] = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _old_spellings(cls, values: object) -> object:
-        if not isinstance(values, Mapping):
-            return values
-        values, lines = renewed(cls.setting, values)
-        for line in lines:
-            warnings.warn(line, OldSpellingWarning, stacklevel=4)
-        return values
 
     @field_validator("*")
     @classmethod
