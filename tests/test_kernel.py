@@ -323,6 +323,7 @@ REFUSED: dict[str, Callable[[Tensor], Tensor]] = {
     "type of a sum": lambda row: row.unsqueeze(2).sum(2, dtype=torch.long).to(row.dtype),
     "number of records": lambda row: row.clamp(max=0.5) if len(row) == 3 else row,
     "place in the batch": lambda row: row * (torch.arange(len(row)) < 2)[:, None].to(row.dtype),
+    "in single precision": lambda row: row @ torch.eye(7),
     "chance": lambda row: row * (torch.rand(1) > 0.5).to(row.dtype),
 }
 

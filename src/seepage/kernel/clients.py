@@ -128,17 +128,22 @@ def _traced(
     slopes |= {} if moves is None else {ROW: Ball(same(moves), same(torch.zeros_like(moves)))}
     trace.enter(entered, Value(row, slopes))
     with torch.enable_grad(), trace:
-        try:
-            outputs = torch.func.functional_call(module, at, (entered,))
-        except RefusedError:
-            raise
-        except Exception as error:  # A module may raise anything.
-            why = " ".join(str(error).split())[:200] or type(error).__name__
-            raise RefusedError(f"the network cannot be followed in double precision ({why})") from error
+        outputs = _run(module, at, entered)
     value = trace.of(outputs)
     if value is None or outputs.dim() != 2:
         raise RefusedError("the outputs of the network are not followed from its rows")
     return trace, value
+
+
+def _run(module: nn.Module, at: Mapping[str, Tensor], entered: Tensor) -> Tensor:
+    """Return the outputs of a network in double precision."""
+    try:
+        return torch.func.functional_call(module, dict(at), (entered,))
+    except RefusedError:
+        raise
+    except Exception as error:  # A module may raise anything.
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise RefusedError(f"the network cannot be followed in double precision ({why})") from error
 
 
 def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -> list[str]:
@@ -152,7 +157,7 @@ def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -
     row, runs = everything(declared).encoded(declared), []
     before = states(module)
     for sets in (declared.records, declared.records + 3):
-        torch.func.functional_call(module, dict(at), (row.mid.expand(sets, -1).clone(),))
+        _run(module, at, row.mid.expand(sets, -1).clone())
     if states(module) != before:
         raise RefusedError("the network draws random numbers, or remembers its runs")
     for sets in (declared.records, declared.records, declared.records + 3):
