@@ -382,7 +382,11 @@ def _state(
 def _moving(module: nn.Module, rows: Tensor, chosen: Sequence[LayerProbe]) -> Bool[Tensor, "layer encoded"]:
     """Return which encoded columns move the inputs of which layers."""
     entering = rows.clone().requires_grad_()
-    calls = linear_calls(module, entering, [one.layer.place for one in chosen], graph=True).calls
+    try:
+        calls = linear_calls(module, entering, [one.layer.place for one in chosen], graph=True).calls
+    except RuntimeError as error:
+        why = " ".join(str(error).split())[:200]
+        raise UnreadableError(f"the network has no derivatives by its rows ({why})") from error
     made = {call.place: call.entering for call in calls}
     found = torch.zeros(len(chosen), rows.shape[1], dtype=torch.bool, device=rows.device)
     for at, one in enumerate(chosen):
