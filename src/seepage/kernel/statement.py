@@ -89,7 +89,7 @@ class Layout(NamedTuple):
     """Entries of an encoded row.
 
     Attributes:
-        mean, scale: numbers by which the client standardises each entry, in single precision.
+        mean, scale: numbers by which the client standardises each entry; it may round them to single precision.
         number: whether each entry is a number.
         low, span: bounds of each number, and its range.
         column, category: for each entry of a category, its place among columns with categories, and in its column.
@@ -110,8 +110,8 @@ def _layout(columns: tuple[EncodedColumn, ...]) -> Layout:
     numbers = [one for one in columns if one.categories is None]
     widths = [len(one.categories) for one in columns if one.categories is not None]
     return Layout(
-        each(x for one in columns for x in one.mean).float().double(),
-        each(x for one in columns for x in one.scale).float().double(),
+        each(x for one in columns for x in one.mean),
+        each(x for one in columns for x in one.scale),
         torch.tensor([one.categories is None for one in columns for _ in one.mean], dtype=torch.bool),
         each(one.low for one in numbers),
         each(one.high - one.low for one in numbers),
