@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -189,9 +189,11 @@ def probed(
         raise UnreadableError("no affine layer")
     rows = rows[: min(_MOST_ROWS, max(_LEAST_ROWS, 2 * wide))]
     with inputs_seen(trained) as inputs:
-        found = _run(trained, rows, graph=True)
+        found = watched_run(trained, rows, graph=True)
     several, alone = (
-        (found, _run(module, rows[:1])) if trained is module else (_run(module, rows), _run(module, rows[:1]))
+        (found, watched_run(module, rows[:1]))
+        if trained is module
+        else (watched_run(module, rows), watched_run(module, rows[:1]))
     )
     if len(several.calls) != len(alone.calls) or not _close(several.outputs[:1], alone.outputs):
         raise UnreadableError("a record's outputs depend on the others")
@@ -225,7 +227,7 @@ def probed(
     for tried in (probes, None if encoder is None else Probes.valid(encoder)):
         if tried is None or any(one is not None for one in maps):
             continue
-        made = {call.place: call for call in _run(module, tried.rows).calls}
+        made = {call.place: call for call in watched_run(module, tried.rows).calls}
         maps = [_affine(layer, each, tried, made.get(layer.place), rows) for layer, each, _, _ in layers]
         probes = tried
     numbers = sum(call.returned[0].numel() + call.entering[0].numel() for call in alone.calls)
@@ -239,9 +241,16 @@ def probed(
     return seen, probes, refused
 
 
-def _run(module: nn.Module, rows: Tensor, graph: bool = False) -> LinearRun:
+def watched_run(
+    module: nn.Module, rows: Tensor, places: Collection[int] | None = None, graph: bool = False
+) -> LinearRun:
+    """Return the linear maps of a run, see ``linear_calls``.
+
+    Raises:
+        UnreadableError: the module cannot be run, or has no derivatives by its rows where they are asked for.
+    """
     try:
-        return linear_calls(module, rows, graph=graph)
+        return linear_calls(module, rows, places, graph=graph)
     except Exception as error:  # A user's module may raise anything.
         why = " ".join(str(error).split()) or type(error).__name__
         raise UnreadableError(f"the network cannot be run in float64 ({why})") from error

@@ -15,7 +15,14 @@ from torch import Tensor, nn
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.gradients import SAME, Gradient
 from seepage.attacks.horizontal.exact.networks import Tap, Tower
-from seepage.attacks.horizontal.exact.probes import LayerProbe, Probes, UnreadableError, WatchedLayer, probed
+from seepage.attacks.horizontal.exact.probes import (
+    LayerProbe,
+    Probes,
+    UnreadableError,
+    WatchedLayer,
+    probed,
+    watched_run,
+)
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.learning import gradient
@@ -382,11 +389,7 @@ def _state(
 def _moving(module: nn.Module, rows: Tensor, chosen: Sequence[LayerProbe]) -> Bool[Tensor, "layer encoded"]:
     """Return which encoded columns move the inputs of which layers."""
     entering = rows.clone().requires_grad_()
-    try:
-        calls = linear_calls(module, entering, [one.layer.place for one in chosen], graph=True).calls
-    except RuntimeError as error:
-        why = " ".join(str(error).split())[:200]
-        raise UnreadableError(f"the network has no derivatives by its rows ({why})") from error
+    calls = watched_run(module, entering, [one.layer.place for one in chosen], graph=True).calls
     made = {call.place: call.entering for call in calls}
     found = torch.zeros(len(chosen), rows.shape[1], dtype=torch.bool, device=rows.device)
     for at, one in enumerate(chosen):
