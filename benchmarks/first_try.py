@@ -113,6 +113,7 @@ def tried(
         )
         status, said = str(done.returncode), done.stdout if done.returncode in (0, 3) else done.stderr
         if printed is not None:
+            printed.parent.mkdir(parents=True, exist_ok=True)
             printed.write_text(f"{done.stderr}\n{done.stdout}", encoding="utf-8")
     except subprocess.TimeoutExpired:
         status, said = "ended", ""

@@ -264,9 +264,11 @@ def _jobs(
     forecast: dict[tuple[int, Configuration], float | None] = {}
     for (place, configuration, group), series in by_exposure.items():
         if (place, configuration) not in forecast:
+            # The negative control is like the positive one, which comes right before it.
+            like = (place - (audits[place].spec.variant == NEGATIVE), configuration)
             with threads(audits[place].spec.threads):
                 estimate = functools.partial(audits[place].forecast, configuration)
-                forecast[place, configuration] = _unless_failing(estimate, clock)
+                forecast[place, configuration] = forecast.get(like) or _unless_failing(estimate, clock)
         add(tuple(series), group, forecast[place, configuration])
     return jobs, seconds_of
 

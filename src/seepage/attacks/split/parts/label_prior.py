@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import functools
+import hashlib
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -12,7 +14,7 @@ from torch.nn import functional
 
 from seepage.attacks.split.parts.prior import blended, encoded
 from seepage.attacks.split.parts.space import Space
-from seepage.models.label_heads import forest
+from seepage.models.label_heads import Floats, forest
 from seepage.models.logistic import Shrunk, gains, shrunk
 from seepage.models.split import SplitModel, label_chances
 from seepage.wire.split import CutKnowledge
@@ -151,7 +153,26 @@ def _by_forest(
     known: Tensor, labels: Int[Tensor, " row"], asked: Tensor, classes: int, seed: int
 ) -> tuple[Float[Tensor, "row label"], Float[Tensor, "record label"]]:
     """Return the log-chances of a random forest: for rows out of bag, and for records."""
-    values = np.asarray(functional.one_hot(labels, classes).double())
-    found = forest(np.asarray(known.double()), values, np.asarray(asked.double()), seed % 2**32, True)
-    first, second = ((torch.from_numpy(one) + _LEAST_OF_FOREST / classes).log() for one in found)
+    values = functional.one_hot(labels, classes)
+    rows = tuple(np.ascontiguousarray(one.double()) for one in (known, values, asked))
+    digest = b"".join(hashlib.blake2b(one.tobytes()).digest() + str(one.shape).encode() for one in rows)
+    first, second = (
+        (torch.from_numpy(one) + _LEAST_OF_FOREST / classes).log() for one in _grown(_Rows(digest, rows, seed % 2**32))
+    )
     return first, second
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What a forest is fitted to; compared by its digest."""
+
+    digest: bytes
+    rows: tuple[Floats, ...] = field(compare=False)
+    seed: int
+
+
+# An attack and the baseline of the same knowledge ask for the same forest.
+@functools.lru_cache(maxsize=2)
+def _grown(given: _Rows) -> tuple[Floats, Floats]:
+    known, values, asked = given.rows
+    return forest(known, values, asked, given.seed, True)
