@@ -21,13 +21,13 @@ from seepage.errors import BadInputError
 from seepage.models.model import Model
 from seepage.results.rows import rows_of
 from seepage.run import runner
-from seepage.run.plan import NEGATIVE, POSITIVE, Job, Series, _by_urgency, _unless_failing, make_plan
+from seepage.run.plan import NEGATIVE, POSITIVE, Job, Plan, Series, _by_urgency, _unless_failing, make_plan
 from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
 from seepage.settings import horizontal
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
-from seepage.settings.setting import Configuration
+from seepage.settings.setting import Configuration, Exposure
 from seepage.settings.subject import Subject, prepare
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 from tests.parts import register
@@ -492,6 +492,24 @@ def test_a_control_comes_first_where_it_leaves_time_for_what_it_controls() -> No
     for budget, order in ((2.0, [POSITIVE, None, NEGATIVE]), (1.9, [None, POSITIVE, NEGATIVE])):
         found = _by_urgency(jobs, series, dict.fromkeys(range(3), 1.0), budget)
         assert [variants[job.name] for job in found] == order
+
+
+def test_what_took_longer_than_its_forecast_is_expected_to_do_so_again() -> None:
+    now = [0.0]
+
+    class Slow(CoinAudit):
+        def expose(self, configuration: Configuration, units: range) -> Exposure:
+            now[0] += 10.0
+            return super().expose(configuration, units)
+
+    audit = Slow(CoinSpec(control=False, workers=1), parts=(PEEK,), figures={("none", PEEK): 0.9})
+    [part] = audit.parts
+    series = [Series(0, audit, Configuration(), part, {}, "", 1)]
+    jobs = [Job(i, (0,), 0, Configuration(), range(i, i + 1), (part,), 1) for i in range(5)]
+    plan = Plan((audit,), series, jobs, dict.fromkeys(range(5), 1.0), [], 1, {}, (5,))
+    with Store(None) as store:
+        [[outcome]] = run_audits([audit], store, plan=plan, budget=25.0, clock=lambda: now[0])
+    assert (outcome.units, now) == ((0, 1), [20.0])
 
 
 def test_no_job_begins_when_the_time_is_over(subject: Subject) -> None:

@@ -148,10 +148,14 @@ def kept_runs(audit: Audit, store: Store, shown: int | None = None) -> list[Run]
 
 
 class _Watch:
-    """Turns shares of jobs into work done."""
+    """Turns shares of jobs into work done, and knows how long they took."""
 
-    def __init__(self, plan: Plan, listener: Listener) -> None:
+    def __init__(self, plan: Plan, listener: Listener, clock: Callable[[], float]) -> None:
         self._listener = listener
+        self._clock = clock
+        self._series = {job.name: job.series for job in plan.jobs}
+        self._begun: dict[int, float] = {}
+        self._took: dict[int, float] = {}
         self._work = {name: 1.0 if seconds is None else seconds for name, seconds in plan.seconds_of.items()}
         self._labels = {job.name: _label(plan, job) for job in plan.jobs}
         self._reported: dict[int, float] = {}
@@ -160,6 +164,7 @@ class _Watch:
         # A job that is tried again begins anew.
         self._listener.advance(-self._reported.pop(name, 0.0) * self._work[name])
         self._listener.started(self._labels[name])
+        self._begun[name] = self._clock()
 
     def advanced(self, name: int, share: float) -> None:
         self._reported[name] = self._reported.get(name, 0.0) + share
@@ -169,6 +174,13 @@ class _Watch:
         # An attack may report nothing, or stop early.
         self.advanced(name, 1 - self._reported.get(name, 0.0))
         self._listener.ended()
+        if name in self._begun:
+            took = self._clock() - self._begun[name]
+            self._took.update(dict.fromkeys(self._series[name], took / len(self._series[name])))
+
+    def took(self, name: int) -> float:
+        """Return the seconds that the last units of a job's series took; 0 before the first."""
+        return sum(self._took.get(i, 0.0) for i in self._series[name])
 
     @property
     def work(self) -> float:
@@ -203,9 +215,9 @@ def _carry_out(
         series = plan.series[job.series[0]]
         # Without baselines no figure of an attack says anything; of an expensive exposure the first is always made.
         always = not any(plan.series[i].is_attack for i in job.series) or (series.audit.shared and job.units.start == 0)
-        return left > 0 and (always or (plan.seconds_of.get(job.name) or 0.0) <= left * _LATE)
+        return left > 0 and (always or max(plan.seconds_of.get(job.name) or 0.0, watch.took(job.name)) <= left * _LATE)
 
-    watch = _Watch(plan, listener)
+    watch = _Watch(plan, listener, clock)
     if plan.jobs:
         listener.begin(watch.work, len(plan.jobs))
     asked = [series.audit.units for series in plan.series]
