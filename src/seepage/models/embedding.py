@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, one_line
 from seepage.models.copies import copied
 from seepage.models.dropout import random_outputs, undropped
 from seepage.models.wrapping import same_buffers
@@ -378,7 +378,7 @@ def _plan(
             except BadInputError:
                 raise
             except Exception as error:  # A user's module may raise anything.
-                reason = " ".join(str(error).split()) or type(error).__name__
+                reason = one_line(error)
                 raise BadInputError(
                     f"the network does not take {len(blocks)} codes and {numbers} numbers a record ({reason}); "
                     "build it for the columns of this schema."

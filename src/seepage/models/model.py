@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from seepage.errors import BadInputError, unknown_name
+from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.models.batch_norm import by_batch
 from seepage.models.calling import plain_attention
 from seepage.models.copies import copied
@@ -175,7 +175,7 @@ class Model:
             outputs = self.outputs(rows)
         except Exception as error:  # A user's module may raise anything.
             raise BadInputError(
-                f"model {self.name!r} does not take rows of {schema.width} encoded columns ({_paragraph(error)}); "
+                f"model {self.name!r} does not take rows of {schema.width} encoded columns ({one_line(error)}); "
                 "give its first layer that many inputs."
             ) from error
         classes = schema.target.width if isinstance(schema.target, Discrete) else None
@@ -204,15 +204,11 @@ class Model:
             if "randomness" in str(error):
                 raise random_outputs(self.name, dropping(self.module)) from error
             branches = ".item()" in str(error) or "data-dependent" in str(error)
-            why = "it branches on values, as one_hot(argmax), item and if do" if branches else _paragraph(error)
+            why = "it branches on values, as one_hot(argmax), item and if do" if branches else one_line(error)
             raise BadInputError(
                 f"model {self.name!r} is not tried: it cannot be run for several batches at once, as attacks do "
                 f"({why}); write its forward with tensor operations only, without branches on values."
             ) from error
-
-
-def _paragraph(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def usual_head(schema: Schema) -> Head:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seepage.errors import BadInputError, unknown_name
+from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.models.head import Head
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 
@@ -169,7 +169,7 @@ class SplitModel:
             outputs = self.client(cut, own)
             again = self.client(cut, own)
         except Exception as error:  # A user's module may raise anything.
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = one_line(error)
             raise BadInputError(
                 f"the parts of {self.name!r} do not fit the table's {len(self.public)} public and {len(self.private)} "
                 f"private columns, or each other ({reason}); the server part takes (record, {len(self.public)}), "

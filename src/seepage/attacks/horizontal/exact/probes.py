@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.networks import extended
 from seepage.attacks.horizontal.exact.spans import ROUNDINGS, row_scale
+from seepage.errors import one_line
 from seepage.learning import mean_loss
 from seepage.models.batch_norm import inputs_seen
 from seepage.models.linear_calls import LinearCall, LinearRun, linear_calls
@@ -252,7 +253,7 @@ def watched_run(
     try:
         return linear_calls(module, rows, places, graph=graph)
     except Exception as error:  # A user's module may raise anything.
-        why = " ".join(str(error).split()) or type(error).__name__
+        why = one_line(error)
         raise UnreadableError(f"the network cannot be run in float64 ({why})") from error
 
 
