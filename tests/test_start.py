@@ -11,7 +11,7 @@ from seepage import registry
 from seepage.datasets.about import card_of
 from seepage.results.checks import CHECKS, titles
 
-EXPENSIVE = ("torch", "pandas", "plotly", "scipy", "sklearn")
+EXPENSIVE = ("torch", "pandas", "scipy", "sklearn")
 # Runs the program on its arguments and prints its status and what of the expensive packages it has loaded.
 PROGRAM = f"""
 import sys

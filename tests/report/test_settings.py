@@ -8,6 +8,7 @@ import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -193,17 +194,20 @@ def test_a_notebook_shows_verdict_table_and_findings_escaped() -> None:
     assert "<script" not in html
 
 
-def test_figures_are_those_of_the_page() -> None:
+def test_figures_are_those_of_the_page(tmp_path: Path) -> None:
     report = report_of(CoinAudit(columns=("<b>a</b>",)))
     assert report.figures == ["defenses", "columns", "columns-everywhere", "frontier"]
     for name in report.figures:
-        drawn = report.figure(name).to_plotly_json()
-        assert drawn["data"]
+        picture = report.figure(name)
+        ElementTree.fromstring(picture.svg)
         # Names of the page's colours are colours here.
-        assert "'--" not in str(drawn)
-    columns = report.figure("columns").to_plotly_json()
-    assert list(columns["data"][2]["x"]) == pytest.approx([92.0])
-    assert list(columns["layout"]["yaxis"]["ticktext"]) == ["&lt;b&gt;a&lt;/b&gt;"]
+        assert "--" not in picture.svg
+        assert picture.svg in picture._repr_html_()
+    columns = report.figure("columns")
+    assert "&lt;b&gt;a&lt;/b&gt;" in columns.svg
+    assert "92.0" in columns.svg
+    saved = columns.save(tmp_path / "columns.svg").read_text(encoding="utf-8")
+    assert saved.strip() == columns.svg
     with pytest.raises(BadInputError, match=r"unknown figure of this report 'colums'; did you mean 'columns'"):
         report.figure("colums")
 

@@ -1,23 +1,21 @@
-"""A report in a notebook: a compact view, and figures of the Python package plotly."""
+"""A report in a notebook: a compact view, and the page's figures."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from seepage.report.figures import Figure, label
+from markupsafe import Markup
+
+from seepage.files import write_whole
+from seepage.report.figures import Figure
 from seepage.report.html import environment, source
 from seepage.report.result import AuditResult
 from seepage.report.sections import verdict_section
+from seepage.report.svg import WIDE, draw
 from seepage.text import clean
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure as Drawn
-
-# Keys whose values are colours, as in the page's script.
-_COLOURS = ("color", "gridcolor", "linecolor", "zerolinecolor", "tickcolor", "bgcolor", "bordercolor")
 
 
 def compact(result: AuditResult) -> str:
@@ -36,12 +34,50 @@ def compact(result: AuditResult) -> str:
     )
 
 
-def drawn(figure: Figure) -> Drawn:
-    """Return a figure of the page as a figure of the Python package plotly, in the page's light colours."""
-    # The package is slow to import, so that only who draws does.
-    plotly = import_module("plotly.graph_objects")
-    layout = {**figure.layout, "title": {"text": label(figure.title, 200)}, "height": figure.height}
-    return plotly.Figure(data=_coloured(figure.data), layout=_coloured(layout))
+@dataclass(frozen=True)
+class Picture:
+    """A figure of a report, which notebooks show.
+
+    Attributes:
+        title: heading of a few words.
+        description: what is to be seen, for those who do not see it.
+        svg: the figure as an SVG element in the page's light colours, all its texts escaped.
+    """
+
+    title: str
+    description: str
+    svg: str
+
+    def __repr__(self) -> str:
+        return f"Picture({self.title!r})"
+
+    def _repr_html_(self) -> str:
+        words = Markup('<figure style="margin:0;max-width:{}px"><figcaption>{}</figcaption>').format(WIDE, self.title)
+        return f"{words}{self.svg}</figure>"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figure as an SVG file; return its path.
+
+        Raises:
+            BadInputError: the file cannot be written.
+        """
+        write_whole(Path(path), f"{self.svg}\n")
+        return Path(path)
+
+
+def drawn(figure: Figure) -> Picture:
+    """Return a figure of the page in its light colours, as a picture of its own.
+
+    Example:
+        >>> point = {"type": "scatter", "mode": "markers", "name": "a", "x": [1], "y": [2], "marker": {"size": 8}}
+        >>> picture = drawn(Figure("one", "One", "A point.", [point], {"xaxis": {}, "yaxis": {}}))
+        >>> picture, "var(" in picture.svg
+        (Picture('One'), False)
+    """
+    colours = _palette()
+    style = f"font:12.5px system-ui,sans-serif;fill:{colours['--text']};background:{colours['--page']}"
+    svg = re.sub(r"var\((--[\w-]+)\)", lambda found: colours[found[1]], draw(figure))
+    return Picture(figure.title, figure.description, svg.replace("<svg ", f'<svg style="{style}" ', 1))
 
 
 @cache
@@ -49,19 +85,3 @@ def _palette() -> dict[str, str]:
     """Return the colours of the page's style by the names of their variables."""
     root = source("style.css").partition("}")[0]
     return dict(re.findall(r"(--[\w-]+):\s*(#[0-9a-f]+);", root))
-
-
-def _coloured(value: object) -> object:
-    if isinstance(value, list):
-        return [_coloured(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    styles = {}
-    for name, item in value.items():
-        if name in _COLOURS:
-            styles[name] = _palette().get(item, item) if isinstance(item, str) else item
-        elif name == "colorscale":
-            styles[name] = [[at, _palette().get(colour, colour)] for at, colour in item]
-        else:
-            styles[name] = _coloured(item)
-    return styles

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.console import Console
@@ -13,7 +12,7 @@ from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.report.console import show_report
 from seepage.report.html import FILE, render
-from seepage.report.notebook import compact, drawn
+from seepage.report.notebook import Picture, compact, drawn
 from seepage.report.result import AuditResult
 from seepage.report.sections import sections
 from seepage.report.summary import headline, summary
@@ -21,10 +20,6 @@ from seepage.report.terminal import make_console
 from seepage.results.rows import frame, lifts_of, write_results
 from seepage.results.verdict import INCOMPLETE
 from seepage.text import clean
-
-if TYPE_CHECKING:
-    # Drawing costs half a second to import, which only those who draw should pay.
-    from plotly.graph_objects import Figure
 
 
 def verdicts_of(reports: Sequence[AuditResult]) -> list[dict[str, object]]:
@@ -80,8 +75,8 @@ class Report(AuditResult):
         """Names of the figures of this report."""
         return [figure.name for section in sections(self) for figure, _ in section.figures]
 
-    def figure(self, name: str) -> Figure:
-        """Return a figure of the page as a Plotly figure.
+    def figure(self, name: str) -> Picture:
+        """Return a figure of the page, which a notebook shows and ``save`` writes as an SVG file.
 
         Args:
             name: one of ``figures``, such as ``columns``, ``batch-size`` (``defenses`` where batch sizes are all the
