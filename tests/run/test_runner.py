@@ -27,7 +27,7 @@ from seepage.run.store import Store
 from seepage.settings import horizontal
 from seepage.settings.horizontal import HorizontalAudit
 from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
-from seepage.settings.setting import Configuration, Exposure
+from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Progress
 from seepage.settings.subject import Subject, prepare
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 from tests.parts import register
@@ -510,6 +510,37 @@ def test_what_took_longer_than_its_forecast_is_expected_to_do_so_again() -> None
     with Store(None) as store:
         [[outcome]] = run_audits([audit], store, plan=plan, budget=25.0, clock=lambda: now[0])
     assert (outcome.units, now) == ((0, 1), [20.0])
+
+
+class Endless(CoinAudit):
+    """Measures its first two units at once, and ends with others only when it is stopped."""
+
+    def expose(self, configuration: Configuration, units: range) -> Exposure:
+        flips = super().expose(configuration, units)
+
+        class Slow(Exposure):
+            def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+                for _ in range(600 if units.start > 1 else 0):
+                    time.sleep(0.1)
+                    assert progress is not None
+                    progress(0.0)
+                return flips.measure(part, progress)
+
+        return Slow()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_job_is_given_up_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
+    audit = Endless(CoinSpec(control=False, workers=workers), parts=(PEEK,), figures={("none", PEEK): 0.9})
+    [part] = audit.parts
+    series = [Series(0, audit, Configuration(), part, {}, "", 1)]
+    jobs = [Job(i, (0,), 0, Configuration(), range(i, i + 1), (part,), 1) for i in range(5)]
+    plan = Plan((audit,), series, jobs, dict.fromkeys(range(5), 0.1), [], workers, {}, (5,))
+    with Store(None) as store:
+        [[outcome]] = run_audits([audit], store, plan=plan, budget=1.0)
+    assert outcome.units in ((0,), (0, 1))
+    assert (outcome.status, outcome.failures) == ("left_out", ())
 
 
 def test_no_job_begins_when_the_time_is_over(subject: Subject) -> None:

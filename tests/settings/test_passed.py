@@ -228,7 +228,7 @@ def test_what_belongs_to_one_process_is_not_sent_to_another(name: str) -> None:
             raise AssertionError
 
     with pytest.raises(BadInputError, match=r"'locked' cannot be sent to worker processes .*give workers=1"):
-        next(run_in_workers([], [prepared(name, attacks=[locked])], Silent(), lambda _: True, 2))
+        next(run_in_workers([], [prepared(name, attacks=[locked])], Silent(), lambda _: True, lambda _: None, 2))
 
 
 def test_objects_reach_worker_processes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,15 @@ from seepage.run.elsewhere import Machines, run_elsewhere
 from seepage.run.limits import Limits, SideBySide
 from seepage.run.plan import Plan, Series, make_plan, series_of, timed
 from seepage.run.store import Failure, Store
-from seepage.run.workers import Finished, Job, run_here, run_in_workers
+from seepage.run.workers import Ends, Finished, Job, run_here, run_in_workers
 from seepage.settings.setting import Audit, Configuration, PlannedPart
 
 # Starting worker processes takes some seconds, which less work than this does not make up for.
 _WORTH_WORKERS_SECONDS = 15.0
 # A job is begun where so many times the time that is left is as long as it is forecast to take.
 _LATE = 1.1
+# Share of the time after whose end a job is given up that is not done.
+_OVER = 0.05
 
 
 class Listener:
@@ -208,15 +210,22 @@ def _carry_out(
     begun = clock()
     ends = None if budget is None else begun + budget
 
+    def always(job: Job) -> bool:
+        # Without baselines no figure of an attack says anything; of an expensive exposure the first is always made.
+        exposed = plan.series[job.series[0]].audit.shared and job.units.start == 0
+        return exposed or not any(plan.series[i].is_attack for i in job.series)
+
     def wanted(job: Job) -> bool:
         if ends is None:
             return True
-        left = ends - clock()
-        series = plan.series[job.series[0]]
-        # Without baselines no figure of an attack says anything; of an expensive exposure the first is always made.
-        always = not any(plan.series[i].is_attack for i in job.series) or (series.audit.shared and job.units.start == 0)
-        return left > 0 and (always or max(plan.seconds_of.get(job.name) or 0.0, watch.took(job.name)) <= left * _LATE)
+        left, needed = ends - clock(), max(plan.seconds_of.get(job.name) or 0.0, watch.took(job.name))
+        return left > 0 and (always(job) or needed <= left * _LATE)
 
+    def given_up(job: Job) -> float | None:
+        # The first measurement of an attack is made, however long it takes.
+        return None if ends is None or budget is None or always(job) or job.name == first else ends + _OVER * budget
+
+    first = next((job.name for job in plan.jobs if not always(job)), None)
     watch = _Watch(plan, listener, clock)
     if plan.jobs:
         listener.begin(watch.work, len(plan.jobs))
@@ -232,7 +241,7 @@ def _carry_out(
         names = {job.name for job in jobs}
         left = [job for job in left if job.name not in names]
         if jobs:
-            plan = _carry_out_jobs(plan, jobs, store, listener, watch, wanted, machines)
+            plan = _carry_out_jobs(plan, jobs, store, listener, watch, wanted, given_up, clock, machines)
         for place, series in limits.items():
             series.look(functools.partial(_measured, plan, store, place, upto[place]))
     return asked
@@ -283,6 +292,8 @@ def _carry_out_jobs(
     listener: Listener,
     watch: _Watch,
     wanted: Callable[[Job], bool],
+    ends: Ends,
+    clock: Callable[[], float],
     machines: Machines | None,
 ) -> Plan:
     if machines is not None:
@@ -292,15 +303,15 @@ def _carry_out_jobs(
     begun = time.monotonic()
     if plan.workers > 1 and plan.work is None:
         # The first job tells how long the others take.
-        _keep_all(plan, store, listener, watch, run_here(jobs[:1], plan.audits, watch, wanted), 1)
+        _keep_all(plan, store, listener, watch, run_here(jobs[:1], plan.audits, watch, wanted, ends, clock), 1)
         jobs = jobs[1:]
         plan = timed(plan, time.monotonic() - begun)
     left = sum(plan.seconds_of[job.name] or 0.0 for job in jobs)
     workers = min(plan.workers, len(jobs)) if left >= _WORTH_WORKERS_SECONDS else 1
     if workers <= 1:
-        finished = run_here(jobs, plan.audits, watch, wanted)
+        finished = run_here(jobs, plan.audits, watch, wanted, ends, clock)
     else:
-        finished = run_in_workers(jobs, plan.audits, watch, wanted, workers)
+        finished = run_in_workers(jobs, plan.audits, watch, wanted, ends, workers)
     _keep_all(plan, store, listener, watch, finished, workers)
     return plan
 

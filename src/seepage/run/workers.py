@@ -71,13 +71,23 @@ class Watcher(Protocol):
         """Called now and then with the share of a job done since the last call."""
 
 
+class TimeOverError(Exception):
+    """The time of a run is over: the job in which it is raised has no result, and is no failure."""
+
+
 # One a part of a job.
 Results = list[Outcome | Failure]
+# The time on a clock at which a job is given up; None for none.
+Ends = Callable[[Job], float | None]
 Finished = Generator[tuple[Job, Results]]
 
 
 def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Results:
-    """Return what the parts of a job measured; a part that fails stops no other."""
+    """Return what the parts of a job measured; a part that fails stops no other.
+
+    Raises:
+        TimeOverError: from ``progress``.
+    """
     try:
         exposure = audit.expose(job.configuration, job.units)
     except Exception as error:
@@ -90,12 +100,34 @@ def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Resu
     for part in job.parts:
         try:
             results.append(exposure.measure(part, lambda share: progress(share / count)))
+        except TimeOverError:
+            raise
         except Exception as error:
             results.append(_failure(job, error))
     return results
 
 
-def run_here(jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[Job], bool]) -> Finished:
+def _until(
+    ends: float | None, clock: Callable[[], float], progress: Callable[[float], None]
+) -> Callable[[float], None]:
+    """Return what reports progress and raises ``TimeOverError`` once a time is over."""
+
+    def reported(share: float) -> None:
+        progress(share)
+        if ends is not None and clock() > ends:
+            raise TimeOverError
+
+    return reported
+
+
+def run_here(
+    jobs: Sequence[Job],
+    audits: Sequence[Audit],
+    watcher: Watcher,
+    wanted: Callable[[Job], bool],
+    ends: Ends,
+    clock: Callable[[], float],
+) -> Finished:
     """Carry jobs out one after the other in this process.
 
     Args:
@@ -103,20 +135,30 @@ def run_here(jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wan
         audits: what the jobs are of.
         watcher: object that is informed of the progress.
         wanted: asked before each; what it says no to is passed over.
+        ends: asked before each, for the time at which it is given up.
+        clock: clock of that time.
     """
     for job in jobs:
         if not wanted(job):
             continue
         watcher.started(job.name)
-        with threads(job.threads):
-            results = carry_out(audits[job.audit], job, functools.partial(watcher.advanced, job.name))
-        yield job, results
+        progress = _until(ends(job), clock, functools.partial(watcher.advanced, job.name))
+        results: Results | None = None
+        with threads(job.threads), contextlib.suppress(TimeOverError):
+            results = carry_out(audits[job.audit], job, progress)
+        if results is not None:
+            yield job, results
 
 
 def run_in_workers(
-    jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[Job], bool], workers: int
+    jobs: Sequence[Job],
+    audits: Sequence[Audit],
+    watcher: Watcher,
+    wanted: Callable[[Job], bool],
+    ends: Ends,
+    workers: int,
 ) -> Finished:
-    """Carry jobs out in worker processes; as ``run_here``, but results come in any order.
+    """Carry jobs out in worker processes; as ``run_here``, but results come in any order, and time is ``monotonic``.
 
     Raises:
         BadInputError: an object that a caller passed cannot be sent to another process.
@@ -145,7 +187,7 @@ def run_in_workers(
                 while source and len(running) < at_once:
                     job = source.popleft()
                     if source is alone or wanted(job):
-                        running[pool.submit(_work, job)] = job
+                        running[pool.submit(_work, job, ends(job))] = job
                 if not running:
                     break
                 finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -154,7 +196,7 @@ def run_in_workers(
                     job = running.pop(future)
                     if future.exception() is None:
                         yield job, future.result()
-                    else:
+                    elif not isinstance(future.exception(), TimeOverError):
                         broken = True
                         running[future] = job
                         break
@@ -246,8 +288,9 @@ def _outlive_nobody(parent: int) -> None:
     os._exit(1)
 
 
-def _work(job: Job) -> Results:
+def _work(job: Job, ends: float | None) -> Results:
     messages = _held["messages"]
     messages.put((job.name, None))
     torch.set_num_threads(job.threads)
-    return carry_out(_held["audits"][job.audit], job, lambda share: messages.put((job.name, share)))
+    progress = _until(ends, time.monotonic, lambda share: messages.put((job.name, share)))
+    return carry_out(_held["audits"][job.audit], job, progress)

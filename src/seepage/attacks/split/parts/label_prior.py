@@ -157,13 +157,13 @@ def _by_forest(
     rows = tuple(np.ascontiguousarray(one.double()) for one in (known, values, asked))
     digest = b"".join(hashlib.blake2b(one.tobytes()).digest() + str(one.shape).encode() for one in rows)
     first, second = (
-        (torch.from_numpy(one) + _LEAST_OF_FOREST / classes).log() for one in _grown(_Rows(digest, rows, seed % 2**32))
+        (torch.from_numpy(one) + _LEAST_OF_FOREST / classes).log() for one in _grown(_Fitted(digest, rows, seed % 2**32))
     )
     return first, second
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Fitted:
     """What a forest is fitted to; compared by its digest."""
 
     digest: bytes
@@ -173,6 +173,6 @@ class _Rows:
 
 # An attack and the baseline of the same knowledge ask for the same forest.
 @functools.lru_cache(maxsize=2)
-def _grown(given: _Rows) -> tuple[Floats, Floats]:
+def _grown(given: _Fitted) -> tuple[Floats, Floats]:
     known, values, asked = given.rows
     return forest(known, values, asked, given.seed, True)
