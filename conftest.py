@@ -16,6 +16,10 @@ from hypothesis import HealthCheck, settings
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 
+# Audits that name no number of workers measure in the process itself, in documents' commands too: starting workers,
+# which import PyTorch again, takes longer than a test's few measurements. Tests of several workers name their number.
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
+
 # The runner uses a process a core; threads inside each would only fight over them.
 torch.set_num_threads(1)
 
