@@ -130,7 +130,18 @@ def test_a_draft_of_no_setting_names_the_nearest(seepage: Any) -> None:
 
 
 def test_options_take_precedence_over_a_document_of_any_setting(seepage: Any, tmp_path: Path) -> None:
-    arguments = ("--repetitions", 1, "--private-column", "a", "--defense", "none", "--attack", "exact", "--no-control", "--quiet")
+    arguments = (
+        "--repetitions",
+        1,
+        "--private-column",
+        "a",
+        "--defense",
+        "none",
+        "--attack",
+        "exact",
+        "--no-control",
+        "--quiet",
+    )
     code, out, err = seepage("audit", *arguments, "split.yaml", "--workers", 1, "--out", "run")
     assert (code, out, err) == (0, "", "")
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]

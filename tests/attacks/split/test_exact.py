@@ -185,22 +185,22 @@ def test_continuous_private_columns_are_refined_within_their_bins() -> None:
 def test_a_descent_finds_planted_optima_and_says_what_it_proves() -> None:
     widths = dict.fromkeys("abcdefgh", 4) | {"s": 5}
     data = table(2, widths=widths)
-    _, seen = exchange(data, PLAIN, private=tuple("abcdefgh"), records=20)
+    _, seen = exchange(data, PLAIN, private=tuple("abcdefgh"), records=10)
     known = CutKnowledge(data.schema, data.statistics)
     guess = Exact(search="descent")(seen.view, known, seeds=[0])
     right = (guess.cells == seen.cells).all(1) & (guess.labels == seen.labels)
     assert guess.likely is not None
-    assert int(right.sum()) >= 18
-    assert int(guess.likely.sum()) >= 18
+    assert int(right.sum()) >= 9
+    assert int(guess.likely.sum()) >= 9
     assert bool((right | ~guess.likely).all())
-    again = Exact(search="descent")(seen.view, known, seeds=[0])
-    assert torch.equal(again.cells, guess.cells)
+    one, two = (Exact(search="descent", starts=4)(seen.view, known, seeds=[0]) for _ in range(2))
+    assert torch.equal(one.cells, two.cells)
 
 
 def test_nothing_is_proven_falsely_where_many_configurations_meet_a_cut_of_two_numbers() -> None:
     names = tuple("abcdef")
     data = table(2, rows=400, widths=dict.fromkeys(names, 8))
-    _, seen = exchange(data, PLAIN, private=names, records=20)
+    _, seen = exchange(data, PLAIN, private=names, records=8)
     known = CutKnowledge(data.schema, data.statistics)
     mistaken = 0
     for attack in (Exact(), Exact(search="descent", starts=8, sweeps=16)):
