@@ -198,13 +198,16 @@ def test_a_descent_finds_planted_optima_and_says_what_it_proves() -> None:
     assert torch.equal(one.cells, two.cells)
 
 
-def test_nothing_is_proven_falsely_where_many_configurations_meet_a_cut_of_two_numbers() -> None:
+@pytest.mark.parametrize(("records", "starts", "sweeps"), [(4, 2, 4), pytest.param(20, 8, 16, marks=pytest.mark.slow)])
+def test_nothing_is_proven_falsely_where_many_configurations_meet_a_cut_of_two_numbers(
+    records: int, starts: int, sweeps: int
+) -> None:
     names = tuple("abcdef")
     data = table(2, rows=400, widths=dict.fromkeys(names, 8))
-    _, seen = exchange(data, PLAIN, private=names, records=8)
+    _, seen = exchange(data, PLAIN, private=names, records=records)
     known = CutKnowledge(data.schema, data.statistics)
     mistaken = 0
-    for attack in (Exact(), Exact(search="descent", starts=2, sweeps=4)):
+    for attack in (Exact(), Exact(search="descent", starts=starts, sweeps=sweeps)):
         guess = attack(seen.view, known, seeds=[0])
         right = (guess.cells == seen.cells).all(1) & (guess.labels == seen.labels)
         assert guess.likely is not None
