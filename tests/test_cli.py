@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -121,6 +122,28 @@ def own_table(path: Path, **changes: Any) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with tables that have a mistake each, and schemas."""
+    folder = tmp_path_factory.mktemp("tables")
+    own = own_table(folder / "own.csv")
+    constant = own_table(folder / "constant-target.csv", ill=["no"] * 30)
+    own_table(folder / "missing-cell.csv", pay=[None, *range(29)])
+    own_table(folder / "unseen.csv", job=["baker", *["cook"] * 29])
+    own.with_name("semicolons.csv").write_text(own.read_text().replace(",", ";"))
+    for table, more, out in (
+        (own, [], "own.yaml"),
+        (constant, ["--override", "ill={categories: ['no']}"], "one-category.yaml"),
+    ):
+        command = ["seepage", "schema", str(table), "--target", "ill", *more, "--out", str(folder / out)]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(sys, "argv", command)
+            with pytest.raises(SystemExit) as stopped:
+                cli.main()
+        assert not stopped.value.code
+    return folder
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -173,17 +196,9 @@ def own_table(path: Path, **changes: Any) -> Path:
     ],
 )
 def test_mistakes_are_one_paragraph_status_2_and_nothing_written(
-    seepage: Any, tmp_path: Path, arguments: list[str], message: str
+    seepage: Any, tmp_path: Path, tables: Path, arguments: list[str], message: str
 ) -> None:
-    own = own_table(tmp_path / "own.csv")
-    own_table(tmp_path / "constant-target.csv", ill=["no"] * 30)
-    own_table(tmp_path / "missing-cell.csv", pay=[None, *range(29)])
-    own_table(tmp_path / "unseen.csv", job=["baker", *["cook"] * 29])
-    own.with_name("semicolons.csv").write_text(own.read_text().replace(",", ";"))
-    assert seepage("schema", own, "--target", "ill", "--out", "own.yaml").status == 0
-    alone = ["--override", "ill={categories: ['no']}"]
-    constant = tmp_path / "constant-target.csv"
-    assert seepage("schema", constant, "--target", "ill", *alone, "--out", "one-category.yaml").status == 0
+    shutil.copytree(tables, tmp_path, dirs_exist_ok=True)
     before = sorted(path.name for path in tmp_path.iterdir())
     ran = seepage("audit", *arguments, *TINY, "--out", "run")
     assert ran.status == 2
