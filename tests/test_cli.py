@@ -487,7 +487,7 @@ def test_own_data_are_not_stored_and_files_are_private(seepage: Any, tmp_path: P
         json.loads(str(about))["layout"].keys() for _, _, about, _ in measurements(tmp_path / "kept")["evidence"]
     ]
     # The control keeps none.
-    assert sum({"true", "guess"} <= layout for layout in layouts) == 16
+    assert sum({"true", "guess"} <= layout for layout in layouts) == 8
 
 
 def test_text_of_a_table_is_shown_and_not_obeyed(seepage: Any, tmp_path: Path) -> None:
