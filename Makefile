@@ -20,7 +20,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev audit test quick lint types contracts docs tests format clean
+.PHONY: help install install-dev audit test quick lint types contracts docs tests slow format clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -61,6 +61,9 @@ docs: $(INSTALLED_DEV) ## Build the documentation into site/
 # build on each other, and a module's fixtures are made once.
 tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the documentation's code blocks
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS)
+
+slow: $(INSTALLED_DEV) ## Run the tests that repeat others at a larger scale
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m slow $(PYTEST_OPTIONS) tests
 
 format: $(INSTALLED_DEV) ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .

@@ -16,6 +16,12 @@ from hypothesis import HealthCheck, settings
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 
+from tests.docs.program import folder_of_program
+
+# Audits that name no number of workers measure in the process itself, in documents' commands too: starting workers,
+# which import PyTorch again, takes longer than a test's few measurements. Tests of several workers name their number.
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
+
 # The runner uses a process a core; threads inside each would only fight over them.
 torch.set_num_threads(1)
 
@@ -47,8 +53,8 @@ def in_document_folder(document_folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def run_bash(example: Example) -> str | None:
-    # The programs of this environment come first, as after `source .venv/bin/activate`.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    # The programs of this environment come first, as after `source .venv/bin/activate`; seepage before them.
+    path = os.pathsep.join([str(folder_of_program()), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", example.parsed],
         env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},

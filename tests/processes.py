@@ -84,7 +84,7 @@ class Sweep:
 
 
 def until(
-    reached: Callable[[], bool], program: Program | None = None, seconds: float = 120.0, pause: float = 0.01
+    reached: Callable[[], bool], program: Program | None = None, seconds: float = 240.0, pause: float = 0.01
 ) -> bool:
     """Wait, and return whether something was reached before the time was over and the program had ended."""
     end = time.monotonic() + seconds

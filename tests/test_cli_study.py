@@ -21,6 +21,8 @@ defenses: [none, {name: cut_noise, noise_multiplier: 2.0}]
 epochs: 2
 repetitions: 3
 """
+# For tests that are not about controls, nor about which attacks are the default.
+CHEAP = "attacks: exact\ncontrol: false\n"
 
 
 @pytest.fixture
@@ -36,18 +38,21 @@ def test_a_document_is_what_the_options_are(seepage: Any, tmp_path: Path) -> Non
     assert all(told in " ".join(out.split()) for told in ("cut_noise", "exact, posterior", "knn_features"))
     # Both defenses, the positive and the negative control: parts that share a training are one line.
     assert "4 attacks and 0 baselines in their configurations, controls included" in " ".join(out.split())
+    text = TEXT.replace("repetitions: 3", "repetitions: 2") + CHEAP
+    (tmp_path / "split.yaml").write_text(text)
     code, _, err = seepage("audit", "split.yaml", "--out", "one", "--fail-above", 0.2)
-    # Three trainings show no small leakage.
+    # Two trainings show no small leakage.
     assert code == 4
-    assert "gate undecided: incomplete: exact and posterior: on 3 trainings." in err
+    assert "gate undecided: incomplete: exact: on 2 trainings" in err
     options = ("--data", "rows.csv", "--target", "t", "--private-column", "a", "--private-column", "c", "--epochs", 2)
     noise = ("--defense", "none", "--defense", "cut_noise:{noise_multiplier: 2.0}")
-    assert seepage("split", *options, *noise, "--repetitions", 3, "--out", "two")[0] == 0
+    cheap = ("--attack", "exact", "--no-control")
+    assert seepage("split", *options, *noise, *cheap, "--repetitions", 2, "--out", "two")[0] == 0
     one, two = (json.loads((tmp_path / name / "results.json").read_text())["rows"] for name in ("one", "two"))
     timeless = [[{**row, "seconds_per_victim": None} for row in rows] for rows in (one, two)]
     assert timeless[0] == timeless[1]
     copy = tmp_path / "one" / "audit.yaml"
-    assert copy.read_text() == TEXT
+    assert copy.read_text() == text
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
 
@@ -71,17 +76,18 @@ def test_options_that_do_not_fit_are_refused(seepage: Any, tmp_path: Path, argum
 
 
 @pytest.mark.parametrize(
-    ("above", "left_out", "code", "told"),
+    ("above", "left_out", "more", "code", "told"),
     [
-        (0.2, ", {name: cut_noise, noise_multiplier: 2.0}", 1, "gate failed"),
-        (0.99, "none, ", 0, "for these 5 trainings"),
+        (0.2, ", {name: cut_noise, noise_multiplier: 2.0}", CHEAP, 1, "gate failed"),
+        # What passes has all default attacks and their controls.
+        (0.99, "none, ", "attacked_records: 20\nauxiliary: 100\n", 0, "for these 5 trainings"),
     ],
 )
 def test_a_gate_of_the_document_decides(
-    seepage: Any, tmp_path: Path, above: float, left_out: str, code: int, told: str
+    seepage: Any, tmp_path: Path, above: float, left_out: str, more: str, code: int, told: str
 ) -> None:
     text = TEXT.replace(left_out, "").replace("repetitions: 3", "repetitions: 5")
-    (tmp_path / "gate.yaml").write_text(f"{text}gate: {{above: {above}, column: a}}\n")
+    (tmp_path / "gate.yaml").write_text(f"{text}{more}gate: {{above: {above}, column: a}}\n")
     assert f"The gate at {100 * above:.1f} points in column a needs at least" in " ".join(
         seepage("spec", "check", "gate.yaml")[1].split()
     )
@@ -101,7 +107,7 @@ def test_a_gate_on_no_attacked_column_is_refused_first(seepage: Any, tmp_path: P
 @pytest.mark.parametrize(
     ("study", "added"),
     [
-        ("split", "private_columns: [a]"),
+        ("split", "private_columns: [a]\ncontrol: false"),
         ("vertical", ""),
         ("pooled", "sensitive: a\nvalue: 1\nrows: 60\nauxiliary: 120\nqueries: 50"),
     ],
@@ -124,7 +130,18 @@ def test_a_draft_of_no_setting_names_the_nearest(seepage: Any) -> None:
 
 
 def test_options_take_precedence_over_a_document_of_any_setting(seepage: Any, tmp_path: Path) -> None:
-    arguments = ("--repetitions", 1, "--private-column", "a", "--defense", "none", "--attack", "exact", "--quiet")
+    arguments = (
+        "--repetitions",
+        1,
+        "--private-column",
+        "a",
+        "--defense",
+        "none",
+        "--attack",
+        "exact",
+        "--no-control",
+        "--quiet",
+    )
     code, out, err = seepage("audit", *arguments, "split.yaml", "--workers", 1, "--out", "run")
     assert (code, out, err) == (0, "", "")
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]

@@ -34,6 +34,7 @@ def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path)
         "feature_noise:{scale: 2}",
         "--leaked",
         40,
+        "--no-control",
         "--out",
         "run",
     )

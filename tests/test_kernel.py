@@ -485,12 +485,12 @@ def falsify(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_short_run_of_the_falsifier_finds_nothing_false(falsify: Any) -> None:
     counts = {}
-    for seed in range(2 * len(falsify.ROUND)):
+    for seed in range(len(falsify.ROUND)):
         form = falsify.ROUND[seed % len(falsify.ROUND)]
         found = falsify.outcome(form, 10**6 + seed, attack_share=0.0)
         assert not found.false, f"python benchmarks/falsify.py --forms {form!r} --first {10**6 + seed} --victims 1"
         counts[form] = counts.get(form, 0) + found.cells
-    assert sum(counts.values()) > 200
+    assert sum(counts.values()) > 100
 
 
 def test_assignment_is_optimal(falsify: Any) -> None:

@@ -70,7 +70,7 @@ def assert_right(guessed: Tensor, told: Tensor, cells: Tensor, labels: Tensor) -
         free.remove(fits[0])
 
 
-@pytest.mark.parametrize(("records", "depth"), [(1, 2), (12, 1), (32, 2), (64, 2), (64, 3)])
+@pytest.mark.parametrize(("records", "depth"), [(1, 2), (12, 1), (32, 2), (64, 3)])
 def test_a_batch_is_read_whole(records: int, depth: int) -> None:
     ran = FedSGD(records, replacement=False).run(
         mlp(GERMAN.schema, (100,) * depth, seed=1),
@@ -283,9 +283,9 @@ def test_same_seed_same_guess_and_counts_below_one_are_refused() -> None:
 
 def test_after_its_time_no_round_begins() -> None:
     encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
-    ran = FedSGD(40, replacement=False).run(nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [3])
-    knowledge = Knowledge(GERMAN.schema, GERMAN.statistics, 40)
-    short: dict[str, Any] = {"starts": 24, "restarts": 2, "iterations": 3}
+    ran = FedSGD(24, replacement=False).run(nn3(GERMAN.schema, seed=0), GERMAN.train, encoder, [3])
+    knowledge = Knowledge(GERMAN.schema, GERMAN.statistics, 24)
+    short: dict[str, Any] = {"starts": 12, "restarts": 2, "iterations": 3}
     limits: list[dict[str, Any]] = [{"seconds": 1e-9}, {"rounds": 1}, {"seconds": 1e9}]
     hurried, one, unhurried = (unmix(**short, **limit)(ran.view, knowledge, [0]) for limit in limits)
     assert torch.equal(hurried.cells, one.cells)

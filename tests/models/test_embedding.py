@@ -260,7 +260,15 @@ def test_tableak_reads_records_through_embedding_tables() -> None:
         torch.manual_seed(0)  # noqa: TID251
         network = Separate(schema, 2)
     report = audit(
-        "german", network, batch_sizes=[1, 4], attacks="tableak", victims=2, seed=0, restarts=4, iterations=200
+        "german",
+        network,
+        batch_sizes=[1, 4],
+        attacks="tableak",
+        victims=2,
+        seed=0,
+        restarts=4,
+        iterations=200,
+        control=False,
     )
     scores = report.frame().query("metric == 'accuracy_discrete' and column.isna() and attack == 'tableak'")
     lifts = dict(zip(scores["batch_size"], scores["lift"], strict=True))

@@ -366,14 +366,14 @@ def test_figures_do_not_depend_on_the_number_of_workers(
 ) -> None:
     here = values(audited(subject, tmp_path / "one", workers=1, victims=9))
     monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
-    with Store(tmp_path / "three") as store:
-        [apart] = run_audits([HorizontalAudit(make_spec(**{**TINY, "workers": 3, "victims": 9}), subject)], store)
+    with Store(tmp_path / "two") as store:
+        [apart] = run_audits([HorizontalAudit(make_spec(**{**TINY, "workers": 2, "victims": 9}), subject)], store)
         assert_equal(here, values(apart))
-    with Store(tmp_path / "one") as one, Store(tmp_path / "three") as three:
+    with Store(tmp_path / "one") as one, Store(tmp_path / "two") as two:
         for run in kept_runs(HorizontalAudit(make_spec(**TINY), subject), one):
             [other] = [
                 r
-                for r in kept_runs(HorizontalAudit(make_spec(**TINY), subject), three)
+                for r in kept_runs(HorizontalAudit(make_spec(**TINY), subject), two)
                 if (r.configuration.batch_size, r.label) == (run.configuration.batch_size, run.label)
             ]
             assert run.losses == other.losses

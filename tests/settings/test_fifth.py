@@ -123,7 +123,7 @@ def test_the_command_line_takes_it_and_a_kill_loses_nothing(tmp_path: Path) -> N
     assert shown.returncode == 0, shown.stderr
     for option in ("--repetitions", "--coins", "--attack", "--workers", "--fail-above", "--keep-records"):
         assert option in shown.stdout
-    arguments = ["coins", "--repetitions", "400", "--defense", "none", "--defense", GLOVES, "--workers", "1", "--quiet"]
+    arguments = ["coins", "--repetitions", "150", "--defense", "none", "--defense", GLOVES, "--workers", "1", "--quiet"]
     killed = tmp_path / "killed"
     running = subprocess.Popen(
         [*PROGRAM, *arguments, "--out", str(killed)], cwd=Path(__file__).parents[2], start_new_session=True,

@@ -21,6 +21,7 @@ DATA = images(rows=160)
 SPEC = {
     "dataset": "gradients",
     "repetitions": 2,
+    "control": False,
     "epochs": 2,
     "batch_size": 32,
     "attacked_records": 12,

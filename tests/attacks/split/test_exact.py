@@ -66,8 +66,10 @@ def exchange(
 PLAIN = SplitLearning(epochs=4, batch_size=32)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("options", [{}, {"logit": False}, {"tower": (8,)}])
+# Whether two classes have one logit is no matter of three.
+@pytest.mark.parametrize(
+    ("classes", "options"), [(2, {}), (2, {"logit": False}), (2, {"tower": (8,)}), (3, {}), (3, {"tower": (8,)})]
+)
 def test_private_cells_and_labels_are_read_from_undefended_gradients(classes: int, options: dict[str, Any]) -> None:
     data = table(classes)
     _, seen = exchange(data, PLAIN, **options)
@@ -82,9 +84,8 @@ def test_private_cells_and_labels_are_read_from_undefended_gradients(classes: in
         assert bool((guess.residual < guess.runner_up).all())
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("classes", "keep"), [(2, 5), (3, 2)])
 @pytest.mark.parametrize("noise", [None, CutNoise(0.3), CutNoise(0.3, rule="own")])
-@pytest.mark.parametrize("keep", [2, 5])
 def test_the_nearest_configurations_are_those_of_going_through_all(
     classes: int, noise: CutNoise | None, keep: int
 ) -> None:
@@ -185,25 +186,28 @@ def test_continuous_private_columns_are_refined_within_their_bins() -> None:
 def test_a_descent_finds_planted_optima_and_says_what_it_proves() -> None:
     widths = dict.fromkeys("abcdefgh", 4) | {"s": 5}
     data = table(2, widths=widths)
-    _, seen = exchange(data, PLAIN, private=tuple("abcdefgh"), records=20)
+    _, seen = exchange(data, PLAIN, private=tuple("abcdefgh"), records=10)
     known = CutKnowledge(data.schema, data.statistics)
     guess = Exact(search="descent")(seen.view, known, seeds=[0])
     right = (guess.cells == seen.cells).all(1) & (guess.labels == seen.labels)
     assert guess.likely is not None
-    assert int(right.sum()) >= 18
-    assert int(guess.likely.sum()) >= 18
+    assert int(right.sum()) >= 9
+    assert int(guess.likely.sum()) >= 9
     assert bool((right | ~guess.likely).all())
-    again = Exact(search="descent")(seen.view, known, seeds=[0])
-    assert torch.equal(again.cells, guess.cells)
+    one, two = (Exact(search="descent", starts=4)(seen.view, known, seeds=[0]) for _ in range(2))
+    assert torch.equal(one.cells, two.cells)
 
 
-def test_nothing_is_proven_falsely_where_many_configurations_meet_a_cut_of_two_numbers() -> None:
+@pytest.mark.parametrize(("records", "starts", "sweeps"), [(4, 2, 4), pytest.param(20, 8, 16, marks=pytest.mark.slow)])
+def test_nothing_is_proven_falsely_where_many_configurations_meet_a_cut_of_two_numbers(
+    records: int, starts: int, sweeps: int
+) -> None:
     names = tuple("abcdef")
     data = table(2, rows=400, widths=dict.fromkeys(names, 8))
-    _, seen = exchange(data, PLAIN, private=names, records=20)
+    _, seen = exchange(data, PLAIN, private=names, records=records)
     known = CutKnowledge(data.schema, data.statistics)
     mistaken = 0
-    for attack in (Exact(), Exact(search="descent", starts=8, sweeps=16)):
+    for attack in (Exact(), Exact(search="descent", starts=starts, sweeps=sweeps)):
         guess = attack(seen.view, known, seeds=[0])
         right = (guess.cells == seen.cells).all(1) & (guess.labels == seen.labels)
         assert guess.likely is not None
