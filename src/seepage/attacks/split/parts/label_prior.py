@@ -156,9 +156,8 @@ def _by_forest(
     values = functional.one_hot(labels, classes)
     rows = tuple(np.ascontiguousarray(one.double()) for one in (known, values, asked))
     digest = b"".join(hashlib.blake2b(one.tobytes()).digest() + str(one.shape).encode() for one in rows)
-    first, second = (
-        (torch.from_numpy(one) + _LEAST_OF_FOREST / classes).log() for one in _grown(_Fitted(digest, rows, seed % 2**32))
-    )
+    found = _grown(_Fitted(digest, rows, seed % 2**32))
+    first, second = ((torch.from_numpy(one) + _LEAST_OF_FOREST / classes).log() for one in found)
     return first, second
 
 
