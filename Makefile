@@ -39,7 +39,7 @@ QUICK := tests/assessment tests/config tests/models tests/results tests/tabular 
 	tests/test_learning.py tests/test_plain_words.py tests/test_repository.py tests/test_seeds.py
 
 quick: lint types contracts ## Run lint, types, import contracts and the fast tests, before every commit
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS) $(QUICK)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(CHECKED) $(PYTEST_OPTIONS) $(QUICK)
 
 lint: $(INSTALLED_DEV) ## Check style, format and the words of docstrings
 	$(BIN)/ruff check .
@@ -59,8 +59,15 @@ docs: $(INSTALLED_DEV) ## Build the documentation into site/
 
 # One thread a worker: the workers already use every core. A file stays with one worker: the blocks of a document
 # build on each other, and a module's fixtures are made once.
+# Shapes and types of tensors are checked at each call where functions are tested by themselves: elsewhere, in whole
+# audits, that takes two thirds of the time.
+CHECKED := --jaxtyping-packages=seepage,beartype.beartype
+SHAPES := tests/assessment tests/attacks tests/baselines tests/defenses tests/laws tests/models tests/protocols \
+	tests/shadow tests/tabular tests/wire
 tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the documentation's code blocks
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
+		$(CHECKED) $(PYTEST_OPTIONS) $(SHAPES)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS) $(SHAPES:%=--ignore=%)
 
 slow: $(INSTALLED_DEV) ## Run the tests that repeat others at a larger scale
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m slow $(PYTEST_OPTIONS) tests
