@@ -285,7 +285,9 @@ def test_a_table_fits_the_schema_inferred_from_its_file(table: Table, suffix: st
 def test_what_is_inferred_holds_the_table(table: Table) -> None:
     schema, refusal = attempt(lambda: infer_schema(table.frame, table.schema.target.name))
     if schema is None:
-        assert "one value" in refusal or "nothing to learn" in refusal or "integer cells" in refusal
+        # Bounds are rounded outwards, and those of numbers at the end of what is allowed lie beyond it.
+        reasons = ("one value", "nothing to learn", "integer cells", "at most 1e+300 in size")
+        assert any(reason in refusal for reason in reasons)
         return
     again = Table(schema, table.frame)
     for column in schema.columns:
