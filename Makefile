@@ -59,18 +59,19 @@ docs: $(INSTALLED_DEV) ## Build the documentation into site/
 
 # One thread a worker: the workers already use every core. A file stays with one worker: the blocks of a document
 # build on each other, and a module's fixtures are made once.
-# Shapes and types of tensors are checked at each call where functions are tested by themselves: elsewhere, in whole
-# audits, that takes two thirds of the time.
+# Shapes and types of tensors are checked at each call where functions are tested by themselves: in whole attacks and
+# audits that takes two thirds of the time. `make slow` checks them in attacks.
 CHECKED := --jaxtyping-packages=seepage,beartype.beartype
-SHAPES := tests/assessment tests/attacks tests/baselines tests/defenses tests/laws tests/models tests/protocols \
-	tests/shadow tests/tabular tests/wire
+SHAPES := tests/assessment tests/attacks/labels tests/attacks/pooled tests/attacks/vertical tests/baselines \
+	tests/defenses tests/laws tests/models tests/protocols tests/shadow tests/tabular tests/wire
 tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the documentation's code blocks
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
 		$(CHECKED) $(PYTEST_OPTIONS) $(SHAPES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS) $(SHAPES:%=--ignore=%)
 
-slow: $(INSTALLED_DEV) ## Run the tests that repeat others at a larger scale
+slow: $(INSTALLED_DEV) ## Run the tests that repeat others at a larger scale, and those of attacks with shapes checked
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m slow $(PYTEST_OPTIONS) tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(CHECKED) $(PYTEST_OPTIONS) tests/attacks
 
 format: $(INSTALLED_DEV) ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .
