@@ -7,6 +7,7 @@ import copy
 import importlib
 import itertools
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -325,7 +326,114 @@ REFUSED: dict[str, Callable[[Tensor], Tensor]] = {
     "place in the batch": lambda row: row * (torch.arange(len(row)) < 2)[:, None].to(row.dtype),
     "in single precision": lambda row: row @ torch.eye(7),
     "chance": lambda row: row * (torch.rand(1) > 0.5).to(row.dtype),
+    "records in another order": lambda row: row[..., torch.arange(len(row)).flip(0), :],
+    "records along another dimension": lambda row: (
+        row.unsqueeze(1).expand(-1, len(row), -1).transpose(0, 1).contiguous()[:, 0]
+    ),
+    "records stacked": lambda row: torch.stack([row] * len(row))[:, 0],
+    "mean along another dimension": lambda row: row - row.unsqueeze(1).expand(-1, len(row), -1).transpose(0, 1).mean(1),
+    "a constant by place": lambda row: row * torch.linspace(0.5, 1.0, len(row)).to(row.dtype)[:, None],
+    "precision": lambda row: row * (0.5 if row.dtype == torch.float32 else 1.0),
+    "how it was made": lambda row: (lambda out: out if out.grad_fn is None else out * 1.0)(row * 2.0),
+    "an option without a name": lambda row: torch.ops.aten.elu(row, 1.0, 2.0),
 }
+
+
+class Forgetting(nn.Module):
+    """Network whose first layer keeps less for its derivative than what entered it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(7, 12), nn.Linear(12, 2)
+
+    def forward(self, row: Tensor) -> Tensor:
+        def less(kept: Tensor) -> Tensor:
+            return kept * (torch.arange(7) < 6).to(kept.dtype) if kept.shape == row.shape else kept
+
+        with torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, less):
+            entered = self.first(row)
+        return self.last(entered.relu())
+
+
+class Counting(nn.Module):
+    """Network that counts its runs in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("runs", torch.zeros(()))
+        self.inner = network([7, 12, 2], 3)
+
+    def forward(self, row: Tensor) -> Tensor:
+        self.runs += 1
+        return self.inner(row * float(self.runs > 1))
+
+
+class Asking(nn.Module):
+    """Network that asks whether its weights are parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(7, 12), nn.Linear(12, 2)
+
+    def forward(self, row: Tensor) -> Tensor:
+        return self.last(self.first(row * (0.5 if isinstance(self.first.weight, nn.Parameter) else 1.0)).relu())
+
+
+class Aliased(nn.Module):
+    """Network that uses a weight a second time, through a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(7, 12), nn.Linear(12, 2)
+        self.listed = [self.first.weight]
+
+    def forward(self, row: Tensor) -> Tensor:
+        return self.last((self.first(row) + row @ self.listed[0].T).relu())
+
+
+@pytest.mark.parametrize("made", [Counting, Asking, Aliased, Forgetting])
+def test_networks_that_are_others_for_a_client_are_refused(made: type[nn.Module]) -> None:
+    module, cells, labels = seeded(made, 0), some_cells(MIXED, 3, 1), torch.tensor([0.0, 1.0, 1.0])
+    proof = certified(module, MIXED, cells, labels, sent(module, MIXED, cells, labels))
+    assert proof.doubt is not None
+    assert not bool((proof.cells | proof.given).any())
+
+
+def test_a_hook_on_a_parameter_is_seen() -> None:
+    module, cells, labels = network([7, 12, 2], 3), some_cells(MIXED, 3, 1), torch.tensor([0.0, 1.0, 1.0])
+    message = sent(module, MIXED, cells, labels)
+    next(module.parameters()).register_hook(lambda slope: slope * 0.5)
+    assert "hook" in (certified(module, MIXED, cells, labels, message).doubt or "")
+
+
+def test_a_number_with_one_value_is_certified_as_this_value_alone() -> None:
+    fixed = kernel.EncodedColumn("year", (0.0,), (1.0,), None, 3.0, 3.0, 0.0)
+    declared = MIXED._replace(columns=(*KINDS, fixed), records=2)
+    module = network([6, 12, 2], 3)
+    with torch.no_grad():
+        next(module.parameters())[:, 5] = 0.0
+    cells, labels = torch.tensor([[0.0, 1.0, 3.0], [1.0, 2.0, 3.0]]).double(), torch.tensor([0.0, 1.0])
+    message, wrong = sent(module, declared, cells, labels), cells.clone()
+    wrong[:, 2] = 4000.0
+    assert bool(certified(module, declared, cells, labels, message).cells[:, 2].all())
+    assert not bool(certified(module, declared, wrong, labels, message).cells[:, 2].any())
+
+
+def test_numbers_that_lose_digits_certify_nothing() -> None:
+    declared = MIXED._replace(columns=NUMBERS, records=1)
+    module = network([2, 8, 2], 0)
+    with torch.no_grad():
+        [*module.parameters()][2].mul_(2.0**-146)
+    cells, labels = torch.tensor([[20.0, 0.5]]).double(), torch.tensor([0.0])
+    message = sent(module, declared, cells, labels)
+    assert not bool(certified(module, declared, cells, labels, message).cells.any())
+
+
+def test_what_the_kernel_cannot_run_is_refused_and_ends_nothing() -> None:
+    module, cells, labels = network([7, 12, 2], 3), some_cells(MIXED, 3, 1), torch.tensor([0.0, 1.0, 1.0])
+    message = sent(module, MIXED, cells, labels)
+    module.lock = threading.Lock()  # pyright: ignore[reportArgumentType]
+    assert certified(module, MIXED, cells, labels, message).doubt is not None
 
 
 class Behind(nn.Module):
@@ -530,6 +638,8 @@ def assumed_affine(monkeypatch: pytest.MonkeyPatch) -> None:
         return [self.of(args[0])] if name in ("minimum", "clamp") else inner(self, name, args, kwargs)
 
     monkeypatch.setattr(intervals.Trace, "_values", values)
+    # What is followed is compared with what is computed, too.
+    monkeypatch.setattr(gradients, "check_rows", lambda *arguments: None)
 
 
 def any_rank(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,6 +196,52 @@ def test_an_operation_without_a_bound_and_a_client_that_draws_are_refused() -> N
         assert doubt in (found.doubt or "")
 
 
+class Centred(Client):
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        return super().forward(cut, torch.cat([cells[:, :2], cells[:, 2:] - cells[:, 2:].mean(0)], 1))
+
+
+class Sized(Client):
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        return super().forward(cut * (2.0 if len(cut) == RECORDS else 1.0), cells)
+
+
+class Halved(Client):
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        return super().forward(cut, cells).half().to(cut.dtype)
+
+
+class Counting(Client):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("runs", torch.zeros(()))
+
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        self.runs += 1
+        return super().forward(cut * float(self.runs > 1), cells)
+
+
+class Typed(Client):
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        return super().forward(cut * (2.0 if cut.dtype == torch.float32 else 1.0), cells)
+
+
+class Normal(Client):
+    def __init__(self) -> None:
+        super().__init__(bend=nn.BatchNorm1d(24))
+
+
+@pytest.mark.parametrize("made", [Centred, Sized, Halved, Counting, Typed, Normal])
+def test_a_client_part_that_is_no_function_of_a_record_in_single_precision_is_refused(made: type[Client]) -> None:
+    one = setting()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
+        one.client = made()
+    found = proof(one, returned(one))
+    assert found.doubt is not None
+    assert not found.cells.any()
+
+
 def test_bounds_hold_what_single_precision_does_and_are_not_loose() -> None:
     for bend in (nn.ReLU(), nn.Tanh(), nn.GELU(), nn.SiLU(), nn.ELU(), nn.Softplus(), nn.LayerNorm(24)):
         one = setting(bend=bend)

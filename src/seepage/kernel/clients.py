@@ -171,8 +171,77 @@ def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -
     return runs[0][0]
 
 
+def by_row(function: Callable[..., Sequence[Tensor]], own: Sequence[Tensor], others: Sequence[Tensor]) -> None:
+    """Refuse a function whose results for a row depend on other rows, on its place, or on the number of rows.
+
+    Args:
+        function: function of tensors with a row for each record, which returns such tensors.
+        own: arguments.
+        others: arguments of at least as many other rows.
+
+    Raises:
+        RefusedError: results of a row differ.
+    """
+    count, first = len(own[0]), function(*own)
+    joined = lambda left, right: [torch.cat(both) for both in zip(left, right, strict=True)]  # noqa: E731
+    fewer = [part[: count - 1] for part in others]
+    cases = [
+        (joined(own, others), slice(count), slice(count)),
+        ([part.flip(0) for part in own], slice(None), torch.arange(count).flip(0)),
+        (joined([part[:1] for part in own], fewer), slice(1), slice(1)),
+        (joined(fewer, [part[-1:] for part in own]), slice(count - 1, count), slice(count - 1, count)),
+    ]
+    for rows, found, usual in cases:
+        for one, again in zip(first, function(*rows), strict=True):
+            if again.shape[:1] != rows[0].shape[:1] or one.shape[1:] != again.shape[1:]:
+                raise RefusedError("the network mixes records of a batch")
+            if not bool(((again[found] - one[usual]).abs() <= SAME * one.abs().max()).all()):
+                raise RefusedError("the network mixes records of a batch, or heeds their place or number")
+
+
+def some_rows(declared: Declaration, number: int) -> Tensor:
+    """Return rows (row, entry) with entries anywhere between the ends of what they may be; always the same."""
+    box = everything(declared).encoded(declared)
+    draw = torch.rand(number, box.mid.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return box.mid + box.rad * (2 * draw - 1)
+
+
+def check_rows(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor) -> None:
+    """Refuse a network that is no function of a row: its outputs and their derivatives are compared, see ``by_row``.
+
+    Args:
+        module, at, declared: the client's network, its parameters, and the declaration.
+        rows: rows of the client's number of records.
+    """
+
+    def function(rows: Tensor) -> Sequence[Tensor]:
+        rows = rows.detach().requires_grad_()
+        outputs = _run(module, at, rows)
+        weights = torch.linspace(1, 2, outputs.shape[-1]).double()
+        [slope] = torch.autograd.grad((outputs * weights).sum(), [rows], allow_unused=True)
+        return outputs.detach(), torch.zeros_like(rows) if slope is None else slope
+
+    others = some_rows(declared, 2 * declared.records + 3)
+    # What is followed at these rows is what the network computes there.
+    rounded = torch.zeros_like(others)
+    _traced(module, at, {}, Ball(others, rounded), rounded, False, None)
+    for own in (others[: declared.records], rows):
+        by_row(function, [own], [others[declared.records :]])
+
+
+def check_hooks(module: nn.Module) -> None:
+    """Refuse a network that changes derivatives on their way.
+
+    Raises:
+        RefusedError: a part or a parameter has a hook on its way back.
+    """
+    names = ("_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks")
+    if any(getattr(one, name, None) for one in (*module.modules(), *module.parameters()) for name in names):
+        raise RefusedError("a hook of the network may change derivatives on their way")
+
+
 def states(module: nn.Module) -> list[object]:
-    """Return plain attributes of a module's parts, and the states of generators of random numbers."""
+    """Return attributes and buffers of a module's parts, and the states of generators of random numbers."""
     kept = [
         (name, key, repr(value))
         for name, part in module.named_modules()
@@ -180,7 +249,9 @@ def states(module: nn.Module) -> list[object]:
         if isinstance(value, (bool, int, float, str, list, tuple, dict, set, random.Random))
         and key not in ("_parameters", "_buffers", "_modules")
     ]
-    return [kept, random_states()]
+    own = [one for part in module.modules() for one in vars(part).values() if isinstance(one, Tensor)]
+    tensors = [(str(one.dtype), one.detach().flatten().tolist()) for one in (*module.buffers(), *own)]
+    return [kept, tensors, random_states()]
 
 
 def errors_at(declared: Declaration, outputs: Ball) -> Iterable[Ball]:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from seepage.kernel.clients import errors_at
+from seepage.kernel.clients import by_row, check_hooks, errors_at, states
 from seepage.kernel.gradients import coarse
 from seepage.kernel.intervals import Ball
 from seepage.kernel.roundings import followed
@@ -30,6 +30,8 @@ from seepage.kernel.statement import ROUNDINGS, UNIT, Certified, Declaration, En
 _CHANCE, _MISFIT = 1e-2, 0.05
 # Configurations of all records that are gone through, and numbers of a temporary.
 _MOST, _NUMBERS = 2**21, 2**20
+# Rows of which runs are compared, and how far those in single precision may be off.
+_MOST_ROWS, _SINGLE = 4096, 1e-3
 # The smallest number that is not rounded away.
 _LEAST = 1e-37
 
@@ -52,6 +54,10 @@ def certify_cut(
         return _certify(client, sent, returned, behind, declared, cells.double())
     except RefusedError as why:
         return nothing(len(cells), len(declared.columns), str(why))
+    except Exception as error:  # A user's module may raise anything, and what is not followed is not proved.
+        return nothing(
+            len(cells), len(declared.columns), f"the client part cannot be followed ({type(error).__name__})"
+        )
 
 
 def joined(proofs: Sequence[Certified]) -> Certified:
@@ -99,6 +105,7 @@ def _certify(
         some = _certify(client, sent[:records], returned[:records], behind[:records], declared, cells[:records])
         some = some.take(torch.cat([torch.arange(records), torch.full((len(sent) - records,), -1)]))
         return some if some.doubt else replace(some, doubt=doubt)
+    check_hooks(client)
     client = copy.deepcopy(client).double().cpu().requires_grad_(False)
     for part in client.modules():
         # What is changed in place cannot be followed.
@@ -114,6 +121,7 @@ def _certify(
     weights = sum(part.numel() // part.shape[-1] for part in client.parameters() if part.dim())
     slopes = computed(sent[:1], torch.zeros(1, len(own)).double())[1].numel()
     at_once = max(64, min(_NUMBERS // (weights + 2 * slopes), records * every))
+    _check_client(client, computed, sent, behind, own)
     run = followed(computed, sent[:1].expand(at_once, -1), torch.zeros(at_once, len(own)).double())
     low, high = torch.full((2, *cells.shape), torch.inf).double()
     fitting, chance = torch.zeros(2, records).double()
@@ -139,6 +147,27 @@ def _certify(
     proved = (torch.maximum(-high - cells, cells - low) <= tolerance) & (informative & (fitting > 0))[:, None]
     replayed = (fitting > 0).double().masked_fill(~informative, torch.nan)
     return _judged(proved, replayed, _conditions(declared, every))
+
+
+def _check_client(
+    client: nn.Module,
+    computed: Callable[..., tuple[Tensor, Tensor]],
+    sent: Tensor,
+    behind: Tensor,
+    own: Sequence[Tensor],
+) -> None:
+    """Refuse a client part that is no function of a record, remembers its runs, or heeds its inputs' precision."""
+    before, draw = states(client), torch.Generator().manual_seed(0)
+    count = min(max(int(behind.max()), 2), _MOST_ROWS)
+    private = torch.stack([one[torch.randint(len(one), (2 * count + 3,), generator=draw)] for one in own], 1)
+    received = sent[torch.randint(len(sent), (2 * count + 3,), generator=draw)]
+    double = computed(received, private)[0]
+    if states(client) != before:
+        raise RefusedError("the client part draws random numbers, or remembers its runs")
+    by_row(computed, [received[:count], private[:count]], [received[count:], private[count:]])
+    single = copy.deepcopy(client).float()(received.float(), private.float())
+    if not bool(((double - single).abs() <= _SINGLE * double.abs().max()).all()):
+        raise RefusedError("the client part computes something else in single precision")
 
 
 def _clipped(sent: Tensor, returned: Tensor, behind: Tensor) -> bool:

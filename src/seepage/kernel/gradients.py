@@ -15,16 +15,18 @@ import copy
 import functools
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
-from seepage.kernel.clients import Bounds, bounded, largest_drift, steady
+from seepage.kernel.clients import Bounds, bounded, check_hooks, check_rows, largest_drift, some_rows, states, steady
 from seepage.kernel.intervals import Boxes, everything
 from seepage.kernel.rows import boxes_in, choices, chosen, most_boxes, narrowed
 from seepage.kernel.spans import Design, LayerSpan, designed, rounded_steps, spanned
-from seepage.kernel.statement import ROUNDINGS, SAME, UNIT, Certified, Declaration, RefusedError, nothing
+from seepage.kernel.statement import ROUNDINGS, SAME, SMALLEST, UNIT, Certified, Declaration, RefusedError, nothing
 
 # Longest axes of what numbers may be that are cut into pieces.
 _AXES = 2
@@ -57,40 +59,123 @@ def _present(errors: Tensor, span: LayerSpan, design: Design, boxes: Boxes, grou
     return found
 
 
-def _replay(
-    module: nn.Module, at: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration, cells: Tensor,
-    labels: Tensor, bounds: Bounds,
-) -> None:  # fmt: skip
-    """Refuse records that do not replay a message."""
-    rows, now, total = declared.rows(cells), dict(at), {name: torch.zeros_like(part) for name, part in at.items()}
-    for _ in range(declared.steps):
+class _Inputs(TorchFunctionMode):
+    """Keeps what enters and leaves linear layers, by the name of their weight."""
+
+    def __init__(self, at: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.names = {id(part): name for name, part in at.items()}
+        self.seen: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation."""
+        out = func(*args, **(kwargs or {}))
+        if func.__name__ != "linear" or id(args[1]) not in self.names:
+            return out
+        self.seen[self.names[id(args[1])]] = (args[0].detach().clone(), out)
+        # What is done in place behind a layer changes a copy.
+        return out.clone()
+
+
+def _loss(declared: Declaration, outputs: Tensor, labels: Tensor) -> Tensor:
+    if declared.head != "regression" and int(labels.max()) >= (2 if declared.head == "sigmoid" else outputs.shape[1]):
+        raise RefusedError("a record has a label that the network has no output for")
+    if declared.head == "softmax":
+        return functional.cross_entropy(outputs, labels.long())
+    if declared.head == "sigmoid":
+        return functional.binary_cross_entropy_with_logits(outputs[:, 0], labels.to(outputs))
+    return functional.mse_loss(outputs[:, 0], labels.to(outputs))
+
+
+def _in_double(
+    module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor, labels: Tensor, layers: Bounds
+) -> dict[str, Tensor]:
+    """Return the sum of the gradients of all steps by parameter.
+
+    Raises:
+        RefusedError: the gradient of a layer is not that of its inputs and the errors behind it.
+    """
+    now, total = dict(at), {name: torch.zeros_like(part) for name, part in at.items()}
+    for step in range(declared.steps):
         now = {name: part.detach().requires_grad_() for name, part in now.items()}
-        outputs = torch.func.functional_call(module, now, (rows,))
-        if declared.head != "regression" and int(labels.max()) >= max(2, outputs.shape[1]):
-            raise RefusedError("a record has a label that the network has no output for")
-        if declared.head == "softmax":
-            loss = functional.cross_entropy(outputs, labels.long())
-        elif declared.head == "sigmoid":
-            loss = functional.binary_cross_entropy_with_logits(outputs[:, 0], labels)
-        else:
-            loss = functional.mse_loss(outputs[:, 0], labels)
-        found = dict(zip(now, torch.autograd.grad(loss, list(now.values()), materialize_grads=True), strict=True))
+        with _Inputs(now) as inputs:
+            outputs = torch.func.functional_call(module, now, (rows,))
+        loss, behind = _loss(declared, outputs, labels), [out for _, out in inputs.seen.values()]
+        every = torch.autograd.grad(loss, [*now.values(), *behind], materialize_grads=True, allow_unused=True)
+        found, errors = dict(zip(now, every, strict=False)), dict(zip(inputs.seen, every[len(now) :], strict=True))
+        for name in layers.bias if not step else ():
+            entered, error = (inputs.seen[name][0], errors[name]) if name in inputs.seen else (rows[:0], rows[:0])
+            if entered.shape[:1] != error.shape[:1] or entered.dim() != 2 or len(entered) != len(rows):
+                raise RefusedError("a layer does not see each row once")
+            most = float((error.abs().T @ entered.abs()).max())
+            if not bool(((error.T @ entered - found[name]).abs() <= SAME * most).all()):
+                raise RefusedError("the gradient of a layer is not that of its inputs and the errors behind it")
         total = {name: total[name] + part for name, part in found.items()}
         now = {name: part.detach() - (declared.rate or 0.0) * found[name] for name, part in now.items()}
-    allowed = {}
-    for name, bias in bounds.bias.items():
-        most = bounds.most(name) * declared.steps
-        allowed |= {name: most} if bias is None else {name: most[:, :-1], bias: most[:, -1]}
-    for name, part in message.items():
-        missed = (part.double() / (declared.rate or 1.0) - total[name]).abs()
-        blur = _COARSE * total[name].abs().max() + UNIT
-        if name in allowed:
-            blur = ROUNDINGS * UNIT * (allowed[name] + rounded_steps(declared, at[name], total[name]))
+    return total
+
+
+def _as_client(
+    module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor, labels: Tensor
+) -> dict[str, Tensor]:
+    """Return the same, as a client computes it: in single precision, by ``backward``."""
+    client = copy.deepcopy(module).float()
+    own = {name: client.get_parameter(name).requires_grad_() for name in at}
+    total = {name: torch.zeros_like(part) for name, part in at.items()}
+    with torch.no_grad():
+        for name, part in own.items():
+            part.copy_(at[name])
+    for _ in range(declared.steps):
+        client.zero_grad()
+        _loss(declared, client(rows.float()), labels).backward()
+        with torch.no_grad():
+            for name, part in own.items():
+                if part.grad is not None:
+                    total[name] += part.grad
+                    part -= (declared.rate or 0.0) * part.grad
+    return total
+
+
+def _replay(
+    module: nn.Module, at: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration, rows: Tensor,
+    labels: Tensor, bounds: Bounds,
+) -> None:  # fmt: skip
+    """Refuse records that do not replay a message, or a network that computes something else for a client."""
+    before = states(module)
+    total = _in_double(module, at, declared, rows, labels, bounds)
+    for name, blur in _blurs(at, declared, bounds, total).items():
+        missed = (message[name].double() / (declared.rate or 1.0) - total[name]).abs()
         if not bool((missed <= blur).all()):
             worst = float((missed / blur).nan_to_num(math.inf).max())
             raise RefusedError(
                 f"the records do not replay {name}: {worst:.3g} times the rounding of its message is left"
             )
+    # Records may be such that a difference does not show; it does on other rows.
+    for own in (rows, some_rows(declared, declared.records)):
+        total = _in_double(module, at, declared, own, labels, bounds)
+        single = _as_client(module, at, declared, own, labels)
+        for name, blur in _blurs(at, declared, bounds, total).items():
+            if not bool(((single[name] - total[name]).abs() <= blur).all()):
+                raise RefusedError(f"the network computes another gradient of {name} as a client runs it")
+    if states(module) != before:
+        raise RefusedError("the network remembers its runs")
+
+
+def _blurs(
+    at: Mapping[str, Tensor], declared: Declaration, bounds: Bounds, total: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return how far single precision may take a gradient from its value, by parameter."""
+    allowed = {}
+    for name, bias in bounds.bias.items():
+        most = bounds.most(name) * declared.steps
+        allowed |= {name: most} if bias is None else {name: most[:, :-1], bias: most[:, -1]}
+    blurs = {}
+    for name, part in total.items():
+        blurs[name] = _COARSE * part.abs().max() + UNIT
+        if name in allowed:
+            blur = ROUNDINGS * UNIT * (allowed[name] + rounded_steps(declared, at[name], part))
+            blurs[name] = blur + SMALLEST * (declared.records + 1) / abs(declared.rate or 1.0)
+    return blurs
 
 
 def coarse(message: Mapping[str, Tensor]) -> bool:
@@ -118,6 +203,8 @@ def certify(
         return _certify(module, parameters, message, declared, cells.double(), labels.double())
     except RefusedError as why:
         return nothing(len(cells), len(declared.columns), str(why))
+    except Exception as error:  # A user's module may raise anything, and what is not followed is not proved.
+        return nothing(len(cells), len(declared.columns), f"the network cannot be followed ({type(error).__name__})")
 
 
 def _check(
@@ -153,12 +240,15 @@ def _certify(
     if len(cells) != declared.records:
         raise RefusedError(f"{len(cells)} of {declared.records} records were read, so that none can be replayed")
     _check(parameters, message, declared, cells, labels)
+    check_hooks(module)
     try:
         module, whole = copy.deepcopy(module).double(), everything(declared)
     except RuntimeError as error:
         raise RefusedError("the network keeps tensors of an earlier run, and cannot be copied") from error
     at = {name: part.detach().double() for name, part in parameters.items()}
     fixed, grown, drift, steps = [], 1.0, dict[str, Tensor](), steady(module, at, declared)
+    rows = declared.rows(cells)
+    check_rows(module, at, declared, rows)
     bounds_of = functools.partial(bounded, module, at, declared, steps=steps)
     try:
         drift = largest_drift(lambda moved: bounds_of(moved, whole), at, declared)
@@ -169,7 +259,7 @@ def _certify(
     # By how much each number's range moves its entry.
     moves = identity[layout.number] * layout.span[:, None] / layout.scale
     bounds = bounds_of(drift, whole, moves=identity)
-    _replay(module, at, message, declared, cells, labels, bounds)
+    _replay(module, at, message, declared, rows, labels, bounds)
     if not bounds.affine:
         raise RefusedError("no layer takes every row once, as an affine function of its entries")
     size = {name: (bounds.inputs[name].mid.shape[1], len(at[name]), name) for name in bounds.affine}
@@ -245,5 +335,6 @@ def _named(
     for i in _present(errors[:, span.alive], span, design, boxes, group, len(cells)):
         here = boxes.some(group == i)
         off = ((here.center - own[i]).abs() + here.reach).amax(0) * size
+        off = torch.where(size > 0, off, (cells[i, place] - low).abs())
         proved[i, ~place], proved[i, place] = True, off <= declared.of("tolerance") * (1 + SAME)
     return Certified(proved, torch.zeros_like(proved), declared.describe())

@@ -95,6 +95,8 @@ class TracedLayer(NamedTuple):
     entering: Value
 
 
+# Attributes that say nothing of values or derivatives.
+_ATTRIBUTES = {"shape", "ndim", "device", "dtype", "requires_grad", "is_cuda", "layout"}
 _LOOKS = {"__get__", "dim", "size", "numel", "is_floating_point", "__len__", "is_contiguous", "stride"}
 _REARRANGED = {"getitem", "reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze", "contiguous", "clone"}
 _REARRANGED |= {
@@ -136,7 +138,9 @@ class Trace(TorchFunctionMode):
         own = [one for part in module.modules() for one in vars(part).values() if isinstance(one, Tensor)]
         # Tensors of the row with their bounds, or constants, and their version; they are kept, so that identities stay.
         self.held: dict[int, tuple[Tensor, Value | None, int]] = {}
-        for one in (*at.values(), *module.parameters(), *module.buffers(), *own):
+        # A parameter that stands for another one at which derivatives are taken is none of them.
+        fixed = [one for name, one in module.named_parameters(remove_duplicate=False) if name not in at]
+        for one in (*at.values(), *fixed, *module.buffers(), *own):
             self.held[id(one)] = (one, None, one._version)
         self.names, self.drift, self.sets, self.sloped = {id(t): name for name, t in at.items()}, drift, sets, sloped
         self.layers, self.shared = dict[str, TracedLayer](), set[str]()
@@ -174,6 +178,8 @@ class Trace(TorchFunctionMode):
         kwargs, name = kwargs or {}, func.__name__
         flat = [one for arg in (*args, *kwargs.values()) for one in (arg if isinstance(arg, (tuple, list)) else (arg,))]
         if name in _LOOKS and not isinstance(out := func(*args, **kwargs), Tensor):
+            if name == "__get__" and getattr(func.__self__, "__name__", "") not in _ATTRIBUTES:
+                raise RefusedError("the network looks at how its tensors were made")
             return out
         if not torch.is_grad_enabled():
             raise RefusedError("the network computes something without derivatives")
@@ -201,15 +207,17 @@ class Trace(TorchFunctionMode):
         value, name, by = self.of(rows), self.names.get(id(weight)), self.constant(weight)
         if value is None:
             raise RefusedError("the network makes weights of its rows")
-        if self.of(bias) is not None:
-            raise RefusedError("the network makes a bias of its rows")
+        if self.of(weight) is not None or self.of(bias) is not None:
+            raise RefusedError("the network makes weights of its rows")
+        if not torch.allclose(rows.detach(), value.value.mid, rtol=1e-6, atol=1e-6 * float(value.value.most.max())):
+            raise RefusedError("the network uses a tensor that is not followed")
         found = value.mapped(value.value.through(by), lambda slope: slope.through(by))
         found = _blurred(found, value, by)
         if bias is not None:
             fixed = self.constant(bias)
             found = found._replace(value=found.value.plus(fixed)).rounded(fixed.most)
         biases = {layer.bias for layer in self.layers.values()} - {None}
-        if name is None or name in self.layers or rows.dim() != 2 or self.names.get(id(bias)) in biases:
+        if name is None or name in self.layers or rows.dim() != 2 or self.names.get(id(bias)) in {name, *biases}:
             self.shared |= used
             return found
         self.layers[name] = TracedLayer(self.names.get(id(bias)), value)
@@ -263,7 +271,8 @@ class Trace(TorchFunctionMode):
             turned = Ball(by.mid.T, by.rad.T)
             found = value.mapped(value.value.through(turned), lambda slope: slope.through(turned))
             return [_blurred(found, value, turned)]
-        if value is not None and name == "layer_norm" and len(tuple(args[1])) == 1:
+        further = [self.of(one) for one in (*args[1:], *kwargs.values())]
+        if value is not None and name == "layer_norm" and len(tuple(args[1])) == 1 and not any(further):
             return [_normed(value, *args[1:], **kwargs)]
         if value is not None and name == "dropout":
             options = dict(zip(("p", "training"), args[1:], strict=False)) | kwargs
@@ -327,11 +336,14 @@ def _check_options(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 
 _OPTIONS = {"leaky_relu": ("negative_slope", "inplace"), "elu": ("alpha", "inplace"), "softplus": ("beta", "threshold")}
+_CANCELLING = ("gelu", "silu", "mish", "elu")
 _USUAL = {"approximate": "none", "alpha": 1.0, "beta": 1, "threshold": 20}
 
 
 def _curved(value: Value, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Value:
     least, most, bend = _CURVES[name]
+    if len(args) > len(_OPTIONS.get(name, ("inplace",))):
+        raise RefusedError(f"the options of {name} are not bounded")
     given = dict(zip(_OPTIONS.get(name, ("inplace",)), args, strict=False)) | dict(kwargs)
     if any(key not in ("inplace", "negative_slope") and given[key] != _USUAL.get(key) for key in given):
         raise RefusedError(f"the options of {name} are not bounded")
@@ -348,7 +360,8 @@ def _curved(value: Value, name: str, args: Sequence[Any], kwargs: Mapping[str, A
         low, high = (slope - bend * rad).clamp(least, most), (slope + bend * rad).clamp(least, most)
     slope = Ball((low + high) / 2, (high - low) / 2)
     found = value.mapped(Ball(getattr(functional, name)(mid, **options), slope.most * rad), lambda s: s.times(slope))
-    return found if bend is None else found.rounded(found.value.most)
+    # Of those that multiply their argument by a difference, single precision rounds the argument.
+    return found if bend is None else found.rounded(found.value.most + value.value.most * (name in _CANCELLING))
 
 
 def _clamped(value: Value, min: float | int | None = None, max: float | int | None = None) -> Value:

@@ -59,6 +59,9 @@ class _Followed(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation with its bound."""
         name = target.__name__.split(".")[0]
+        types = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.dtype) and one.is_floating_point]
+        if not set(types) <= {torch.float32, torch.float64}:
+            raise RefusedError("the client part computes in another precision than declared")
         if not _any(args, lambda one: isinstance(one, Ball) or (isinstance(one, Tensor) and one.is_floating_point())):
             return target(*args, **kwargs)
         if name in _MOVED:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seepage.kernel.clients import Bounds
 from seepage.kernel.intervals import Ball, Boxes
-from seepage.kernel.statement import ROUNDINGS, UNIT, Declaration, RefusedError
+from seepage.kernel.statement import LEAST, ROUNDINGS, SMALLEST, UNIT, Declaration, RefusedError
 
 # Times its rounding from which a singular value of a message is taken for a record.
 _SEEN = 4.0
@@ -60,11 +60,13 @@ def spanned(
     inputs, both = bounds.inputs[name], [one for one in (name, bounds.bias[name]) if one is not None]
     wide = lambda held: torch.cat([held[one].double().reshape(len(held[name]), -1) for one in both], 1)  # noqa: E731
     scale, errors = declared.rate or 1.0, bounds.errors[name].amax(0) * times
-    alive = errors > 0
+    # Numbers of a message that are smaller by far lose digits: those of units with such errors are not used.
+    alive = errors > LEAST
     # Units are weighed by their largest errors, so that roundings are alike.
     weight = errors[alive, None]
     matrix = (wide(message) / scale)[alive] / entering
     extra = rounded_steps(declared, wide(at), wide(message) / scale)[alive] / entering * ROUNDINGS * UNIT
+    extra = extra + SMALLEST * (declared.records + 1) / abs(scale) / entering
     slack = ROUNDINGS * UNIT * weight * (inputs.most / entering).amax(0) + extra
     # The largest inputs are not all in one row.
     longest = min(length, float((inputs.most / entering).norm(dim=1).max()))

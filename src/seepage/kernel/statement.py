@@ -16,6 +16,8 @@ from torch.nn import functional
 # one, in units of the largest sum of magnitudes behind it.
 ROUNDINGS = 4.0
 UNIT = 2.0**-24
+# The smallest step between numbers of single precision, twice, and the least error of a unit that is used.
+SMALLEST, LEAST = 2.0**-148, 1e-30
 # What is as good as nothing of directions and bounds.
 SAME = 1e-7
 

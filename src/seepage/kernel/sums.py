@@ -88,6 +88,9 @@ def certify_sums(sent: Sums, cells: Tensor, labels: Tensor, nodes: Tensor) -> Ce
         settled, exact = system.columns(cells.double(), torch.tensor([system.kinds[path] for path in paths]))
     except RefusedError as why:
         return nothing(len(cells), len(sent.columns), str(why))
+    except Exception as error:  # Numbers from outside may be of any form.
+        why = f"the sums or records are of another form than declared ({type(error).__name__})"
+        return nothing(len(cells), len(sent.columns), why)
     proved = exact & settled.all(1, keepdim=True)
     return Certified(proved, torch.zeros_like(proved), (
         f"The message is sums over exactly {sent.records} records, each counted once: derivatives of {sent.objective} "
