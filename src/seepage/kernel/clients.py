@@ -200,10 +200,13 @@ def by_row(function: Callable[..., Sequence[Tensor]], own: Sequence[Tensor], oth
 
 
 def some_rows(declared: Declaration, number: int) -> Tensor:
-    """Return rows (row, entry) with entries anywhere between the ends of what they may be; always the same."""
-    box = everything(declared).encoded(declared)
-    draw = torch.rand(number, box.mid.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return box.mid + box.rad * (2 * draw - 1)
+    """Return encoded rows with any categories, and numbers anywhere in their bounds; always the same."""
+    generator, cells = torch.Generator().manual_seed(0), []
+    for column in declared.columns:
+        share = torch.rand(number, generator=generator, dtype=torch.float64)
+        codes = (share * len(column.categories or ())).floor()
+        cells.append(column.low + share * (column.high - column.low) if column.categories is None else codes)
+    return declared.rows(torch.stack(cells, 1))
 
 
 def check_rows(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor) -> None:
