@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import unwrap
 
 import pytest
 import torch
@@ -249,7 +250,7 @@ def test_unknown_methods_get_the_known_ones() -> None:
     knowledge = Knowledge(data.schema, data.statistics, 2)
     method: Method = "biass"  # pyright: ignore[reportAssignmentType]
     with pytest.raises(BadInputError, match="unknown label restoration 'biass'; did you mean 'bias'"):
-        restore_labels.__wrapped__(view, knowledge, encoder, method)  # pyright: ignore[reportFunctionMemberAccess]
+        unwrap(restore_labels)(view, knowledge, encoder, method)
 
 
 class Even(nn.Module):
