@@ -20,7 +20,7 @@ from seepage.config.document import make_specs, read_text_document
 from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.own import own_table
-from seepage.errors import BadInputError
+from seepage.errors import BadInputError, NotFiniteError
 from seepage.files import write_whole
 from seepage.models.model import Model
 from seepage.report.html import FILE as PAGE
@@ -40,7 +40,7 @@ from seepage.run.size import check_counts, enough_memory
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import fields_of
-from seepage.settings.part import check_kept
+from seepage.settings.part import NONE, check_kept
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import STEERING, Spec
 from seepage.settings.subject import Subjects
@@ -82,6 +82,35 @@ def prepare_all(
             check_gate(spec.gate, audit.about.columns, [one.defense for one in audit.configurations])
         audits.append(audit)
     return audits
+
+
+def fitting(audits: Sequence[Audit], folder: Path | None = None) -> tuple[list[Audit], dict[str, str]]:
+    """Return audits without the defenses under which no unit can be exposed, and why, by the name of each of these.
+
+    Args:
+        audits: what ``prepare_all`` made.
+        folder: run folder in which networks that were trained before are looked for.
+
+    Raises:
+        BadInputError: no unit can be exposed without a defense.
+    """
+    kept, every = list[Audit](), dict[str, str]()
+    for audit in audits:
+        wrong = dict[str, str]()
+        # Settings whose exposures are expensive check them when they are prepared.
+        for configuration in () if audit.shared else sorted(audit.configurations, key=lambda one: one.defense != NONE):
+            try:
+                if configuration.defense not in wrong:
+                    audit.expose(configuration, range(1))
+            except (BadInputError, NotFiniteError) as error:
+                if configuration.defense == NONE:
+                    raise
+                wrong[configuration.defense] = str(error)
+        those = tuple(part for part in audit.spec.defenses if part.called not in wrong)
+        less = 0 < len(those) < len(audit.spec.defenses)
+        kept += prepare_all([audit.spec.model_copy(update={"defenses": those})], folder) if less else [audit]
+        every |= wrong
+    return kept, every
 
 
 def run_all(

@@ -12,12 +12,12 @@ from time import monotonic, process_time
 import typer
 from rich.text import Text
 
-from seepage.auditing import prepare_all, run_all
+from seepage.auditing import fitting, prepare_all, run_all
 from seepage.cli.app import interruptible, new_folder
 from seepage.cli.cluster import THIS_MACHINE, ClusterOptions
 from seepage.cli.exits import Exit
 from seepage.cli.text import print_message, shown_path
-from seepage.errors import BadInputError, NotFiniteError, Remedy
+from seepage.errors import BadInputError, Remedy
 from seepage.files import write_whole
 from seepage.report.html import FILE as PAGE
 from seepage.report.inferred import show_inferred
@@ -29,8 +29,6 @@ from seepage.report.terminal import make_console
 from seepage.results.gate import Decision, combined, needed
 from seepage.results.rows import as_json as results_json
 from seepage.run.runner import Listener
-from seepage.settings.part import NONE
-from seepage.settings.setting import Audit
 from seepage.settings.spec import Spec
 
 _ENDINGS = {"--junit": (".xml",), "--sarif": (".sarif", ".sarif.json")}
@@ -125,11 +123,9 @@ def run(
     try:
         audits = prepare_all(specs, out)
         if optional:
-            # Settings whose exposures are expensive check them when they are prepared.
-            for audit in audits:
-                if not audit.shared:
-                    _check_runs(audit)
-            audits = [audit if audit.shared else _fitting(audit, out) for audit in audits]
+            audits, wrong = fitting(audits, out)
+            for name, why in wrong.items():
+                print_message(f"{name} is left out: {why}")
     except BadInputError as error:
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(specs[0])))) from error
     place = out or new_folder(audits[0].about.dataset, audits[0].own)
@@ -173,28 +169,3 @@ def _status(decision: Decision | None, reports: Sequence[Report]) -> Exit:
     if any(report.failed for report in reports):
         return Exit.JOBS_FAILED
     return Exit.UNDECIDED if decision is not None and decision.outcome == "undecided" else Exit.DONE
-
-
-def _check_runs(audit: Audit) -> None:
-    """Refuse an audit of which no unit can be exposed without a defense, before anything of another one is measured."""
-    for configuration in audit.configurations:
-        if configuration.defense == NONE:
-            audit.expose(configuration, range(1))
-
-
-def _fitting(audit: Audit, out: Path | None) -> Audit:
-    """Return an audit without the defenses under which no unit can be exposed; a line says of each why."""
-    wrong: dict[str, str] = {}
-    for configuration in audit.configurations:
-        if configuration.defense not in (NONE, *wrong):
-            try:
-                audit.expose(configuration, range(1))
-            except (BadInputError, NotFiniteError) as error:
-                wrong[configuration.defense] = str(error)
-    for name, why in wrong.items():
-        print_message(f"{name} is left out: {why}")
-    kept = tuple(part for part in audit.spec.defenses if part.called not in wrong)
-    if not wrong or not kept:
-        return audit
-    [fitting] = prepare_all([audit.spec.model_copy(update={"defenses": kept})], out)
-    return fitting
