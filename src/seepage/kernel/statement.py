@@ -186,8 +186,9 @@ class Declaration(NamedTuple):
 def random_states() -> list[object]:
     """Return the states of all common generators of random numbers."""
     numpy = sys.modules.get("numpy")
-    drawn = "" if numpy is None else repr(numpy.random.get_state(legacy=False))
-    return [torch.get_rng_state().tolist(), random.getstate(), drawn]
+    drawn = () if numpy is None else numpy.random.get_state()
+    drawn = [one if isinstance(one, (str, int, float)) else one.tobytes() for one in drawn]
+    return [bytes(torch.get_rng_state().tolist()), random.getstate(), drawn]
 
 
 def one_hot(codes: Tensor, width: int) -> Tensor:
