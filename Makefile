@@ -69,8 +69,8 @@ tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the documen
 		$(CHECKED) $(PYTEST_OPTIONS) $(SHAPES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS) $(SHAPES:%=--ignore=%)
 
-slow: $(INSTALLED_DEV) ## Run the tests that repeat others at a larger scale, and those of attacks with shapes checked
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m slow $(PYTEST_OPTIONS) tests
+slow: $(INSTALLED_DEV) ## Run the tests that repeat others at a larger scale, long documents, and attacks with shapes checked
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m slow $(PYTEST_OPTIONS) tests docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(CHECKED) $(PYTEST_OPTIONS) tests/attacks
 
 format: $(INSTALLED_DEV) ## Rewrite the code in the house style

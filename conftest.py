@@ -36,6 +36,21 @@ settings.register_profile("thorough", parent=settings.get_profile("checks"), der
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "checks"))
 
 
+# Pages whose blocks run whole audits: `make slow` runs them, and `make test` those of README.md and the other pages.
+SLOW_PAGES = {
+    *("captured-updates", "defenses", "guard", "networks", "report", "settings", "specs", "transcripts"),
+    *("grad-inversion", "label-inference", "published-defenses", "compare", "pipeline"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the blocks of long pages before those that were not asked for are left out."""
+    for item in items:
+        if item.path.suffix == ".md" and item.path.stem in SLOW_PAGES:
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name a test by its bytes no more: a compressed file holds the time, and parallel workers must agree on names."""
     return argname if isinstance(val, bytes) else None

@@ -80,7 +80,10 @@ def test_options_that_do_not_fit_are_refused(seepage: Any, tmp_path: Path, argum
     [
         (0.2, ", {name: cut_noise, noise_multiplier: 2.0}", CHEAP, 1, "gate failed"),
         # What passes has all default attacks and their controls.
-        (0.99, "none, ", "attacked_records: 20\nauxiliary: 100\n", 0, "for these 5 trainings"),
+        pytest.param(
+            *(0.99, "none, ", "attacked_records: 20\nauxiliary: 100\n", 0, "for these 5 trainings"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_gate_of_the_document_decides(

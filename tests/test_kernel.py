@@ -640,6 +640,7 @@ def assumed_affine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervals.Trace, "_values", values)
     # What is followed is compared with what is computed, too.
     monkeypatch.setattr(gradients, "check_rows", lambda *arguments: None)
+    monkeypatch.setattr(intervals.Trace, "near", lambda *arguments: None)
 
 
 def any_rank(monkeypatch: pytest.MonkeyPatch) -> None:

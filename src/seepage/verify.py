@@ -22,6 +22,8 @@ from seepage.kernel import ROUNDINGS, Certified, Declaration, RefusedError, cert
 FORMAT, OPENED_FORMAT = "seepage certificate 2", "seepage opened cells 2"
 # Bytes of a file, and characters of a reason that it can have put there.
 _LARGEST, _LONGEST = 2**28, 300
+# Fields of a certified cell, and of an opened record.
+_OF_CELL, _OF_RECORD = {"record", "column", "given", "commitment"}, {"cells", "label"}
 
 
 class CheckedCertificate(NamedTuple):
@@ -106,6 +108,7 @@ def check(
         ensure(said.get("format") == FORMAT, f"this is no {FORMAT!r}")
         for difference in _differences({k: v for k, v in said.items() if k not in ("cells", "opened")}, ours):
             raise RefusedError(difference)
+        ensure(all(one.keys() == _OF_CELL for one in said["cells"]), "a cell has other fields than it should")
         claims = [(one["record"], one["column"], one["given"]) for one in said["cells"]]
         commitments = [one["commitment"] for one in said["cells"]]
         _check_claims(claims, commitments, declared)
@@ -176,10 +179,12 @@ def _witness(records: list[Any], declared: Declaration, classes: int) -> tuple[T
 
     def number(value: Any, low: float = -math.inf, high: float = math.inf) -> float:
         ensure(type(value) in (int, float) and low <= value <= high, "a cell or label is no value of its column")
+        ensure(float(value) == value, "a cell or label has more digits than a number in double precision")
         return float(value)
 
     cells, labels = [], []
     for one in records:
+        ensure(one.keys() == _OF_RECORD, "an opened record has other fields than it should")
         row = []
         for column, value in zip(declared.columns, one["cells"], strict=True):
             if column.categories is None:

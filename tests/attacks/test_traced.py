@@ -606,6 +606,16 @@ def test_a_network_is_traced_once_until_its_parameters_change() -> None:
     assert traced(model, GERMAN.schema, GERMAN.statistics) is not first
 
 
+@pytest.mark.parametrize("form", [OwnForward, Smooth])
+def test_deeper_inputs_of_no_rows_are_none(form: Callable[[], nn.Module]) -> None:
+    network = traced(built(form), GERMAN.schema, GERMAN.statistics)
+    assert network is not None
+    state, direction = torch.zeros(0, len(network.state_weight)).double(), network.state_weight[:, PLACES[:2]]
+    some = network.slopes(state.new_zeros(3, state.shape[1]), direction)
+    assert [one.shape for one in network.slopes(state, direction)] == [(0, *one.shape[1:]) for one in some]
+    assert some
+
+
 def test_maps_follow_the_parameters() -> None:
     model, other = built(Embeddings), built(Embeddings)
     with torch.no_grad():

@@ -119,6 +119,7 @@ class Ending(Listener):
         self.failures.append(why)
 
 
+@pytest.mark.slow
 def test_figures_of_an_encrypted_cluster_that_loses_a_worker_are_those_of_this_machine(
     tmp_path: Path, audits: list[Audit], here: Path, start: Start
 ) -> None:

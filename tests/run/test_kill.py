@@ -70,6 +70,7 @@ def test_kills_of_all_processes_change_no_figure_and_repeat_only_jobs_in_flight(
     assert_as(folder, whole, SWEEP.start(folder, workers=1))
 
 
+@pytest.mark.slow
 def test_kills_of_single_processes_and_quick_interrupts_lose_nothing_and_leave_no_process(
     tmp_path: Path, whole: Path, started: list[Program]
 ) -> None:

@@ -215,6 +215,7 @@ def test_a_configuration_that_is_not_deployed_gets_its_usual_number() -> None:
     assert counts["gloves"] >= 19
 
 
+@pytest.mark.slow
 def test_killed_or_not_and_with_any_number_of_workers_the_decision_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -11,10 +13,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seepage.kernel.intervals import BLUR, ROW, Ball, Boxes, Trace, Value, everything
-from seepage.kernel.statement import SAME, Declaration, RefusedError, one_hot, random_states
+from seepage.kernel.statement import (
+    ROUNDINGS,
+    SAME,
+    SEED,
+    TINY,
+    UNIT,
+    Declaration,
+    RefusedError,
+    one_hot,
+    random_states,
+)
 
-# Numbers of a temporary.
-_NUMBERS = 2**24
+# Numbers of a temporary, and magnitude of what is used of inputs.
+_NUMBERS, _NOTHING = 2**24, 1e-25
 
 
 class Bounds(NamedTuple):
@@ -41,9 +53,9 @@ class Bounds(NamedTuple):
         return torch.outer(self.errors[name].amax(0), self.inputs[name].most.amax(0))
 
     def entering(self, name: str) -> Tensor:
-        """Return the largest magnitude of each entry of an input; infinite where there is none."""
+        """Return the largest magnitude of each entry of an input; infinite where there is next to none."""
         most = self.inputs[name].most.amax(0)
-        return torch.where(most > 0, most, torch.inf)
+        return torch.where(most > _NOTHING, most, torch.inf)
 
 
 def bounded(
@@ -107,7 +119,7 @@ def bounded(
             slope, most_error = value.slopes[name], torch.zeros(())
             for error in errors_at(declared, value.value):
                 sums = (slope.mid * error.mid).sum(2).abs() + (
-                    slope.mid.abs() * error.rad + slope.rad * error.most
+                    slope.mid.abs() * error.rad + slope.rad * error.most.clamp(min=SEED)
                 ).sum(2)
                 most_error = torch.maximum(most_error, sums)
             found.errors[name] = most_error.T[:count]
@@ -116,22 +128,27 @@ def bounded(
 
 def _traced(
     module: nn.Module, at: Mapping[str, Tensor], drift: Mapping[str, Tensor], row: Ball, rounded: Tensor, errors: bool,
-    moves: Tensor | None,
+    moves: Tensor | None, single: bool = False,
 ) -> tuple[Trace, Value]:  # fmt: skip
-    """Run a network on sets of rows and return what was seen of it, and the bounds of its outputs."""
+    """Run a network on sets of rows and return what was seen of it, and the bounds of its outputs.
+
+    In ``single`` precision, all that it does is watched, and what it computes is compared with its bounds.
+    """
     sets = len(row.mid)
     same = lambda part: part[:, None].expand(-1, sets, -1)  # noqa: E731
     # As in training: hooks and the like show where derivatives are asked for.
-    at = {name: part.detach().requires_grad_() for name, part in at.items()}
-    trace, entered = Trace(at, module, drift, sets, errors), row.mid.clone()
+    kind = torch.float32 if single else torch.float64
+    at = {name: part.detach().to(kind).requires_grad_() for name, part in at.items()}
+    trace, entered = Trace(at, module, drift, sets, errors, single), row.mid.to(kind, copy=True)
     slopes = {BLUR: Ball(torch.zeros_like(rounded)[None], rounded[None])}
     slopes |= {} if moves is None else {ROW: Ball(same(moves), same(torch.zeros_like(moves)))}
     trace.enter(entered, Value(row, slopes))
-    with torch.enable_grad(), trace:
+    with torch.enable_grad(), trace.below or nullcontext(), trace:
         outputs = _run(module, at, entered)
     value = trace.of(outputs)
     if value is None or outputs.dim() != 2:
         raise RefusedError("the outputs of the network are not followed from its rows")
+    trace.near(outputs, value)
     return trace, value
 
 
@@ -149,26 +166,39 @@ def _run(module: nn.Module, at: Mapping[str, Tensor], entered: Tensor) -> Tensor
 def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -> list[str]:
     """Return the operations of a client's run, in their order.
 
-    They are run twice on as many rows as the client has, and once on more.
+    They are run on as many rows as the client has, on more, and in single precision.
 
     Raises:
         RefusedError: runs differ, or leave something behind, so that the network is no function of a row.
     """
     row, runs = everything(declared).encoded(declared), []
-    before = states(module)
-    for sets in (declared.records, declared.records + 3):
+    before, many = states(module), 2 * declared.records + 3
+    for sets in (declared.records, many):
         _run(module, at, row.mid.expand(sets, -1).clone())
     if states(module) != before:
         raise RefusedError("the network draws random numbers, or remembers its runs")
-    for sets in (declared.records, declared.records, declared.records + 3):
+    for sets in (declared.records, many):
         rows = Ball(*(part.expand(sets, -1) for part in row))
-        trace, value = _traced(module, at, {}, rows, torch.zeros_like(rows.mid), False, None)
-        runs.append((trace.steps, value.value.mid))
-    outputs = torch.cat([mid for _, mid in runs])
+        runs.append(_traced(module, at, {}, rows, torch.zeros_like(rows.mid), False, None))
+    outputs = torch.cat([value.value.mid for _, value in runs])
     apart = (outputs - outputs[:1]).abs() > SAME * outputs.abs().max()
-    if any(one != runs[0][0] for one, _ in runs) or bool(apart.any()):
+    (few, _), (more, _) = runs
+    if few.steps != more.steps or bool(apart.any()):
         raise RefusedError("the network computes something else at another time, place or number of rows")
-    return runs[0][0]
+    some = some_rows(declared, many).float().double()
+    none, client = torch.zeros_like(some), copy.deepcopy(module).float()
+    once, _ = _traced(client, at, {}, Ball(some, none), none, False, None, single=True)
+    if once.steps != few.steps or not _alike(more.constants, once.constants):
+        raise RefusedError("the network computes something else in single precision")
+    return few.steps
+
+
+def _alike(constants: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Return whether constants are the same within their roundings."""
+    return len(constants) == len(others) and all(
+        one.shape == other.shape and bool(((one - other).abs() <= ROUNDINGS * UNIT * one.abs() + TINY).all())
+        for one, other in zip(constants, others, strict=True)
+    )
 
 
 def by_row(function: Callable[..., Sequence[Tensor]], own: Sequence[Tensor], others: Sequence[Tensor]) -> None:
@@ -225,9 +255,6 @@ def check_rows(module: nn.Module, at: Mapping[str, Tensor], declared: Declaratio
         return outputs.detach(), torch.zeros_like(rows) if slope is None else slope
 
     others = some_rows(declared, 2 * declared.records + 3)
-    # What is followed at these rows is what the network computes there.
-    rounded = torch.zeros_like(others)
-    _traced(module, at, {}, Ball(others, rounded), rounded, False, None)
     for own in (others[: declared.records], rows):
         by_row(function, [own], [others[declared.records :]])
 

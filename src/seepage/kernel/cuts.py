@@ -13,6 +13,7 @@ or if the largest messages are equally large, as those that are clipped to a bou
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,16 +25,26 @@ from seepage.kernel.clients import by_row, check_hooks, errors_at, states
 from seepage.kernel.gradients import coarse
 from seepage.kernel.intervals import Ball
 from seepage.kernel.roundings import followed
-from seepage.kernel.statement import ROUNDINGS, UNIT, Certified, Declaration, EncodedColumn, RefusedError, nothing
+from seepage.kernel.statement import (
+    ROUNDINGS,
+    SEED,
+    TINY,
+    UNIT,
+    Certified,
+    Declaration,
+    EncodedColumn,
+    RefusedError,
+    nothing,
+)
 
 # Largest chance that a configuration replays a wrong message, and share of records that need not be replayed.
 _CHANCE, _MISFIT = 1e-2, 0.05
 # Configurations of all records that are gone through, and numbers of a temporary.
 _MOST, _NUMBERS = 2**21, 2**20
-# Rows of which runs are compared, and how far those in single precision may be off.
-_MOST_ROWS, _SINGLE = 4096, 1e-3
-# The smallest number that is not rounded away.
-_LEAST = 1e-37
+# Rows of which runs are compared.
+_MOST_ROWS = 4096
+# The smallest number that is not rounded away, and the client's precision.
+_LEAST, _OWN = 1e-37, torch.float32
 
 
 def certify_cut(
@@ -54,7 +65,7 @@ def certify_cut(
         return _certify(client, sent, returned, behind, declared, cells.double())
     except RefusedError as why:
         return nothing(len(cells), len(declared.columns), str(why))
-    except Exception as error:  # A user's module may raise anything, and what is not followed is not proved.
+    except (Exception, SystemExit) as error:  # A user's module may raise anything, which proves nothing.
         return nothing(
             len(cells), len(declared.columns), f"the client part cannot be followed ({type(error).__name__})"
         )
@@ -106,23 +117,33 @@ def _certify(
         some = some.take(torch.cat([torch.arange(records), torch.full((len(sent) - records,), -1)]))
         return some if some.doubt else replace(some, doubt=doubt)
     check_hooks(client)
-    client = copy.deepcopy(client).double().cpu().requires_grad_(False)
-    for part in client.modules():
+    client, single = (copy.deepcopy(client).to("cpu", kind).requires_grad_(False) for kind in (torch.float64, _OWN))
+    for part in (*client.modules(), *single.modules()):
         # What is changed in place cannot be followed.
         vars(part).update({"inplace": False} if "inplace" in vars(part) else {})
     sent, returned, behind = (one.detach().double().cpu() for one in (sent, returned, behind))
 
-    def computed(received: Tensor, private: Tensor) -> tuple[Tensor, Tensor]:
+    def run_of(client: nn.Module, received: Tensor, private: Tensor) -> tuple[Tensor, Tensor]:
         received = received.detach().requires_grad_()
         outputs = client(received, private)
         each = [torch.autograd.grad(one.sum(), received, retain_graph=True)[0] for one in outputs.unbind(1)]
         return outputs, torch.stack(each, 1)
 
+    computed, as_client = (functools.partial(run_of, one) for one in (client, single))
     weights = sum(part.numel() // part.shape[-1] for part in client.parameters() if part.dim())
     slopes = computed(sent[:1], torch.zeros(1, len(own)).double())[1].numel()
     at_once = max(64, min(_NUMBERS // (weights + 2 * slopes), records * every))
     _check_client(client, computed, sent, behind, own)
-    run = followed(computed, sent[:1].expand(at_once, -1), torch.zeros(at_once, len(own)).double())
+    run = followed(as_client, sent[:1].expand(at_once, -1).to(_OWN), torch.zeros(at_once, len(own), dtype=_OWN))
+    draw = torch.Generator().manual_seed(1)
+    some = torch.randint(len(sent), (at_once,), generator=draw)
+    private = torch.stack([one[torch.randint(len(one), (at_once,), generator=draw)] for one in own], 1)
+    witness = [(one[:, None] - cells[:, i]).abs().argmin(0) for i, one in enumerate(values)]
+    true = torch.stack([one[at] for one, at in zip(own, witness, strict=True)], 1)[:at_once]
+    some[: len(true)], private[: len(true)] = torch.arange(len(true)), true
+    for bound, one in zip(run(sent[some], private), as_client(sent[some].to(_OWN), private.to(_OWN)), strict=True):
+        if not bool(((one.double() - bound.mid).abs() <= bound.rad).all()):
+            raise RefusedError("the client part rounds more than single precision")
     low, high = torch.full((2, *cells.shape), torch.inf).double()
     fitting, chance = torch.zeros(2, records).double()
     for start in range(0, records * every, at_once):
@@ -161,13 +182,10 @@ def _check_client(
     count = min(max(int(behind.max()), 2), _MOST_ROWS)
     private = torch.stack([one[torch.randint(len(one), (2 * count + 3,), generator=draw)] for one in own], 1)
     received = sent[torch.randint(len(sent), (2 * count + 3,), generator=draw)]
-    double = computed(received, private)[0]
+    computed(received, private)
     if states(client) != before:
         raise RefusedError("the client part draws random numbers, or remembers its runs")
     by_row(computed, [received[:count], private[:count]], [received[count:], private[count:]])
-    single = copy.deepcopy(client).float()(received.float(), private.float())
-    if not bool(((double - single).abs() <= _SINGLE * double.abs().max()).all()):
-        raise RefusedError("the client part computes something else in single precision")
 
 
 def _clipped(sent: Tensor, returned: Tensor, behind: Tensor) -> bool:
@@ -200,16 +218,20 @@ def _factors(
         chance = error.most * (1 + 2 * outputs.most.amax(1, keepdim=True))
         rounded = torch.where(error.mid < 0, 1 + chance, chance) * (ROUNDINGS * UNIT)
         slope = Ball(error.mid, error.rad + rounded * (not number))
-        parts = Ball(*(one[..., None] for one in slope)).times(slopes)
-        size = Ball(*(one[..., None] for one in slope)).most * slopes.most
-        middle = parts.mid.sum(1) / behind[:, None]
-        reach = (parts.rad + 2 * ROUNDINGS * UNIT * size).sum(1) / behind[:, None] + _LEAST
+        # Slopes lose what is small on the way back from a 1; from smaller errors, more of it.
+        most = torch.maximum(slope.most, SEED * behind[:, None])[..., None]
+        moved = most * slopes.rad + slope.rad[..., None] * slopes.mid.abs()
+        size = slope.most[..., None] * slopes.most
+        middle = (slope.mid[..., None] * slopes.mid).sum(1) / behind[:, None]
+        reach = (moved + 2 * ROUNDINGS * UNIT * size + TINY).nan_to_num(torch.inf).sum(1) / behind[:, None] + _LEAST
         both = torch.stack([(middle - reach) / returned, (middle + reach) / returned])
         small = returned.abs() <= _LEAST
         both = torch.where(small, torch.tensor([-math.inf, math.inf]).double()[:, None, None], both)
         least, most = both.amin(0).amax(1), both.amax(0).amin(1)
         off = least > most
         if number:
+            # Behind a small error, more is lost than behind the 1 that was taken here.
+            off &= returned.abs().amax(1) >= SEED * middle.abs().amax(1)
             # Any factor will do, a small one, too, which rounds entries away.
             least, most = torch.ones_like(least), torch.ones_like(most)
         else:

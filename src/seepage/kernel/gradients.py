@@ -203,7 +203,7 @@ def certify(
         return _certify(module, parameters, message, declared, cells.double(), labels.double())
     except RefusedError as why:
         return nothing(len(cells), len(declared.columns), str(why))
-    except Exception as error:  # A user's module may raise anything, and what is not followed is not proved.
+    except (Exception, SystemExit) as error:  # A user's module may raise anything, which proves nothing.
         return nothing(len(cells), len(declared.columns), f"the network cannot be followed ({type(error).__name__})")
 
 
@@ -235,8 +235,10 @@ def _certify(
     if declared.defense != "none" or declared.precision != "float32":
         changed = declared.precision if declared.defense == "none" else declared.defense
         raise RefusedError(f"the message went through {changed}, for which there is no rule")
-    if coarse(message):
-        raise RefusedError("all numbers of the message lie on a coarser grid than the declared single precision")
+    if any(coarse(part) for part in (message, *({name: part} for name, part in message.items()))):
+        raise RefusedError(
+            "all numbers of the message, or of a part of it, lie on a coarser grid than the declared single precision"
+        )
     if len(cells) != declared.records:
         raise RefusedError(f"{len(cells)} of {declared.records} records were read, so that none can be replayed")
     _check(parameters, message, declared, cells, labels)

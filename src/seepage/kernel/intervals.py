@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from seepage.kernel.statement import ROUNDINGS, UNIT, Declaration, RefusedError
+from seepage.kernel.statement import HUGE, ROUNDINGS, TINY, UNIT, Declaration, RefusedError, roundings
 
 
 class Ball(NamedTuple):
@@ -30,15 +31,20 @@ class Ball(NamedTuple):
 
     def times(self, other: Ball) -> Ball:
         """Return the products of entries."""
-        return Ball(self.mid * other.mid, self.most * other.rad + self.rad * other.mid.abs())
+        return Ball(self.mid * other.mid, self.most * other.rad + self.rad * other.mid.abs() + TINY)
+
+    def inverse(self) -> Ball:
+        """Return the reciprocals of entries; infinite where an entry may be 0."""
+        least = (self.mid.abs() - self.rad).clamp(min=0)
+        return Ball(1 / self.mid, self.rad / (least * self.mid.abs()))
 
     def plus(self, other: Ball, sign: float = 1.0) -> Ball:
-        """Return sums, or differences where the sign is -1."""
-        return Ball(self.mid + sign * other.mid, self.rad + other.rad)
+        """Return sums of entries and a number of times others."""
+        return Ball(self.mid + sign * other.mid, self.rad + abs(sign) * other.rad)
 
     def rounded(self, magnitudes: Tensor | None = None) -> Ball:
         """Return the same with the roundings of an operation that adds up these magnitudes; its own, if None."""
-        return Ball(self.mid, self.rad + ROUNDINGS * UNIT * (self.most if magnitudes is None else magnitudes))
+        return Ball(self.mid, self.rad + ROUNDINGS * UNIT * (self.most if magnitudes is None else magnitudes) + TINY)
 
     def through(self, weight: Ball) -> Ball:
         """Return what a linear layer with these weights (output, input) makes of entries, roundings included."""
@@ -46,7 +52,8 @@ class Ball(NamedTuple):
             # Derivatives that are the same for all sets of rows are followed once.
             once = Ball(self.mid[:, 0], self.rad[:, 0]).through(weight)
             return Ball(*(part[:, None].expand(-1, self.mid.shape[1], -1) for part in once))
-        rad = (self.rad + ROUNDINGS * UNIT * self.most) @ weight.most.T
+        width = self.mid.shape[-1]
+        rad = (self.rad + roundings(width) * self.most) @ weight.most.T + width * TINY
         # Most weights are known exactly.
         drift = self.mid.abs() @ weight.rad.T if bool(weight.rad.any()) else 0.0
         return Ball(self.mid @ weight.mid.T, rad + drift)
@@ -129,11 +136,13 @@ class Trace(TorchFunctionMode):
         drift: largest change of each parameter over local steps.
         sets: number of sets of rows.
         sloped: whether derivatives by layers are followed.
+        watched: whether operations that no function shows are refused, which takes longer.
     """
 
     def __init__(
-        self, at: Mapping[str, Tensor], module: nn.Module, drift: Mapping[str, Tensor], sets: int, sloped: bool
-    ) -> None:
+        self, at: Mapping[str, Tensor], module: nn.Module, drift: Mapping[str, Tensor], sets: int, sloped: bool,
+        watched: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         own = [one for part in module.modules() for one in vars(part).values() if isinstance(one, Tensor)]
         # Tensors of the row with their bounds, or constants, and their version; they are kept, so that identities stay.
@@ -144,13 +153,18 @@ class Trace(TorchFunctionMode):
             self.held[id(one)] = (one, None, one._version)
         self.names, self.drift, self.sets, self.sloped = {id(t): name for name, t in at.items()}, drift, sets, sloped
         self.layers, self.shared = dict[str, TracedLayer](), set[str]()
-        # Operations on tensors of the row, one after another.
-        self.steps: list[str] = []
+        # Operations on tensors of the row, one after another, and the constants in them.
+        self.steps, self.constants = list[str](), list[Tensor]()
+        # Functions that are being run, and the mode that sees what they do.
+        self.inside, self.below = 0, _Below(self) if watched else None
 
     def enter(self, tensor: Tensor, value: Value | None) -> Tensor:
         """Carry bounds with a tensor; None for a constant."""
         if value is not None and (tensor.shape[:1] != (self.sets,) or tensor.shape != value.value.mid.shape):
             raise RefusedError("the network mixes records of a batch")
+        # Sums of magnitudes are bounded with it, by their roundings.
+        if value is not None and not bool((value.value.most < HUGE).all()):
+            raise RefusedError("numbers of the network may be too large for single precision")
         self.held[id(tensor)] = (tensor, value, tensor._version)
         return tensor
 
@@ -170,12 +184,32 @@ class Trace(TorchFunctionMode):
     def constant(self, thing: Any) -> Ball:
         """Return a constant, with what a parameter may drift."""
         fixed = torch.as_tensor(thing).detach().double()
-        drift = self.drift.get(self.names.get(id(thing), ""))
-        return Ball(fixed, torch.zeros_like(fixed) if drift is None else drift)
+        drift, rounded = self.drift.get(self.names.get(id(thing), "")), (fixed.float().double() - fixed).abs()
+        return Ball(fixed, rounded if drift is None else drift + rounded)
+
+    def near(self, tensor: Tensor, value: Value) -> None:
+        """Refuse a tensor that is not in the middle of its bounds, but for what roundings may have moved it by."""
+        off, most = (tensor.detach().double() - value.value.mid).abs(), float(value.value.most.max())
+        allowed = 1e-6 * (value.value.mid.abs() + most)
+        if tensor.dtype == torch.float32 and BLUR in value.slopes:
+            allowed = value.slopes[BLUR].rad[0]
+        if not bool((off <= allowed).all()):
+            raise RefusedError("the network uses a tensor that is not followed, or rounds more than single precision")
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, with the bounds of what it returns."""
-        kwargs, name = kwargs or {}, func.__name__
+        if torch.is_autocast_enabled("cpu"):
+            raise RefusedError("the network computes in another precision than declared")
+        if self.below is not None and _get_current_dispatch_mode() is not self.below:
+            raise RefusedError("the network changes how operations are carried out")
+        self.inside += 1
+        try:
+            return self._carried_out(func, args, kwargs or {})
+        finally:
+            self.inside -= 1
+
+    def _carried_out(self, func: Any, args: Any, kwargs: Any) -> Any:
+        name = func.__name__
         flat = [one for arg in (*args, *kwargs.values()) for one in (arg if isinstance(arg, (tuple, list)) else (arg,))]
         if name in _LOOKS and not isinstance(out := func(*args, **kwargs), Tensor):
             if name == "__get__" and getattr(func.__self__, "__name__", "") not in _ATTRIBUTES:
@@ -186,6 +220,8 @@ class Trace(TorchFunctionMode):
         traced = sum(self.of(one) is not None for one in flat) > 0
         if traced and name not in _LOOKS:
             self.steps.append(name)
+            other = [one for one in flat if isinstance(one, (Tensor, float, int)) and self.of(one) is None]
+            self.constants += [torch.as_tensor(one).detach().double() for one in other if id(one) not in self.names]
             _check_options(name.strip("_"), args, kwargs)
         if name in _LOOKS and traced:
             raise RefusedError("the network takes a view of a tensor that is not followed")
@@ -209,8 +245,7 @@ class Trace(TorchFunctionMode):
             raise RefusedError("the network makes weights of its rows")
         if self.of(weight) is not None or self.of(bias) is not None:
             raise RefusedError("the network makes weights of its rows")
-        if not torch.allclose(rows.detach(), value.value.mid, rtol=1e-6, atol=1e-6 * float(value.value.most.max())):
-            raise RefusedError("the network uses a tensor that is not followed")
+        self.near(rows, value)
         found = value.mapped(value.value.through(by), lambda slope: slope.through(by))
         found = _blurred(found, value, by)
         if bias is not None:
@@ -259,7 +294,7 @@ class Trace(TorchFunctionMode):
             row, by = (args[0], args[1]) if value is not None else (args[1], args[0])
             if "div" in name and value is None:
                 raise RefusedError("the network divides by its rows")
-            held, factor = self._row(row), self.constant(1 / torch.as_tensor(by) if "div" in name else by)
+            held, factor = self._row(row), self.constant(by).inverse() if "div" in name else self.constant(by)
             wide = held.value.times(factor)
             found = held.mapped(wide, lambda s: Ball(*(p.expand(len(p), *wide.mid.shape) for p in s.times(factor))))
             return [found.rounded(wide.most)]
@@ -296,11 +331,26 @@ class Trace(TorchFunctionMode):
         return Value(value, slopes).rounded(left.value.most + right.value.most)
 
 
+class _Below(TorchDispatchMode):
+    """Refuses operations that no function of a trace carries out."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation."""
+        if not self.trace.inside:
+            raise RefusedError("the network computes something that is not followed")
+        return func(*args, **(kwargs or {}))
+
+
 def _blurred(found: Value, before: Value, weight: Ball) -> Value:
     """Return what a linear layer makes of entries with the roundings of its sums."""
     if BLUR not in found.slopes:
         return found
-    more = ROUNDINGS * UNIT * before.value.most @ weight.most.T
+    width = before.value.mid.shape[-1]
+    more = roundings(width) * before.value.most @ weight.most.T + width * TINY
     blur = found.slopes[BLUR]
     return found._replace(slopes={**found.slopes, BLUR: Ball(blur.mid, blur.rad + more)})
 
@@ -361,7 +411,7 @@ def _curved(value: Value, name: str, args: Sequence[Any], kwargs: Mapping[str, A
     slope = Ball((low + high) / 2, (high - low) / 2)
     found = value.mapped(Ball(getattr(functional, name)(mid, **options), slope.most * rad), lambda s: s.times(slope))
     # Of those that multiply their argument by a difference, single precision rounds the argument.
-    return found if bend is None else found.rounded(found.value.most + value.value.most * (name in _CANCELLING))
+    return found if name == "relu" else found.rounded(found.value.most + value.value.most * (name in _CANCELLING))
 
 
 def _clamped(value: Value, min: float | int | None = None, max: float | int | None = None) -> Value:

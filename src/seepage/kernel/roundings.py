@@ -1,4 +1,4 @@
-"""Roundings of a computation: every operation of it is followed in double precision beside a running bound.
+"""Roundings of a computation: every operation of single precision is followed in double beside a running bound.
 
 Each operation may be off by k roundings of single precision of the sum of magnitudes that it adds up, and passes on
 what its inputs are off. An operation without a rule is refused.
@@ -16,7 +16,7 @@ from torch._decomp import get_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from seepage.kernel.intervals import Ball
-from seepage.kernel.statement import ROUNDINGS, UNIT, RefusedError, random_states
+from seepage.kernel.statement import HUGE, ROUNDINGS, TINY, UNIT, RefusedError, random_states, roundings
 
 _K = ROUNDINGS * UNIT
 # Operations that move entries or make constants, those that never fall, and those that are followed in parts.
@@ -31,15 +31,17 @@ _IN_PARTS = """
 elu elu_backward gelu gelu_backward leaky_relu leaky_relu_backward native_layer_norm native_layer_norm_backward rsub
 sigmoid_backward silu silu_backward softplus_backward tanh_backward threshold_backward var_mean
 """.split()  # noqa: SIM905 - as above
+# Threshold of a softplus from which on it is its argument within rounding.
+_SMOOTH = 17
 _aten = torch.ops.aten
 
 
 def followed(function: Callable[..., Any], *inputs: Tensor) -> Callable[..., Any]:
-    """Return a computation that returns a ``Ball`` for each tensor that a function returns.
+    """Return a computation in double precision that returns a ``Ball`` for each tensor that a function returns.
 
     Args:
         function: function of tensors, which may take derivatives.
-        inputs: inputs of the shapes that all others will have.
+        inputs: inputs of the shapes and types that all others will have in a client's own run.
     """
     table: Any = get_decompositions([getattr(_aten, name) for name in _IN_PARTS])
     before = random_states()
@@ -58,10 +60,16 @@ def followed(function: Callable[..., Any], *inputs: Tensor) -> Callable[..., Any
 class _Followed(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Run an operation with its bound."""
+        found = self._bounded(target, args, kwargs)
+        return _sound(found) if isinstance(found, (Ball, Tensor)) else [_sound(one) for one in found]
+
+    def _bounded(self, target: Any, args: Any, kwargs: Any) -> Any:
         name = target.__name__.split(".")[0]
         types = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.dtype) and one.is_floating_point]
         if not set(types) <= {torch.float32, torch.float64}:
             raise RefusedError("the client part computes in another precision than declared")
+        # What is exact, or bounded, needs no rounding.
+        args, kwargs = _in_double(args), {key: _in_double(one) for key, one in kwargs.items()}
         if not _any(args, lambda one: isinstance(one, Ball) or (isinstance(one, Tensor) and one.is_floating_point())):
             return target(*args, **kwargs)
         if name in _MOVED:
@@ -76,10 +84,12 @@ class _Followed(fx.Interpreter):
             if isinstance(out, Tensor) and not out.is_floating_point():
                 raise RefusedError("the client part rounds what it computes to whole numbers")
             return Ball(out, rad.abs()) if isinstance(out, Tensor) else [*map(Ball, out, rad)]
+        if name == "softplus" and len(args) > 2 and args[2] < _SMOOTH:
+            raise RefusedError("the threshold of a softplus of the client part is too low")
         if name in _RISING:
             at, rest = _ball(args[0]), args[1:]
             out, low, high = (target(at.mid + side * at.rad, *rest) for side in (0, -1, 1))
-            return Ball(out, torch.maximum(high - out, out - low).nan_to_num(torch.inf) + _K * out.abs())
+            return Ball(out, torch.maximum(high - out, out - low).nan_to_num(torch.inf) + _K * out.abs() + TINY)
         if name in ("gt", "ge", "lt", "le"):
             apart = _ball(args[0]).plus(_ball(args[1]), -1.0)
             return Ball(getattr(torch, name)(apart.mid, 0), (apart.rad > 0) & (apart.mid.abs() <= apart.rad))
@@ -98,9 +108,7 @@ class _Followed(fx.Interpreter):
         return _rounded(_ball(left).times(_ball(right)), _ball(left).most * _ball(right).most)
 
     def _div(self, left: Any, right: Any) -> Ball:
-        by = _ball(right)
-        least = (by.mid.abs() - by.rad).clamp(min=0)
-        return self._mul(left, Ball(1 / by.mid, by.rad / (least * by.mid.abs())))
+        return self._mul(left, _ball(right).inverse())
 
     def _reciprocal(self, at: Any) -> Ball:
         return self._div(1.0, at)
@@ -112,7 +120,8 @@ class _Followed(fx.Interpreter):
 
     def _mm(self, left: Any, right: Any) -> Ball:
         one, two = _ball(left), _ball(right)
-        rad = (one.rad + _K * one.most) @ two.most
+        width = one.mid.shape[-1]
+        rad = (one.rad + roundings(width) * one.most) @ two.most + width * TINY
         return Ball(one.mid @ two.mid, rad + one.mid.abs() @ two.rad if bool(two.rad.any()) else rad)
 
     _bmm = _mm
@@ -151,7 +160,29 @@ class _Followed(fx.Interpreter):
 
 
 def _rounded(ball: Ball, magnitudes: Tensor) -> Ball:
-    return Ball(ball.mid, ball.rad + _K * magnitudes)
+    return Ball(ball.mid, ball.rad + _K * magnitudes + TINY)
+
+
+def _sound(thing: Any) -> Any:
+    """Return bounds that hold where single precision overflows, too.
+
+    Raises:
+        RefusedError: it does in the middle.
+    """
+    if not isinstance(thing, Ball) or thing.mid.dtype == torch.bool:
+        return thing
+    if not bool((thing.mid.abs() < HUGE).all()):
+        raise RefusedError("numbers of the client part are too large for single precision")
+    # The roundings of a sum are a share of what is added up.
+    return Ball(thing.mid, thing.rad.nan_to_num(torch.inf).masked_fill(thing.rad >= HUGE, torch.inf))
+
+
+def _in_double(thing: Any) -> Any:
+    if isinstance(thing, (list, tuple)) and not isinstance(thing, Ball):
+        return [_in_double(one) for one in thing]
+    if isinstance(thing, Tensor) and thing.dtype == torch.float32:
+        return thing.double()
+    return torch.float64 if thing is torch.float32 else thing
 
 
 def _ball(thing: Any) -> Ball:

@@ -17,7 +17,13 @@ from torch.nn import functional
 ROUNDINGS = 4.0
 UNIT = 2.0**-24
 # The smallest step between numbers of single precision, twice, and the least error of a unit that is used.
-SMALLEST, LEAST = 2.0**-148, 1e-30
+SMALLEST, LEAST = 2.0**-148, 1e-20
+# What an operation may lose of a number because it is small, the error from which that holds on the way back, and the
+# size of numbers beyond which single precision may overflow.
+TINY, SEED, HUGE = 1e-30, 1e-8, 1e31
+# Roundings of sums of one sign grow with the root of the number of terms; the most that was seen of a CPU is 1.24 times
+# this root.
+_BY_ROOT = 1.5
 # What is as good as nothing of directions and bounds.
 SAME = 1e-7
 
@@ -189,6 +195,11 @@ def random_states() -> list[object]:
     drawn = () if numpy is None else numpy.random.get_state()
     drawn = [one if isinstance(one, (str, int, float)) else one.tobytes() for one in drawn]
     return [bytes(torch.get_rng_state().tolist()), random.getstate(), drawn]
+
+
+def roundings(terms: int) -> float:
+    """Return the roundings of a sum of so many terms, as a share of the sum of their magnitudes."""
+    return UNIT * max(ROUNDINGS, _BY_ROOT * terms**0.5)
 
 
 def one_hot(codes: Tensor, width: int) -> Tensor:

@@ -183,6 +183,7 @@ def test_continuous_private_columns_are_refined_within_their_bins() -> None:
     assert float((guess.cells[:, 0] == seen.cells[:, 0]).double().mean()) > 0.9
 
 
+@pytest.mark.slow
 def test_a_descent_finds_planted_optima_and_says_what_it_proves() -> None:
     widths = dict.fromkeys("abcdefgh", 4) | {"s": 5}
     data = table(2, widths=widths)

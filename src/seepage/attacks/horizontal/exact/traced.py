@@ -283,7 +283,8 @@ class TracedNetwork:
             found = linear_calls(module, flat, places, until=places)
         made = {call.place: call for call in found.calls}
         entering = [layer.chosen(made[layer.place].entering) for layer in layers]
-        return [entered.to(state.dtype).reshape(*state.shape[:-1], -1) for entered in entering]
+        # Of no rows, too.
+        return [entered.flatten(1).to(state.dtype).unflatten(0, state.shape[:-1]) for entered in entering]
 
     def open_numbers(self, rows: Float[Tensor, "row encoded"], numbers: Sequence[int]) -> int:
         """Return in how many directions all numbers of a record can move together without a trace in what is searched.
