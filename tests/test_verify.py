@@ -340,9 +340,25 @@ def cell_of_no_record(made: Case) -> None:
     made.cells[0]["record"] = -1
 
 
+def words_beside_a_cell(made: Case) -> None:
+    made.cells[0]["value"] = "a lie"
+
+
+def words_beside_a_record(made: Case) -> None:
+    made.records[0]["name"] = "Jane Doe"
+
+
+def more_digits_than_are_compared(made: Case) -> None:
+    made.records[0]["cells"][0] = 2**53 + 1
+    made.claim(made.records)
+
+
 @pytest.mark.parametrize(
     ("forge", "why"),
     [
+        (words_beside_a_cell, "a cell has other fields"),
+        (words_beside_a_record, "record has other fields"),
+        (more_digits_than_are_compared, "more digits"),
         (swap_categories, "declared.columns.colour.categories is"),
         (shift_number, "declared.columns.weight.mean is [90.0] in the certificate, and [70.0] by your own"),
         (stretch_number, "declared.columns.weight.mean is [210.0]"),

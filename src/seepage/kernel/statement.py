@@ -183,9 +183,9 @@ class Declaration(NamedTuple):
         ]
         return (
             f"The message is {how} over exactly {self.records} records, each of the same weight, in float32, with "
-            f"{ROUNDINGS:g} roundings.",
+            f"{ROUNDINGS:g} roundings, and more of sums of many terms.",
             f"The loss is that of a {self.head} head, and no defense changed the message.",
-            f"Rows are encoded as declared: {', '.join(each)}, in this order.",
+            f"Rows are encoded as declared, and no category is unknown: {', '.join(each)}, in this order.",
         )
 
 
