@@ -32,7 +32,7 @@ install-dev: $(INSTALLED_DEV) ## As install, and the tools that check it
 audit: $(INSTALLED) ## Run the default audit on bundled data (AUDIT_OPTIONS="--batch-size 32 ...")
 	$(BIN)/seepage audit $(AUDIT_OPTIONS)
 
-test: lint types contracts tests ## Run lint, types, import contracts and tests, which build the documentation too
+test: lint types contracts tests ## Run lint, types, import contracts and tests
 
 # What a change breaks most often, in a few minutes; the rest of the suite needs a quarter of an hour.
 QUICK := tests/assessment tests/config tests/models tests/results tests/tabular tests/test_errors.py \
@@ -64,12 +64,12 @@ docs: $(INSTALLED_DEV) ## Build the documentation into site/
 CHECKED := --jaxtyping-packages=seepage,beartype.beartype
 SHAPES := tests/assessment tests/attacks/labels tests/attacks/pooled tests/attacks/vertical tests/baselines \
 	tests/defenses tests/laws tests/models tests/protocols tests/shadow tests/tabular tests/wire
-tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the documentation's code blocks
+tests: $(INSTALLED_DEV) ## Run the tests, the docstring examples and the code blocks of short documents
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
 		$(CHECKED) $(PYTEST_OPTIONS) $(SHAPES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(PYTEST_OPTIONS) $(SHAPES:%=--ignore=%)
 
-slow: $(INSTALLED_DEV) ## Run the tests that repeat others at a larger scale, long documents, and attacks with shapes checked
+slow: $(INSTALLED_DEV) ## Run what takes long: site, long documents, notebooks, repeated tests, attacks with shapes checked
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m slow $(PYTEST_OPTIONS) tests docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(CHECKED) $(PYTEST_OPTIONS) tests/attacks
 

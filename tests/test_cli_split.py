@@ -101,6 +101,7 @@ def test_columns_are_dropped_and_kinds_overridden_as_in_an_audit(seepage: Any) -
     assert "unknown private column 'a'" in err
 
 
+@pytest.mark.slow
 def test_spaces_that_are_too_large_are_searched(seepage: Any, tmp_path: Path) -> None:
     private = ("--private-column", "a", "--private-column", "c")
     code, out, _ = seepage(*OWN, *private, "--attack", "exact:{search: meet}", "--no-control", "--out", "run")

@@ -55,6 +55,7 @@ def _run(*command: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 def test_the_wheel_runs_every_setting_without_a_file_of_the_checkout(installed: Path, tmp_path: Path) -> None:
     opened, statuses, package, printed = smoke(sys.executable, installed, tmp_path, ROOT, ROOT / ".venv")
     assert package == installed / "seepage", printed
@@ -65,6 +66,7 @@ def test_the_wheel_runs_every_setting_without_a_file_of_the_checkout(installed: 
         assert "<html" in (tmp_path / name / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package_that_is_committed(installed: Path) -> None:
     listed = _run("git", "-C", ROOT, "ls-files", "src/seepage")
     if listed.returncode:

@@ -239,6 +239,7 @@ def test_a_certificate_that_the_truth_contradicts_is_an_error_of_the_program(
         assert seepage("attack", *folder, f"client{seed}/truth.csv", "--out", f"all{seed}")[0] == expected
 
 
+@pytest.mark.slow
 def test_what_a_network_of_ones_own_cuts_off_is_not_certified(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

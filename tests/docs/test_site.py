@@ -62,6 +62,7 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
 
 
+@pytest.mark.slow
 def test_every_link_within_the_site_leads_somewhere(pages: dict[Path, Page]) -> None:
     checked = 0
     for path, page in pages.items():
@@ -80,6 +81,7 @@ def test_every_link_within_the_site_leads_somewhere(pages: dict[Path, Page]) -> 
     assert checked > 1000
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_from_elsewhere(pages: dict[Path, Page]) -> None:
     addresses = [address for page in pages.values() for address in page.fetched]
     assert addresses
@@ -114,6 +116,7 @@ def test_a_page_that_would_fetch_is_told_of(tmp_path: Path, caplog: pytest.LogCa
     assert "bad.html fetches https://cdn.example/x.js" in caplog.text
 
 
+@pytest.mark.slow
 def test_the_reference_has_shapes_and_shows_an_object_once(site: Path, pages: dict[Path, Page]) -> None:
     entries = pages[site / "reference" / "attacks.html"].ids
     assert "seepage.attacks.horizontal.matching.ensemble.decode_by_marginals" in entries
@@ -124,6 +127,7 @@ def test_the_reference_has_shapes_and_shows_an_object_once(site: Path, pages: di
     assert [name for name in shown if name.endswith(".measure")] == ["seepage.assessment.measuring.measure"]
 
 
+@pytest.mark.slow
 def test_every_command_and_option_is_on_a_page(site: Path) -> None:
     text = html.unescape((site / "reference" / "command-line.html").read_text(encoding="utf-8"))
     shown = set(re.findall(r"--[a-z][a-z-]+", text))
@@ -133,6 +137,7 @@ def test_every_command_and_option_is_on_a_page(site: Path) -> None:
     assert "[bold]" not in text
 
 
+@pytest.mark.slow
 def test_pages_made_from_elsewhere_are_whole(site: Path, pages: dict[Path, Page]) -> None:
     assert "add-an-attack" in pages[site / "writing-an-attack.html"].ids
     assert "add-an-attack" not in pages[site / "contributing.html"].ids

@@ -48,7 +48,7 @@ def test_options_that_texts_name_exist(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "horizontal" else pytest.mark.slow) for name in NOTEBOOKS]
+    "name", [pytest.param(name, marks=() if name == "trees" else pytest.mark.slow) for name in NOTEBOOKS]
 )
 def test_they_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nothing of the user's own Jupyter is read or written.

@@ -101,12 +101,14 @@ def line(run: Path, site: str) -> dict[str, Any]:
     return json.loads(found)
 
 
+@pytest.mark.slow
 def test_the_server_gets_nothing_of_a_site_that_blocks(run: Path) -> None:
     assert json.loads((run / "site-1.json").read_text()) == {"code": "TASK_RESULT_FILTER_ERROR"}
     found = line(run, "site-1")
     assert (found["decision"], found["sent"], found["proved_records"]) == ("proved", False, 8)
 
 
+@pytest.mark.slow
 def test_the_server_gets_the_update_of_a_site_that_reports(run: Path) -> None:
     received = json.loads((run / "site-2.json").read_text())
     assert received["code"] == "OK"

@@ -152,6 +152,7 @@ class Stopped(Listener):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_and_ends_with_the_same_figures(tmp_path: Path) -> None:
     chosen = Selection(only={"defense": ["sl"]})
     whole = reproduce(TABLE, tmp_path / "whole", 2, chosen, workers=1)

@@ -14,9 +14,9 @@ import pytest
 from tests.processes import Program, Sweep, group_of, until, workers_of
 from tests.stores import jobs_done, measurements
 
-KILLS = int(os.environ.get("SEEPAGE_KILLS", "2"))
+KILLS = int(os.environ.get("SEEPAGE_KILLS", "1"))
 # German, two batch sizes, three attacks: jobs of some tenths of a second each, enough of them for every kill.
-SWEEP = Sweep(victims=24 * max(1, KILLS // 2), iterations=120)
+SWEEP = Sweep(victims=12 * (KILLS + 1), iterations=120)
 
 
 @pytest.fixture(scope="module")

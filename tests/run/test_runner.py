@@ -393,6 +393,7 @@ class Net(nn.Sequential):
 """
 
 
+@pytest.mark.slow
 def test_a_network_of_ones_own_reaches_the_workers_in_a_fresh_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,7 +106,9 @@ def ran(setting: str, attack: str) -> Report:
     return report
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(
+    "setting", [pytest.param(name, marks=pytest.mark.slow) if name == "split" else name for name in SETTINGS]
+)
 def test_on_pure_noise_the_control_still_shows_that_the_attack_works(setting: str) -> None:
     """So that nothing found means nothing there."""
     report = ran(setting, WORKING[setting])

@@ -74,6 +74,7 @@ def test_active_and_unsplit_attacks_are_declared_as_such() -> None:
         vertical(attacks=["label_heads"], known_labels=0)
 
 
+@pytest.mark.slow
 def test_the_server_of_split_learning_guesses_labels_without_the_client_s_weights() -> None:
     spec = SplitSpec.of(
         **{**BASE, "private_columns": ["alone"], "repetitions": 2, "epochs": 2, "hidden": (16,), "known_labels": 50},

@@ -35,6 +35,7 @@ def figures(spec: SplitSpec, store: Store) -> dict[tuple, float | None]:
     return {(r.defense, r.attack, r.metric, r.column): r.mean for r in rows}
 
 
+@pytest.mark.slow
 def test_what_is_read_stands_beside_what_was_believed() -> None:
     audit = SplitAudit(SPEC, DATA)
     assert audit.about.notes[-1] == "12 configurations of private cells and label"
@@ -57,6 +58,7 @@ def test_what_is_read_stands_beside_what_was_believed() -> None:
     assert all(r.lift is None for r in rows if not r.is_attack or r.metric == "calibration")
 
 
+@pytest.mark.slow
 def test_older_client_weights_tell_less() -> None:
     plain = SPEC.model_copy(
         update={"defenses": (NONE,), "attacks": (Part(name="exact"),), "baselines": (), "repetitions": 1}
@@ -69,6 +71,7 @@ def test_older_client_weights_tell_less() -> None:
         SplitAudit(SPEC.model_copy(update={"stale": 6}), DATA)
 
 
+@pytest.mark.slow
 def test_weights_that_are_off_are_allowed_for_where_the_attack_says_so() -> None:
     attacks = [{"name": "exact"}, {"name": "posterior", "options": {"weights": "about"}, "label": "about"}]
     plain = {**SPEC.model_dump(), "repetitions": 1, "attacked_records": 60, "attacks": attacks, "baselines": []}
@@ -143,6 +146,7 @@ def test_private_columns_are_the_sensitive_ones_or_half_of_the_categories_unless
         default_private(distinct(rows=20, continuous=3, discrete=0))
 
 
+@pytest.mark.slow
 def test_more_exchanges_tell_more_and_cost_more_epsilon() -> None:
     noisy = SPEC.defenses[1]
     plain = {**SPEC.model_dump(), "repetitions": 1, "attacks": ["posterior"], "baselines": [], "defenses": [noisy]}

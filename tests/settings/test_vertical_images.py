@@ -37,6 +37,7 @@ SPEC = {
 }
 
 
+@pytest.mark.slow
 def test_images_are_attacked_measured_and_shown(tmp_path: Path) -> None:
     spec = VerticalSpec.of(**SPEC)
     [report] = run_all([VerticalAudit(spec, DATA)], tmp_path)

@@ -199,7 +199,8 @@ def test_a_descent_finds_planted_optima_and_says_what_it_proves() -> None:
     assert torch.equal(one.cells, two.cells)
 
 
-@pytest.mark.parametrize(("records", "starts", "sweeps"), [(4, 2, 4), pytest.param(20, 8, 16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("records", "starts", "sweeps"), [(4, 2, 4), (20, 8, 16)])
+@pytest.mark.slow
 def test_nothing_is_proven_falsely_where_many_configurations_meet_a_cut_of_two_numbers(
     records: int, starts: int, sweeps: int
 ) -> None:

@@ -180,6 +180,7 @@ def test_categories_beside_numbers_are_found_where_not_all_combinations_are_trie
     assert float((guess.cells[:, :2] == seen.cells[:, :2]).all(1).double().mean()) > 0.9
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(bound=st.integers(2, 7), seed=st.integers(0, 3), private=st.sampled_from([("n", "m"), ("a", "k"), NUMBERS]))
 def test_few_whole_numbers_are_gone_through_one_by_one(bound: int, seed: int, private: tuple[str, ...]) -> None:

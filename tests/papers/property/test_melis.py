@@ -47,6 +47,7 @@ def test_gradients_are_autograds_and_rounds_are_gradient_descent(hidden: tuple[i
     torch.testing.assert_close(view.snapshots[1].flat(), moved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classifier", ["forest", "mixed"])
 def test_gradients_give_a_share_away_where_rows_differ_by_it(classifier) -> None:
     learner = Dense(2)
