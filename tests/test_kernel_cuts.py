@@ -421,3 +421,19 @@ def test_a_value_that_is_left_out_of_the_search_makes_a_certificate_false(monkey
 
     monkeypatch.setattr(cuts, "_values", without_last)
     assert proof(one, returned(one), cells=witness).cells[wrong, 0].any()
+
+
+class Own(Client):
+    """Computes something else in single precision, on the client's own number of records."""
+
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        own = cut.dtype == torch.float32 and len(cut) == RECORDS
+        return super().forward(cut * (2.0 if own else 1.0), cells)
+
+
+def test_what_a_client_computes_of_its_own_number_of_records_is_looked_at() -> None:
+    one = setting()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
+        one.client = Own()
+    assert "as a client runs it" in (proof(one, returned(one)).doubt or "")

@@ -185,10 +185,10 @@ def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -
     (few, _), (more, _) = runs
     if few.steps != more.steps or bool(apart.any()):
         raise RefusedError("the network computes something else at another time, place or number of rows")
-    some = some_rows(declared, many).float().double()
+    some = some_rows(declared, declared.records).float().double()
     none, client = torch.zeros_like(some), copy.deepcopy(module).float()
     once, _ = _traced(client, at, {}, Ball(some, none), none, False, None, single=True)
-    if once.steps != few.steps or not _alike(more.constants, once.constants):
+    if once.steps != few.steps or not _alike(few.constants, once.constants):
         raise RefusedError("the network computes something else in single precision")
     return few.steps
 

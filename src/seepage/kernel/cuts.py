@@ -135,15 +135,9 @@ def _certify(
     at_once = max(64, min(_NUMBERS // (weights + 2 * slopes), records * every))
     _check_client(client, computed, sent, behind, own)
     run = followed(as_client, sent[:1].expand(at_once, -1).to(_OWN), torch.zeros(at_once, len(own), dtype=_OWN))
-    draw = torch.Generator().manual_seed(1)
-    some = torch.randint(len(sent), (at_once,), generator=draw)
-    private = torch.stack([one[torch.randint(len(one), (at_once,), generator=draw)] for one in own], 1)
-    witness = [(one[:, None] - cells[:, i]).abs().argmin(0) for i, one in enumerate(values)]
-    true = torch.stack([one[at] for one, at in zip(own, witness, strict=True)], 1)[:at_once]
-    some[: len(true)], private[: len(true)] = torch.arange(len(true)), true
-    for bound, one in zip(run(sent[some], private), as_client(sent[some].to(_OWN), private.to(_OWN)), strict=True):
-        if not bool(((one.double() - bound.mid).abs() <= bound.rad).all()):
-            raise RefusedError("the client part rounds more than single precision")
+    nearest = [(one[:, None] - cells[:, i]).abs().argmin(0) for i, one in enumerate(values)]
+    true = torch.stack([one[at] for one, at in zip(own, nearest, strict=True)], 1)
+    _check_single(as_client, run, at_once, (sent, true), own, int(behind.max()))
     low, high = torch.full((2, *cells.shape), torch.inf).double()
     fitting, chance = torch.zeros(2, records).double()
     for start in range(0, records * every, at_once):
@@ -186,6 +180,27 @@ def _check_client(
     if states(client) != before:
         raise RefusedError("the client part draws random numbers, or remembers its runs")
     by_row(computed, [received[:count], private[:count]], [received[count:], private[count:]])
+
+
+def _check_single(
+    client: Callable[..., tuple[Tensor, Tensor]], run: Callable[..., tuple[Ball, Ball]], at_once: int,
+    witness: tuple[Tensor, Tensor], own: Sequence[Tensor], count: int,
+) -> None:  # fmt: skip
+    """Refuse a client part whose own run, on as many records as it had, leaves its bounds."""
+    draw, (sent, true) = torch.Generator().manual_seed(1), witness
+    private = torch.stack([one[torch.randint(len(one), (_MOST_ROWS,), generator=draw)] for one in own], 1)
+    received = sent[torch.randint(len(sent), (_MOST_ROWS,), generator=draw)]
+    number = min(max(count, at_once), _MOST_ROWS)
+    # Rows of a table beside those of the witness, so that its own number is always there.
+    received = torch.cat([sent[:number], received[:number]])
+    private = torch.cat([true[:number], private[:number]])
+    size = min(max(count, 2), number)
+    parts = [client(a.to(_OWN), p.to(_OWN)) for a, p in zip(received.split(size), private.split(size), strict=True)]
+    for start in range(0, len(received), at_once):
+        at = torch.arange(start, start + at_once).clamp(max=len(received) - 1)
+        for bound, one in zip(run(received[at], private[at]), map(torch.cat, zip(*parts, strict=True)), strict=True):
+            if not bool(((one[at].double() - bound.mid).abs() <= bound.rad).all()):
+                raise RefusedError("the client part computes something else as a client runs it")
 
 
 def _clipped(sent: Tensor, returned: Tensor, behind: Tensor) -> bool:
