@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from seepage import kernel
 from seepage.kernel import Certified, Declaration, EncodedColumn, certify_cut, cuts
@@ -321,6 +322,22 @@ def asked(client: nn.Module, columns: tuple[EncodedColumn, ...], cells: Tensor, 
     return certify_cut(client, sent, message, behind, Declaration(columns, records, head), witness.double())
 
 
+class Rare(nn.Module):
+    """Asks of one value among many whether a number is above a constant that has it in double precision alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.table, self.rare = nn.Linear(2 * CUT, 3), nn.Embedding(1500, 1), nn.Embedding(1500, 1)
+        with torch.no_grad():
+            self.rare.weight.copy_(functional.one_hot(torch.tensor([1321]), 1500).T)
+
+    def forward(self, cut: Tensor, cells: Tensor) -> Tensor:
+        number, place = cells[:, :1], cells[:, 1].long()
+        above = torch.where(number > torch.full_like(number, 0.1), 1.0, 0.0)
+        found = self.table(place) + above * self.rare(place)
+        return self.last(torch.tanh(torch.cat([cut, cut * found], 1)))
+
+
 COUNT = EncodedColumn("count", (0.0,), (14.0,), None, 0.0, 14.0, 0.0, True)
 FLAG = EncodedColumn("flag", (0.0,), (1.0,), ("no", "yes"))
 
@@ -332,6 +349,10 @@ FLAG = EncodedColumn("flag", (0.0,), (1.0,), ("no", "yes"))
         (
             *(Falling, (COUNT, FLAG), [[1, 0], [2, 1], [1, 0], [0, 0], [2, 0], [1, 0]]),
             [[1, 1], [2, 1], [1, 1], [0, 0], [2, 0], [1, 1]],
+        ),
+        (
+            *(Rare, (COUNT._replace(scale=(10.0,), high=1.0), COUNT._replace(scale=(1.0,), high=1499.0))),
+            *([[1, 1321], [0, 17], [1, 99], [0, 300]], [[0, 1321], [0, 17], [1, 99], [0, 300]]),
         ),
         (
             *(Underflowing, (FLAG, COUNT._replace(scale=(1.0,), high=9.0))),
@@ -347,6 +368,15 @@ def test_what_single_precision_does_not_tell_apart_is_not_certified(
         client = made()
     true, witness = torch.tensor(cells), torch.tensor(others)
     assert not (asked(client, columns, true, witness).cells & (true != witness)).any()
+
+
+def test_numbers_that_lose_digits_where_they_are_scaled_are_refused() -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
+        client = Threshold()
+    date = COUNT._replace(low=20240101.0, high=20240131.0, mean=(20240101.0,), scale=(30.0,))
+    cells = torch.tensor([[20240103], [20240107]])
+    assert "may lose digits" in (asked(client, (date,), cells, cells).doubt or "")
 
 
 def test_a_part_in_half_precision_is_refused() -> None:

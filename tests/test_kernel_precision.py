@@ -168,3 +168,87 @@ def test_sums_of_many_terms_are_rounded_more() -> None:
         exact = Ball(rows.double(), torch.zeros(64, width).double())
         bound = exact.through(Ball(weight.double(), torch.zeros(16, width).double()))
         assert ((functional.linear(rows, weight).double() - bound.mid).abs() <= bound.rad).all()
+
+
+class Mixed(nn.Module):
+    """Adds up a number and a category, and tells nothing else of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mix", torch.tensor([[1.0], [0.0], [2.0], [-1.0]]))
+        self.out = nn.Linear(1, 3)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.out(rows @ self.get_buffer("mix"))
+
+
+def test_a_number_that_single_precision_scales_is_not_taken_for_a_category() -> None:
+    far, network = 1e9, Mixed()
+    number = EncodedColumn("t", (far + 32,), (32.0,), None, far + 31, far + 33, 1.0, True)
+    kind = EncodedColumn("g", (0.0,) * 3, (1.0,) * 3, ("u", "v", "w"))
+    # The client scales in single precision, where these numbers are multiples of 64.
+    scaled = (torch.tensor([far + 31, far + 33]) - torch.tensor(far + 32)) / 32
+    rows = torch.cat([scaled[:, None], functional.one_hot(torch.zeros(2).long(), 3).float()], 1)
+    functional.cross_entropy(network(rows), torch.tensor([0, 1])).backward()
+    message = {name: part.grad for name, part in network.named_parameters() if part.grad is not None}
+    at = {name: part.detach() for name, part in network.named_parameters()}
+    witness, labels = torch.tensor([[far + 32, 0], [far + 32, 1]], dtype=torch.float64), torch.tensor([0.0, 1.0])
+    found = certify(network, at, message, Declaration((number, kind), 2, "softmax"), witness, labels)
+    assert not found.cells[1, 1]
+
+
+class Sharp(nn.Module):
+    """A layer behind a normalisation that tells a number from what rounding of a frequent category adds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(3, 6), nn.LayerNorm(6, 3.0, False), nn.Linear(6, 3)
+        with torch.no_grad():
+            weight = torch.rand(6) + 0.5
+            self.first.weight.copy_(torch.stack([20 * weight, 0 * weight, weight], 1))
+            self.first.bias.copy_(torch.rand(6) * 0.3 + 1.0)
+            weight = torch.rand(6) * 0.3 + 0.2
+            self.last.weight.copy_(torch.stack([weight, weight * 1.0003, -weight]))
+            self.last.bias.copy_(torch.tensor([0.05, 0.0, -10.0]))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.last(torch.relu(self.norm(self.first(rows))))
+
+
+def test_what_the_mean_of_a_frequent_category_is_rounded_by_is_no_part_of_a_number() -> None:
+    means = [0.99999 + k * 1e-9 for k in range(200)]
+    mean = max(means, key=lambda one: one - float(torch.tensor(one, dtype=torch.float32)))
+    scale = (mean * (1 - mean)) ** 0.5
+    columns = (
+        EncodedColumn("c", (mean, 1 - mean), (scale, scale), ("common", "rare")),
+        EncodedColumn("y", (0.5,), (0.3,), None, 0.0, 1.0, 2e-5),
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
+        network = Sharp()
+    mids = torch.tensor([x for one in columns for x in one.mean])
+    scales = torch.tensor([x for one in columns for x in one.scale])
+    rows = (torch.tensor([[1.0, 0.0, 0.6123]]) - mids) / scales
+    functional.cross_entropy(network(rows), torch.tensor([0])).backward()
+    message = {name: part.grad for name, part in network.named_parameters() if part.grad is not None}
+    at = {name: part.detach() for name, part in network.named_parameters()}
+    apart = float((rows[0, 0].double() - (1 - mean) / scale) * 20 * 0.3)
+    assert abs(apart) > 4e-5
+    witness = torch.tensor([[0.0, 0.6123 + apart]]).double()
+    found = certify(network, at, message, Declaration(columns, 1, "softmax"), witness, torch.tensor([0.0]))
+    assert not found.cells[0, 1]
+
+
+def test_a_normalisation_with_weights_is_followed() -> None:
+    class Normed(Plain):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(16)
+            nn.init.uniform_(self.norm.weight, 0.5, 1.5)
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.last(torch.relu(self.norm(self.first(rows))))
+
+    assert proved(Normed, [0.1, 0.2, 0.7], [0.1, 0.2, 0.7]).cells.all()

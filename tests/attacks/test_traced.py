@@ -606,7 +606,7 @@ def test_a_network_is_traced_once_until_its_parameters_change() -> None:
     assert traced(model, GERMAN.schema, GERMAN.statistics) is not first
 
 
-@pytest.mark.parametrize("form", [OwnForward, Smooth])
+@pytest.mark.parametrize("form", [Smooth, WideAndDeep])
 def test_deeper_inputs_of_no_rows_are_none(form: Callable[[], nn.Module]) -> None:
     network = traced(built(form), GERMAN.schema, GERMAN.statistics)
     assert network is not None

@@ -217,6 +217,10 @@ def _values(column: EncodedColumn, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return all values of a column, as a table holds them and as the client takes them."""
     if column.categories is None and not column.integer:
         raise RefusedError(f"the values of the number {column.name} cannot be listed")
+    if column.categories is None and (
+        max(map(abs, (column.low, column.high, *column.mean))) >= 2**24 or any(mean % 1 for mean in column.mean)
+    ):
+        raise RefusedError(f"the number {column.name} may lose digits where it is scaled in single precision")
     low, width = int(column.low), int(column.high) - int(column.low) + 1
     values = torch.arange(width) + low if column.categories is None else torch.arange(len(column.categories))
     return values.double(), ((values.double() - column.mean[0]) / column.scale[0]).to(dtype).double()
@@ -262,5 +266,5 @@ def _conditions(declared: Declaration, every: int) -> tuple[str, ...]:
         f"The loss is {loss[declared.head]}, divided by the stated number of records, in float32, and no defense "
         f"changed the messages; each operation is off by at most {ROUNDINGS:g} roundings.",
         f"The client's columns hold one of {every:,} combinations of values: "
-        f"{', '.join(column.name for column in declared.columns)}.",
+        f"{', '.join(column.name for column in declared.columns)}. Numbers are scaled before they are rounded to float32.",
     )

@@ -38,11 +38,12 @@ _PASSES, _GAIN = 5, 0.7
 _GROWN, _ALONE = 2.0, "errors of different records at a layer are linearly independent, or too small to be seen"
 
 
-def _present(errors: Tensor, span: LayerSpan, design: Design, boxes: Boxes, group: Tensor, wanted: int) -> list[int]:
+def _present(errors: Tensor, span: LayerSpan, design: Design, boxes: Boxes, group: Tensor, off: Tensor) -> list[int]:
     """Return the groups of boxes of which every batch has a row.
 
     A direction w of the span that is orthogonal to the rows of all other groups sees this group's rows alone. If there
-    were none, |G w| at a unit would be at most the largest |v w| of the others' rows times their largest errors.
+    were none, |G w| at a unit would be at most the largest |v w| of the others' rows times their largest errors. Rows
+    are ``off`` by what their encoding and the way to the layer round.
     """
     rows, found = design.rows(boxes), []
     inside = rows @ span.inside
@@ -52,7 +53,7 @@ def _present(errors: Tensor, span: LayerSpan, design: Design, boxes: Boxes, grou
         square.diagonal().add_(1e-14 * square.diagonal().sum() + 1e-30)
         w = torch.linalg.solve_ex(square, inside[own].sum(0)).result
         w = span.inside @ (w / w.norm().clamp(min=1e-300))
-        most = (rows[~own] @ w).abs() + boxes.reach[~own] @ (design.numbers @ w).abs()
+        most = (rows[~own] @ w).abs() + boxes.reach[~own] @ (design.numbers @ w).abs() + off @ w.abs()
         there = (span.matrix @ w).abs() - span.slack @ w.abs()
         other = (most[:, None] * errors[~own]).amax(0) if len(most) else torch.zeros(()).double()
         found += [i] if bool((there > other).any()) else []
@@ -271,7 +272,8 @@ def _certify(
     design = designed(declared, torch.cat([bounds.inputs[first].mid - row.mid @ factor, factor]), units[first])
     # Inputs that are affine but for roundings.
     off = (bounds.slopes[first].rad[:, 0] * row.most.T).sum(0) + bounds.blurs[first][0]
-    rounded = float((off / units[first]).norm())
+    off = off / units[first]
+    rounded = float(off.norm())
     cut, share, found, boxes = 0, math.inf, None, None
     times = grown * declared.steps
     for _ in range(_PASSES):
@@ -315,7 +317,7 @@ def _certify(
         if not len(boxes.codes):
             raise RefusedError("no row of the declared columns lies in what the message spans")
         bounds = bounds_of(drift, boxes)
-        found = _named(declared, bounds.errors[first] * times, span, design, boxes, cells)
+        found = _named(declared, bounds.errors[first] * times, span, design, boxes, cells, off)
         if bool(found.cells.all()):
             break
     if found is None or not fixed:
@@ -324,7 +326,7 @@ def _certify(
 
 
 def _named(
-    declared: Declaration, errors: Tensor, span: LayerSpan, design: Design, boxes: Boxes, cells: Tensor
+    declared: Declaration, errors: Tensor, span: LayerSpan, design: Design, boxes: Boxes, cells: Tensor, off: Tensor
 ) -> Certified:
     """Return which cells of a witness are proved by the rows that may be there."""
     place = torch.tensor([column.categories is None for column in declared.columns])
@@ -334,7 +336,7 @@ def _named(
     far = far.masked_fill((boxes.codes[:, None] != codes[None]).any(2), torch.inf)
     group = torch.where(far.amin(1) < torch.inf, far.argmin(1), -1)
     proved = torch.zeros(cells.shape, dtype=torch.bool)
-    for i in _present(errors[:, span.alive], span, design, boxes, group, len(cells)):
+    for i in _present(errors[:, span.alive], span, design, boxes, group, off):
         here = boxes.some(group == i)
         off = ((here.center - own[i]).abs() + here.reach).amax(0) * size
         off = torch.where(size > 0, off, (cells[i, place] - low).abs())

@@ -430,7 +430,8 @@ def _normed(value: Value, shape: Any, weight: Any = None, bias: Any = None, eps:
     deviation = (mid.var(-1, correction=0, keepdim=True).sqrt() - rad.square().mean(-1, keepdim=True).sqrt()).clamp(
         min=0
     )
-    factor = (torch.ones(()) if weight is None else weight.detach().abs()) / (deviation.square() + eps).sqrt()
+    weight, bias = (None if part is None else part.detach().double() for part in (weight, bias))
+    factor = (torch.ones(()) if weight is None else weight.abs()) / (deviation.square() + eps).sqrt()
     after = functional.layer_norm(mid, shape, weight, bias, eps)
     far = lambda ball, size: Ball(torch.zeros_like(size), size)  # noqa: E731
     norm = lambda ball: ball.most.norm(dim=-1, keepdim=True) * factor  # noqa: E731
@@ -465,10 +466,11 @@ class Boxes(NamedTuple):
         mid, rad = torch.empty(2, len(self.codes), len(at.mean)).double()
         mid[:, at.number] = at.low + self.center * at.span
         mid[:, ~at.number] = torch.where(own < 0, 0.5, (own == at.category).double())
-        # Numbers and what they are standardised by are rounded, too.
+        # Entries and what they are standardised by are rounded, too.
         size = (self.center * at.span + at.low).abs() + self.reach * at.span + at.mean[at.number].abs()
         rad[:, at.number] = self.reach * at.span + rounded * ROUNDINGS * UNIT * size
-        rad[:, ~at.number] = torch.where(own < 0, 0.5, 0.0).double()
+        most = torch.where(own < 0, 1.0, mid[:, ~at.number]) + at.mean[~at.number].abs()
+        rad[:, ~at.number] = torch.where(own < 0, 0.5, 0.0) + rounded * ROUNDINGS * UNIT * most
         return Ball((mid - at.mean) / at.scale, rad / at.scale)
 
 

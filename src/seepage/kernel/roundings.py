@@ -31,6 +31,8 @@ _IN_PARTS = """
 elu elu_backward gelu gelu_backward leaky_relu leaky_relu_backward native_layer_norm native_layer_norm_backward rsub
 sigmoid_backward silu silu_backward softplus_backward tanh_backward threshold_backward var_mean
 """.split()  # noqa: SIM905 - as above
+# Whole numbers below this are exact in single precision.
+_WHOLE = 2.0**24
 # Threshold of a softplus from which on it is its argument within rounding.
 _SMOOTH = 17
 _aten = torch.ops.aten
@@ -89,9 +91,17 @@ class _Followed(fx.Interpreter):
         if name in _RISING:
             at, rest = _ball(args[0]), args[1:]
             out, low, high = (target(at.mid + side * at.rad, *rest) for side in (0, -1, 1))
-            return Ball(out, torch.maximum(high - out, out - low).nan_to_num(torch.inf) + _K * out.abs() + TINY)
+            return Ball(
+                out,
+                torch.maximum(high - out, out - low).nan_to_num(torch.inf) + _K * (out.abs() + (name == "erf")) + TINY,
+            )
         if name in ("gt", "ge", "lt", "le"):
-            apart = _ball(args[0]).plus(_ball(args[1]), -1.0)
+            # What is no whole number may be equal in one precision, and not in another.
+            sides = [_ball(one) for one in args[:2]]
+            whole = [(one.rad == 0) & (one.mid == one.mid.round()) & (one.mid.abs() < _WHOLE) for one in sides]
+            exact, apart = whole[0] & whole[1], sides[0].plus(sides[1], -1.0)
+            lost = _K * (sides[0].most + sides[1].most) + TINY
+            apart = Ball(apart.mid, apart.rad + torch.where(exact, 0.0, lost))
             return Ball(getattr(torch, name)(apart.mid, 0), (apart.rad > 0) & (apart.mid.abs() <= apart.rad))
         rule = getattr(self, f"_{name}", None)
         if rule is None:
