@@ -131,9 +131,9 @@ def test_boxes_hold_the_true_records(seed: int, monkeypatch: pytest.MonkeyPatch)
     kept = list[Boxes]()
     inner = gradients._named
 
-    def named(declared: Any, errors: Any, span: Any, design: Any, boxes: Boxes, cells: Any) -> Any:
+    def named(declared: Any, errors: Any, span: Any, design: Any, boxes: Boxes, *more: Any) -> Any:
         kept.append(boxes)
-        return inner(declared, errors, span, design, boxes, cells)
+        return inner(declared, errors, span, design, boxes, *more)
 
     monkeypatch.setattr(gradients, "_named", named)
     records = 2 + seed % 3
