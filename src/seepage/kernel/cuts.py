@@ -266,5 +266,5 @@ def _conditions(declared: Declaration, every: int) -> tuple[str, ...]:
         f"The loss is {loss[declared.head]}, divided by the stated number of records, in float32, and no defense "
         f"changed the messages; each operation is off by at most {ROUNDINGS:g} roundings.",
         f"The client's columns hold one of {every:,} combinations of values: "
-        f"{', '.join(column.name for column in declared.columns)}. Numbers are scaled first, and then rounded to float32.",
+        f"{', '.join(column.name for column in declared.columns)}. They are scaled first, and then rounded.",
     )
