@@ -544,6 +544,31 @@ def test_a_job_is_given_up_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch
     assert (outcome.status, outcome.failures) == ("left_out", ())
 
 
+def test_a_trial_that_ran_to_its_end_counts_where_time_is_limited() -> None:
+    exposed = list[range]()
+
+    class Silent(CoinAudit):
+        shared = False
+
+        def expose(self, configuration: Configuration, units: range) -> Exposure:
+            exposed.append(units)
+            now[0] += 10.0
+            return super().expose(configuration, units)
+
+    now = [0.0]
+    audit = Silent(CoinSpec(control=False, workers=1), parts=(PEEK,), figures={("none", PEEK): 0.9})
+    with Store(None) as store:
+        plan = make_plan([audit], store, budget=15.0, clock=lambda: now[0])
+        assert [len(plan.ready), len(exposed)] == [1, 1]
+        [[outcome]] = run_audits([audit], store, plan=plan, budget=5.0, clock=lambda: now[0])
+        # No unit twice.
+        assert [units.start for units in exposed] == [*range(len(exposed))] == list(outcome.units)
+        assert outcome.status == "left_out"
+    # Where time is not, the trial only tells how long the attack takes.
+    with Store(None) as store:
+        assert not make_plan([audit], store, clock=lambda: now[0]).ready
+
+
 def test_no_job_begins_when_the_time_is_over(subject: Subject) -> None:
     [outcome] = run_audits([HorizontalAudit(make_spec(**TINY), subject)], Store(None), budget=0.0)
     assert {run.status for run in outcome} == {"left_out"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from loky import cpu_count
 
@@ -14,11 +14,13 @@ from seepage.errors import BadInputError, Remedy
 from seepage.run.size import MOST_SECONDS, check_memory, check_time, enough_memory
 from seepage.run.store import Store
 from seepage.run.workers import Job
-from seepage.settings.setting import Audit, Configuration, PlannedPart
+from seepage.settings.setting import Audit, Configuration, Outcome, PlannedPart
 from seepage.threads import threads
 
 # A trial is stopped at the first sign of progress after so long: enough to tell how long the whole will take.
 _TRIAL_SECONDS = 0.15
+# Share of a limited time that trials may take.
+_FOR_TRIALS = 0.5
 # Variants of an audit that are its controls.
 POSITIVE, NEGATIVE = "positive control", "negative control"
 
@@ -103,6 +105,7 @@ class Plan:
         workers: number of jobs that run side by side.
         kept: number of units that were measured before, by place in ``series``; those with any only.
         shown: units of each audit that results show if they are there: never fewer than before.
+        ready: what the trials of jobs that ran to their end measured, by the jobs' names.
     """
 
     audits: tuple[Audit, ...]
@@ -113,6 +116,7 @@ class Plan:
     workers: int
     kept: dict[int, int]
     shown: tuple[int, ...]
+    ready: dict[int, Outcome] = field(default_factory=dict)
 
     @property
     def work(self) -> float | None:
@@ -134,11 +138,11 @@ def make_plan(
     slots: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Plan:
-    """Try what has units left to measure, without keeping anything, and plan the jobs.
+    """Try what has units left to measure, and plan the jobs.
 
     Attacks whose exposure is cheap are started on the first units and stopped soon after their first sign of progress,
-    which tells how long they take; one that gives no sign runs to its end. Settings whose exposures are expensive
-    forecast their jobs themselves.
+    which tells how long they take; one that gives no sign runs to its end, which counts where time is limited. Half of
+    that time is for trials. Settings whose exposures are expensive forecast their jobs themselves.
 
     Args:
         audits: what to measure.
@@ -164,7 +168,8 @@ def make_plan(
     unlimited = budget is not None or any(audit.spec.allow_large for audit in audits)
     with enough_memory():
         most = float("inf") if unlimited else MOST_SECONDS * workers
-        jobs, seconds_of = _jobs(audits, every, store, most, budget is not None, clock)
+        trials = None if budget is None else begun + budget * _FOR_TRIALS
+        jobs, seconds_of, ready = _jobs(audits, every, store, most, trials, clock)
     if not unlimited:
         check_time(sum(seconds or 0.0 for seconds in seconds_of.values()) / workers)
     left_out: list[tuple[str, int]] = []
@@ -174,9 +179,9 @@ def make_plan(
     else:
         left = (budget - (clock() - begun)) * workers
         jobs = _by_urgency(jobs, every, seconds_of, left)
-        jobs, left_out = _fitting(jobs, every, seconds_of, left)
+        jobs, left_out = _fitting(jobs, every, seconds_of, left, ready)
     kept = {i: units for i, units in kept.items() if units}
-    return Plan(tuple(audits), every, jobs, seconds_of, left_out, workers, kept, shown)
+    return Plan(tuple(audits), every, jobs, seconds_of, left_out, workers, kept, shown, ready)
 
 
 def _by_urgency(
@@ -217,13 +222,15 @@ def _urgency(job: Job, every: Sequence[Series], controls_first: bool = True) -> 
 
 
 def _jobs(
-    audits: Sequence[Audit], every: list[Series], store: Store, limit: float, brief: bool, clock: Callable[[], float]
-) -> tuple[list[Job], dict[int, float | None]]:
-    """Return what is to be measured; audits may share series, which are measured once.
+    audits: Sequence[Audit], every: list[Series], store: Store, limit: float, ends: float | None,
+    clock: Callable[[], float],
+) -> tuple[list[Job], dict[int, float | None], dict[int, Outcome]]:  # fmt: skip
+    """Return what is to be measured, and what was by trials; audits may share series, which are measured once.
 
-    No further series is tried once those that were take longer than a limit in seconds. Where it has to be ``brief``,
-    an attack is tried in one configuration of an audit, and the others are only exposed, as is the negative control,
-    which comes right behind the positive one and is like it.
+    No further series is tried once those that were take longer than a limit in seconds. Where trials have an end on the
+    clock, an attack is tried in one configuration of an audit, and the others are only exposed, as is the negative
+    control, which comes right behind the positive one and is like it. Behind that end, attacks are taken to last as
+    long as elsewhere.
     """
     planned = dict[str, set[int]]()
     by_exposure: dict[tuple[int, Configuration, range], list[int]] = {}
@@ -249,18 +256,25 @@ def _jobs(
 
     tried: dict[int, float | None] = {}
     alike: dict[tuple[int, str, int | None], float] = {}
+    ready, longest = dict[int, Outcome](), dict[str, float]()
     total = 0.0
     for i, group in alone:
         if i not in tried:
             if total > limit:
                 continue
             place = every[i].place - (every[i].audit.spec.variant == NEGATIVE)
-            like = (place, every[i].part.label, every[i].configuration.batch_size)
-            trial = functools.partial(_expose, every[i], alike[like]) if brief and like in alike else None
-            tried[i] = _unless_failing(trial or functools.partial(_try, every[i], clock), clock)
+            label = every[i].part.label
+            like = (place, label, every[i].configuration.batch_size)
+            if ends is not None and (like in alike or (every[i].is_attack and clock() >= ends)):
+                trial = functools.partial(_expose, every[i], alike.get(like, longest.get(label)))
+            else:
+                note = (lambda _: None) if ends is None else functools.partial(ready.__setitem__, len(jobs))
+                trial = functools.partial(_try, every[i], group, clock, note)
+            tried[i] = _unless_failing(trial, clock)
             alike[like] = max(alike.get(like, 0.0), tried[i] or 0.0)
+            longest[label] = max(longest.get(label, 0.0), tried[i] or 0.0)
         total += tried[i] or 0.0
-        add((i,), group, tried[i])
+        add((i,), group, 0.0 if len(jobs) in ready else tried[i])
     forecast: dict[tuple[int, Configuration], float | None] = {}
     for (place, configuration, group), series in by_exposure.items():
         if (place, configuration) not in forecast:
@@ -270,17 +284,18 @@ def _jobs(
                 estimate = functools.partial(audits[place].forecast, configuration)
                 forecast[place, configuration] = forecast.get(like) or _unless_failing(estimate, clock)
         add(tuple(series), group, forecast[place, configuration])
-    return jobs, seconds_of
+    return jobs, seconds_of, ready
 
 
 def _fitting(
-    jobs: list[Job], every: list[Series], seconds_of: Mapping[int, float | None], budget: float
-) -> tuple[list[Job], list[tuple[str, int]]]:
-    """Return the jobs that fit a budget, and what is left out; jobs of unknown length and first ones always fit."""
+    jobs: list[Job], every: list[Series], seconds_of: Mapping[int, float | None], budget: float,
+    ready: Mapping[int, Outcome],
+) -> tuple[list[Job], list[tuple[str, int]]]:  # fmt: skip
+    """Return the jobs that fit a budget, and what is left out; those of unknown length, or measured, always fit."""
     fit, left, used = [], dict[int, int](), 0.0
     for job in jobs:
         seconds = seconds_of[job.name] or 0.0
-        first = job.units.start == 0 and every[job.series[0]].audit.shared
+        first = job.name in ready or (job.units.start == 0 and every[job.series[0]].audit.shared)
         if used + seconds <= budget or first or not any(every[i].is_attack for i in job.series):
             used += seconds
             fit.append(job)
@@ -306,8 +321,8 @@ class _Started(Exception):  # noqa: N818 - no error: it ends a trial
     """An attack has shown how fast it is."""
 
 
-def _try(series: Series, clock: Callable[[], float]) -> float:
-    """Start a part on its first units; return the seconds of a clock that the whole group would take."""
+def _try(series: Series, group: range, clock: Callable[[], float], note: Callable[[Outcome], None]) -> float:
+    """Start a part on a group of units; return the seconds of a clock that it would take, or note what it measured."""
     reports: list[tuple[float, float]] = []
 
     def advanced(share: float) -> None:
@@ -317,11 +332,11 @@ def _try(series: Series, clock: Callable[[], float]) -> float:
 
     begun = clock()
     with threads(series.audit.spec.threads):
-        exposure = series.audit.expose(series.configuration, range(series.group if series.is_attack else 1))
+        exposure = series.audit.expose(series.configuration, group if series.is_attack else range(1))
         if series.is_attack:
             begun = clock()
             try:
-                exposure.measure(series.part, advanced)
+                note(exposure.measure(series.part, advanced))
             except _Started:
                 # What comes before the first report is done once, the rest goes on at the pace of the reports.
                 (first, before), (last, after) = reports[0], reports[-1]
@@ -329,7 +344,7 @@ def _try(series: Series, clock: Callable[[], float]) -> float:
     return clock() - begun
 
 
-def _expose(series: Series, seconds: float) -> float:
+def _expose(series: Series, seconds: float | None) -> float | None:
     """Expose the first unit of a part, to see whether it can be run; return the seconds that are known of the like."""
     with threads(series.audit.spec.threads):
         series.audit.expose(series.configuration, range(1))

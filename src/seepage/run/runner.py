@@ -219,6 +219,9 @@ def _carry_out(
         if ends is None:
             return True
         left, needed = ends - clock(), max(plan.seconds_of.get(job.name) or 0.0, watch.took(job.name))
+        if plan.ready and job.units.start == 0 and not any(plan.series[i].is_attack for i in job.series):
+            # What trials measured needs its baselines.
+            return True
         return left > 0 and (always(job) or needed <= left * _LATE)
 
     def given_up(job: Job) -> float | None:
@@ -299,6 +302,11 @@ def _carry_out_jobs(
     if machines is not None:
         # Each unit has a machine of its own, whose whole time it takes.
         _keep_all(plan, store, listener, watch, run_elsewhere(jobs, plan.audits, watch, wanted, machines), 1)
+        return plan
+    measured = [job for job in jobs if job.name in plan.ready]
+    _keep_all(plan, store, listener, watch, ((job, [plan.ready[job.name]]) for job in measured), 1)
+    jobs = [job for job in jobs if job.name not in plan.ready]
+    if not jobs:
         return plan
     begun = time.monotonic()
     if plan.workers > 1 and plan.work is None:
