@@ -299,14 +299,14 @@ def _carry_out_jobs(
     clock: Callable[[], float],
     machines: Machines | None,
 ) -> Plan:
-    if machines is not None:
-        # Each unit has a machine of its own, whose whole time it takes.
-        _keep_all(plan, store, listener, watch, run_elsewhere(jobs, plan.audits, watch, wanted, machines), 1)
-        return plan
     measured = [job for job in jobs if job.name in plan.ready]
     _keep_all(plan, store, listener, watch, ((job, [plan.ready[job.name]]) for job in measured), 1)
     jobs = [job for job in jobs if job.name not in plan.ready]
     if not jobs:
+        return plan
+    if machines is not None:
+        # Each unit has a machine of its own, whose whole time it takes.
+        _keep_all(plan, store, listener, watch, run_elsewhere(jobs, plan.audits, watch, wanted, machines), 1)
         return plan
     begun = time.monotonic()
     if plan.workers > 1 and plan.work is None:
