@@ -19,6 +19,7 @@ from seepage import kernel
 from seepage.kernel import Certified, Declaration, EncodedColumn, certify_cut, cuts
 from seepage.kernel.intervals import Ball
 from seepage.kernel.roundings import followed
+from seepage.models.model import seeded
 
 COLUMNS = (
     EncodedColumn("a", (0.0,), (1.0,), ("x", "y", "z")),
@@ -237,9 +238,7 @@ class Normal(Client):
 @pytest.mark.parametrize("made", [Centred, Sized, Halved, Counting, Normal])
 def test_a_client_part_that_is_no_function_of_a_record_in_single_precision_is_refused(made: type[Client]) -> None:
     one = setting()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
-        one.client = made()
+    one.client = seeded(made, 0)
     found = proof(one, returned(one))
     assert found.doubt is not None
     assert not found.cells.any()
@@ -247,9 +246,7 @@ def test_a_client_part_that_is_no_function_of_a_record_in_single_precision_is_re
 
 def test_a_client_part_that_heeds_the_type_of_its_inputs_is_followed_as_the_client_runs_it() -> None:
     one = setting()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
-        one.client = Typed()
+    one.client = seeded(Typed, 0)
     found = proof(one, returned(one))
     assert found.doubt is None
     assert float(found.cells.double().mean()) > 0.9
@@ -363,26 +360,20 @@ FLAG = EncodedColumn("flag", (0.0,), (1.0,), ("no", "yes"))
 def test_what_single_precision_does_not_tell_apart_is_not_certified(
     made: type[nn.Module], columns: tuple[EncodedColumn, ...], cells: list[list[int]], others: list[list[int]]
 ) -> None:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
-        client = made()
+    client = seeded(made, 0)
     true, witness = torch.tensor(cells), torch.tensor(others)
     assert not (asked(client, columns, true, witness).cells & (true != witness)).any()
 
 
 def test_numbers_that_lose_digits_where_they_are_scaled_are_refused() -> None:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
-        client = Threshold()
+    client = seeded(Threshold, 0)
     date = COUNT._replace(low=20240101.0, high=20240131.0, mean=(20240101.0,), scale=(30.0,))
     cells = torch.tensor([[20240103], [20240107]])
     assert "may lose digits" in (asked(client, (date,), cells, cells).doubt or "")
 
 
 def test_a_part_in_half_precision_is_refused() -> None:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
-        client = Cast()
+    client = seeded(Cast, 0)
     cells = torch.arange(6)[:, None]
     assert "another precision" in (asked(client, (COUNT,), cells, cells).doubt or "")
 
@@ -463,7 +454,5 @@ class Own(Client):
 
 def test_what_a_client_computes_of_its_own_number_of_records_is_looked_at() -> None:
     one = setting()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
-        one.client = Own()
+    one.client = seeded(Own, 0)
     assert "as a client runs it" in (proof(one, returned(one)).doubt or "")

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from seepage.kernel import Certified, Declaration, EncodedColumn, certify
 from seepage.kernel.intervals import Ball
+from seepage.models.model import seeded
 
 NUMBERS = tuple(EncodedColumn(name, (0.5,), (0.5,), None, 0.0, 1.0, 0.05) for name in "pqr")
 FLAG = EncodedColumn("a", (0.0, 0.0), (1.0, 1.0), ("u", "v"))
@@ -125,9 +126,7 @@ class Unseen(Plain):
 
 def proved(made: type[nn.Module], true: list[float], witness: list[float]) -> Certified:
     """Return what is certified of one record in the message of another one."""
-    with torch.random.fork_rng():
-        torch.manual_seed(3)  # noqa: TID251 - layers draw from it, within a fork
-        network = made()
+    network = seeded(made, 3)
     declared = Declaration((FLAG, *NUMBERS) if len(true) == 4 else NUMBERS, 1, "softmax")
     rows, label = declared.rows(torch.tensor([true]).double()).float(), torch.tensor([1])
     functional.cross_entropy(network(rows), label).backward()
@@ -225,9 +224,7 @@ def test_what_the_mean_of_a_frequent_category_is_rounded_by_is_no_part_of_a_numb
         EncodedColumn("c", (mean, 1 - mean), (scale, scale), ("common", "rare")),
         EncodedColumn("y", (0.5,), (0.3,), None, 0.0, 1.0, 2e-5),
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # noqa: TID251 - layers draw from it, within a fork
-        network = Sharp()
+    network = seeded(Sharp, 0)
     mids = torch.tensor([x for one in columns for x in one.mean])
     scales = torch.tensor([x for one in columns for x in one.scale])
     rows = (torch.tensor([[1.0, 0.0, 0.6123]]) - mids) / scales
