@@ -126,6 +126,24 @@ def test_most_small_batches_are_certified_whole() -> None:
     assert whole >= 15
 
 
+@pytest.mark.parametrize("confident", [1.0, 40.0, 150.0, 250.0])
+def test_a_single_record_is_certified_however_small_its_error(confident: float) -> None:
+    declared, whole, least = MIXED._replace(records=1), 0, 1.0
+    for seed in range(6):
+        module, cells = network([7, 12, 12, 3], seed), some_cells(declared, 2, seed)
+        with torch.no_grad():
+            list(module.parameters())[-2].mul_(confident)
+        own, other = cells[:1], cells[1:]
+        label = module(declared.rows(own).float()).argmax(1).double()
+        message = sent(module, declared, own, label)
+        least = min(least, float(message["0.bias"].abs().max()))
+        whole += int(certified(module, declared, own, label, message).cells.all())
+        proof = certified(module, declared, other, label, message).cells[0]
+        assert bool((other == own)[0][proof].all()), seed
+    assert whole >= 5
+    assert least < (1e-10 if confident == 250.0 else 0.3)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_boxes_hold_the_true_records(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = list[Boxes]()

@@ -88,6 +88,23 @@ def test_a_batch_is_read_whole(records: int, depth: int) -> None:
     assert_read(guess, ran.secret.cells, ran.secret.labels)
 
 
+@pytest.mark.parametrize("sure", [60.0, 150.0])
+def test_a_record_that_the_network_is_sure_of_is_read_and_proved(sure: float) -> None:
+    """Its error is as small as the roundings of a chance, or smaller."""
+    model = nn3(GERMAN.schema, seed=1)
+    with torch.no_grad():
+        list(model.module.parameters())[-2].mul_(sure)
+    cells, encoder = GERMAN.train.cells[:3, None], Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
+    labels = model.module(encoder.encode(cells)).argmax(-1).double()
+    view, knowledge = received(model, GERMAN, cells, labels)
+    assert float(view.gradient["4.bias"].abs().max()) < 2e-3
+    guess = unmix(restarts=1, iterations=2)(view, knowledge, [0, 1, 2])
+    assert guess.regime == ("all 1 records proved",) * 3
+    assert_read(guess, cells, labels)
+    assert guess.certified is not None
+    assert bool(guess.certified.all())
+
+
 @pytest.mark.parametrize("head", ["softmax", "sigmoid"])
 def test_copies_and_records_in_the_hull_of_others_are_read(head: Head) -> None:
     """Duplicates, one row under both labels, and four rows of which any is an affine combination of the others."""

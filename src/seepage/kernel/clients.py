@@ -36,6 +36,7 @@ class Bounds(NamedTuple):
         inputs: input of each layer (set, entry), extended by a 1 where there is a bias.
         bias: name of its bias; None where it has none.
         errors: largest magnitude of an error at each of its units (set, unit), times the number of records.
+        apart: how far such errors of a set may be from each other, given the label.
         slopes: derivatives of inputs by the directions that were asked for (direction, set, entry).
         blurs: what roundings may move each entry of an input by (set, entry).
         affine: layers whose input is affine in the row.
@@ -44,6 +45,7 @@ class Bounds(NamedTuple):
     inputs: dict[str, Ball]
     bias: dict[str, str | None]
     errors: dict[str, Tensor]
+    apart: dict[str, Tensor]
     slopes: dict[str, Ball]
     blurs: dict[str, Tensor]
     affine: set[str]
@@ -89,6 +91,7 @@ def bounded(
             slopes={name: join([part.slopes[name] for part in parts]) for name in parts[0].slopes},
             blurs={name: torch.cat([part.blurs[name] for part in parts]) for name in parts[0].blurs},
             errors={name: torch.cat([part.errors[name] for part in parts]) for name in parts[0].errors},
+            apart={name: torch.cat([part.apart[name] for part in parts]) for name in parts[0].apart},
         )
     row = boxes.encoded(declared)
     count, sets = len(row.mid), max(3, len(row.mid))
@@ -98,7 +101,7 @@ def bounded(
     trace, value = _traced(module, at, drift, row, rounded, errors, moves)
     if steps is not None and trace.steps != list(steps):
         raise RefusedError("the network computes something else on another number of rows")
-    found = Bounds({}, {}, {}, {}, {}, set())
+    found = Bounds({}, {}, {}, {}, {}, {}, set())
     for name, layer in trace.layers.items():
         if {name, layer.bias} & trace.shared or (errors and name not in value.slopes):
             continue
@@ -116,13 +119,13 @@ def bounded(
             ):
                 found.affine.add(name)
         if errors:
-            slope, most_error = value.slopes[name], torch.zeros(())
-            for error in errors_at(declared, value.value):
-                sums = (slope.mid * error.mid).sum(2).abs() + (
-                    slope.mid.abs() * error.rad + slope.rad * error.most.clamp(min=SEED)
-                ).sum(2)
-                most_error = torch.maximum(most_error, sums)
-            found.errors[name] = most_error.T[:count]
+            slope, most_error, most_apart = value.slopes[name], torch.zeros(()), torch.zeros(())
+            for error, spread in errors_at(declared, value.value):
+                reach = (slope.mid.abs() * error.rad + slope.rad * error.most.clamp(min=SEED)).sum(2)
+                most_error = torch.maximum(most_error, (slope.mid * error.mid).sum(2).abs() + reach)
+                own = slope.mid.abs() * spread + slope.rad * error.most.clamp(min=SEED)
+                most_apart = torch.maximum(most_apart, own.sum(2))
+            found.errors[name], found.apart[name] = most_error.T[:count], most_apart.T[:count]
     return found
 
 
@@ -185,7 +188,7 @@ def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -
     (few, _), (more, _) = runs
     if few.steps != more.steps or bool(apart.any()):
         raise RefusedError("the network computes something else at another time, place or number of rows")
-    some = some_rows(declared, declared.records).float().double()
+    some = declared.rows(some_cells(declared, declared.records)).float().double()
     none, client = torch.zeros_like(some), copy.deepcopy(module).float()
     once, _ = _traced(client, at, {}, Ball(some, none), none, False, None, single=True)
     if once.steps != few.steps or not _alike(few.constants, once.constants):
@@ -229,14 +232,14 @@ def by_row(function: Callable[..., Sequence[Tensor]], own: Sequence[Tensor], oth
                 raise RefusedError("the network mixes records of a batch, or heeds their place or number")
 
 
-def some_rows(declared: Declaration, number: int) -> Tensor:
-    """Return encoded rows with any categories, and numbers anywhere in their bounds; always the same."""
+def some_cells(declared: Declaration, number: int) -> Tensor:
+    """Return records with any categories, and numbers anywhere in their bounds; always the same."""
     generator, cells = torch.Generator().manual_seed(0), []
     for column in declared.columns:
         share = torch.rand(number, generator=generator, dtype=torch.float64)
         codes = (share * len(column.categories or ())).floor()
         cells.append(column.low + share * (column.high - column.low) if column.categories is None else codes)
-    return declared.rows(torch.stack(cells, 1))
+    return torch.stack(cells, 1)
 
 
 def check_rows(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor) -> None:
@@ -254,7 +257,7 @@ def check_rows(module: nn.Module, at: Mapping[str, Tensor], declared: Declaratio
         [slope] = torch.autograd.grad((outputs * weights).sum(), [rows], allow_unused=True)
         return outputs.detach(), torch.zeros_like(rows) if slope is None else slope
 
-    others = some_rows(declared, 2 * declared.records + 3)
+    others = declared.rows(some_cells(declared, 2 * declared.records + 3))
     for own in (others[: declared.records], rows):
         by_row(function, [own], [others[declared.records :]])
 
@@ -284,12 +287,15 @@ def states(module: nn.Module) -> list[object]:
     return [kept, tensors, random_states()]
 
 
-def errors_at(declared: Declaration, outputs: Ball) -> Iterable[Ball]:
-    """Return the errors at the outputs for every label, or for all numbers as target, of a mean over one record."""
+def errors_at(declared: Declaration, outputs: Ball) -> Iterable[tuple[Ball, Tensor]]:
+    """Return the errors at the outputs for every label, or for all numbers as target, of a mean over one record.
+
+    With them, how far they may be from their middle for one label or number.
+    """
     low, high = outputs.mid - outputs.rad, outputs.mid + outputs.rad
     if declared.head == "regression":
         middle, half = sum(declared.target) / 2, abs(declared.target[1] - declared.target[0]) / 2
-        yield Ball(2 * (outputs.mid - middle), 2 * (outputs.rad + half))
+        yield Ball(2 * (outputs.mid - middle), 2 * (outputs.rad + half)), 2 * outputs.rad
         return
     if declared.head == "sigmoid":
         low, high = low.sigmoid(), high.sigmoid()
@@ -300,7 +306,8 @@ def errors_at(declared: Declaration, outputs: Ball) -> Iterable[Ball]:
         low, high = chance * (-width).exp(), (chance * width.exp()).clamp(max=1.0)
     for label in range(2 if declared.head == "sigmoid" else low.shape[1]):
         true = float(label) if declared.head == "sigmoid" else one_hot(torch.tensor(label), low.shape[1])
-        yield Ball((low + high) / 2 - true, (high - low) / 2)
+        # A chance near 1 is rounded before it becomes an error.
+        yield Ball((low + high) / 2 - true, (high - low) / 2), (high - low) / 2 + ROUNDINGS * UNIT
 
 
 def largest_drift(

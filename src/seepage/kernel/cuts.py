@@ -232,7 +232,8 @@ def _factors(
     """Return between which factors of the received message a configuration's gradient lies, for each label."""
     ends = []
     number = declared.head == "regression"
-    for error in [Ball(torch.ones_like(outputs.mid), outputs.rad * 0)] if number else errors_at(declared, outputs):
+    one = Ball(torch.ones_like(outputs.mid), outputs.rad * 0), outputs.rad * 0
+    for error, _ in [one] if number else errors_at(declared, outputs):
         # What a chance and the label are rounded to: the label's entry is the one below zero.
         chance = error.most * (1 + 2 * outputs.most.amax(1, keepdim=True))
         rounded = torch.where(error.mid < 0, 1 + chance, chance) * (ROUNDINGS * UNIT)

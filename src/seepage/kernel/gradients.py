@@ -1,7 +1,8 @@
 """Rule for gradients and updates of plain SGD.
 
 Theorem. The message of a layer z = W v that sees each record once is G = sum_j e_j v_j^T + D, where e_j is the error of
-record j, whatever it is, and D is at most k roundings of the largest sum of |e_j| |v_j|. If G has as many singular
+record j, whatever it is, and D is at most k roundings of the largest sum of |e_j| |v_j|. Of a single record, the error
+of a unit with a bias is the bias's own entry. If G has as many singular
 values above |D| as there are records, every v_j lies in the span of their right singular vectors, up to
 |D| / (s_n - |D|) of its length. All rows that the declaration allows and that do so are enumerated: categories by a
 search that cuts off only what no values of the open columns can bring back, numbers as boxes. Deeper layers exclude
@@ -14,7 +15,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,8 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from seepage.kernel.clients import Bounds, bounded, check_hooks, check_rows, largest_drift, some_rows, states, steady
-from seepage.kernel.intervals import Boxes, everything
+from seepage.kernel.clients import Bounds, bounded, check_hooks, check_rows, largest_drift, some_cells, states, steady
+from seepage.kernel.intervals import Boxes, everything, single_rows
 from seepage.kernel.rows import boxes_in, choices, chosen, most_boxes, narrowed
 from seepage.kernel.spans import Design, LayerSpan, designed, rounded_steps, spanned
 from seepage.kernel.statement import ROUNDINGS, SAME, SMALLEST, UNIT, Certified, Declaration, RefusedError, nothing
@@ -137,17 +138,32 @@ def _as_client(
     return total
 
 
+def _read_off(bounds: Bounds, message: Mapping[str, Tensor], declared: Declaration) -> Bounds:
+    """Return bounds with the errors that the gradient of a single record holds as those of biases."""
+    if declared.records > 1 or declared.rate is not None:
+        return bounds
+    errors = dict(bounds.errors)
+    for name, bias in bounds.bias.items():
+        if bias is not None:
+            own = (1 + ROUNDINGS * UNIT) * message[bias].double().abs() + SMALLEST
+            errors[name] = torch.minimum(errors[name], own)
+    return bounds._replace(errors=errors)
+
+
 def _replay(
-    module: nn.Module, at: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration, rows: Tensor,
-    labels: Tensor, bounds: Bounds,
+    module: nn.Module, at: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration, cells: Tensor,
+    labels: Tensor, bounds: Bounds, bounds_of: Callable[..., Bounds],
 ) -> None:  # fmt: skip
     """Refuse records that do not replay a message, or a network that computes something else for a client."""
     before = states(module)
     # Records may be such that a difference between runs does not show; it does on other rows.
-    for own in (rows, some_rows(declared, declared.records)):
+    for these in (cells, some_cells(declared, declared.records)):
+        own, mine = declared.rows(these), these is cells
         total = _in_double(module, at, declared, own, labels, bounds)
-        blurs = _blurs(at, declared, bounds, total)
-        for name, blur in blurs.items() if own is rows else ():
+        near = bounds_of({}, single_rows(declared, these)) if declared.steps == 1 else None
+        read = _read_off(bounds, message, declared) if mine else bounds
+        blurs = _blurs(at, declared, read, total, near)
+        for name, blur in blurs.items() if mine else ():
             missed = (message[name].double() / (declared.rate or 1.0) - total[name]).abs()
             if not bool((missed <= blur).all()):
                 worst = float((missed / blur).nan_to_num(math.inf).max())
@@ -163,12 +179,23 @@ def _replay(
 
 
 def _blurs(
-    at: Mapping[str, Tensor], declared: Declaration, bounds: Bounds, total: Mapping[str, Tensor]
+    at: Mapping[str, Tensor], declared: Declaration, bounds: Bounds, total: Mapping[str, Tensor], near: Bounds | None
 ) -> dict[str, Tensor]:
-    """Return how far single precision may take a gradient from its value, by parameter."""
+    """Return how far single precision may take a gradient from its value, by parameter.
+
+    Args:
+        at, declared: parameters and declaration.
+        bounds: of all rows.
+        total: the gradient.
+        near: bounds of its own rows, which say what roundings on the way do to inputs and errors.
+    """
     allowed = {}
     for name, bias in bounds.bias.items():
         most = bounds.most(name) * declared.steps
+        if near is not None:
+            inputs, count = near.inputs[name], len(near.inputs[name].mid)
+            moved = near.apart[name].T @ inputs.most + near.errors[name].T @ inputs.rad
+            most = most + moved / (count * ROUNDINGS * UNIT)
         allowed |= {name: most} if bias is None else {name: most[:, :-1], bias: most[:, -1]}
     blurs = {}
     for name, part in total.items():
@@ -262,7 +289,8 @@ def _certify(
     # By how much each number's range moves its entry.
     moves = identity[layout.number] * layout.span[:, None] / layout.scale
     bounds = bounds_of(drift, whole, moves=identity)
-    _replay(module, at, message, declared, rows, labels, bounds)
+    _replay(module, at, message, declared, cells, labels, bounds, bounds_of)
+    bounds = _read_off(bounds, message, declared)
     if not bounds.affine:
         raise RefusedError("no layer takes every row once, as an affine function of its entries")
     size = {name: (bounds.inputs[name].mid.shape[1], len(at[name]), name) for name in bounds.affine}
@@ -316,7 +344,7 @@ def _certify(
                     break
         if not len(boxes.codes):
             raise RefusedError("no row of the declared columns lies in what the message spans")
-        bounds = bounds_of(drift, boxes)
+        bounds = _read_off(bounds_of(drift, boxes), message, declared)
         found = _named(declared, bounds.errors[first] * times, span, design, boxes, cells, off)
         if bool(found.cells.all()):
             break
@@ -331,7 +359,7 @@ def _named(
     """Return which cells of a witness are proved by the rows that may be there."""
     place = torch.tensor([column.categories is None for column in declared.columns])
     low, size = declared.of("low"), declared.of("high") - declared.of("low")
-    codes, own = cells[:, ~place].long(), (cells[:, place] - low) / size.clamp(min=1e-300)
+    codes, own, _ = single_rows(declared, cells)
     far = (boxes.center[:, None] - own[None]).abs().sum(2)
     far = far.masked_fill((boxes.codes[:, None] != codes[None]).any(2), torch.inf)
     group = torch.where(far.amin(1) < torch.inf, far.argmin(1), -1)

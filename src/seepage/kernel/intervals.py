@@ -478,3 +478,11 @@ def everything(declared: Declaration) -> Boxes:
     """Return the box of all rows."""
     half = torch.full((1, len(declared.numbers)), 0.5, dtype=torch.float64)
     return Boxes(torch.full((1, len(declared.columns) - len(declared.numbers)), -1), half, half)
+
+
+def single_rows(declared: Declaration, cells: Tensor) -> Boxes:
+    """Return a box for each record (record, column) that holds it alone."""
+    number = torch.tensor([column.categories is None for column in declared.columns], dtype=torch.bool)
+    span = declared.layout.span
+    center = (cells[:, number] - declared.layout.low) / torch.where(span > 0, span, 1.0)
+    return Boxes(cells[:, ~number].long(), center, torch.zeros_like(center))

@@ -16,6 +16,8 @@ from seepage.wire.horizontal import GradientView
 
 # Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
 SAME = 100.0
+# Roundings by which the direction of a record's error may be off, at an error of 1.
+_TURNED = 32.0
 # Roundings of a record's part in a message that count as no trace of it.
 _TRACE = 32.0
 
@@ -151,9 +153,23 @@ class Gradient:
         """
         # Relative to each layer as a whole.
         return all(
-            float(left.norm()) <= SAME * self.rounding * float(received.norm())
-            for left, received in zip(self.left, self.received, strict=True)
+            float(left.norm()) <= SAME * self.rounding * float(received.norm() + unsure)
+            for left, received, unsure in zip(self.left, self.received, self._unsure(rows, counts), strict=True)
         )
+
+    def _unsure(self, rows: Tensor, counts: Tensor) -> list[Tensor]:
+        """Return the size of each layer's gradient where chances are wrong by 1; they are rounded when near it."""
+        zero = [layer.new_zeros(()) for layer in self.left]
+        if self.head == "regression" or not len(rows):
+            return zero
+        run, copies = self.network.run(rows), self.copies(counts) / self.records
+        for one in torch.eye(run.outputs.shape[-1], dtype=rows.dtype, device=rows.device):
+            parts = zip(run.errors(one.expand_as(run.outputs)), run.entering, strict=True)
+            zero = [
+                size + (copies * error.norm(dim=1) * entered.norm(dim=1)).sum()
+                for size, (error, entered) in zip(zero, parts, strict=True)
+            ]
+        return zero
 
     def remaining(
         self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
@@ -252,10 +268,11 @@ class Gradient:
         """
         evidence = self.evidence(at, span, rows)
         most_outside = self.tolerances.outside
-        inside = (evidence.outside < most_outside) & (evidence.off < most_outside)
+        inside = evidence.outside < most_outside
         if self.head == "regression":
             # The size of the error says the target, whatever it is; that several copies have.
             targets = evidence.chances - evidence.total / 2
+            inside &= evidence.off < most_outside
             return Passed(inside & targets.isfinite().all(1), torch.cat([torch.ones_like(targets), targets], 1))
         counts = torch.zeros_like(evidence.chances)
         open_ = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
@@ -265,7 +282,9 @@ class Gradient:
             fits = open_ & ((estimates - whole).abs().amax(1) < self.tolerances.uncounted) & (whole >= 0).all(1)
             counts[fits] = whole[fits]
             open_ &= ~fits
-        return Passed(~open_ & inside, counts)
+        # An error that is small beside the chances was rounded when they were, which turns it.
+        size = (counts.sum(1)[:, None] * evidence.chances - counts).abs().amax(1)
+        return Passed(~open_ & inside & (evidence.off < most_outside + _TURNED * self.rounding / size), counts)
 
     def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
         """Return what one layer says of candidates.

@@ -508,6 +508,7 @@ class TracedGradient(Gradient):
     def explained(self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]) -> bool:
         """Return whether these records leave nothing but rounding of the message, in any of its parts."""
         largest = max(float(part.norm()) for part in self._message.values())
+        largest += max((float(size) for size in self._unsure(rows, counts)), default=0.0)
         return super().explained(rows, counts) and all(
             float(left.norm()) <= SAME * self.rounding * largest for left in self.remaining(rows, counts).values()
         )
