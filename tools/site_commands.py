@@ -8,7 +8,7 @@ import typer
 from typer.cli import get_docs_for_click
 from typer.main import get_command
 
-from seepage.cli import app
+from seepage.cli import program
 
 # What Rich shows bold on a terminal.
 _BOLD = re.compile(r"\[bold\](.*?)\[/bold\]")
@@ -16,7 +16,7 @@ _BOLD = re.compile(r"\[bold\](.*?)\[/bold\]")
 
 def commands() -> str:
     """Return the help of every command as Markdown."""
-    command = get_command(app)
+    command = get_command(program)
     text = get_docs_for_click(
         obj=command, ctx=typer.Context(command, info_name="seepage"), name="seepage", title="Command line"
     )

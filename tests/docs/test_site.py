@@ -16,7 +16,7 @@ import typer.main
 from mkdocs.config import load_config
 
 import site_hook
-from seepage.cli import app
+from seepage.cli import program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -131,7 +131,7 @@ def test_the_reference_has_shapes_and_shows_an_object_once(site: Path, pages: di
 def test_every_command_and_option_is_on_a_page(site: Path) -> None:
     text = html.unescape((site / "reference" / "command-line.html").read_text(encoding="utf-8"))
     shown = set(re.findall(r"--[a-z][a-z-]+", text))
-    for command in typer.main.get_group(app).commands.values():
+    for command in typer.main.get_group(program).commands.values():
         assert f"seepage {command.name}" in text
         assert {name for option in command.params for name in option.opts if name.startswith("--")} <= shown
     assert "[bold]" not in text

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from seepage.auditing import audit
-from seepage.cli.app import app
+from seepage.cli.app import program
 from seepage.errors import BadInputError
 from seepage.report.comparing import render_comparison
 from seepage.results.compare import compare_runs, judge, load_run, overall
@@ -110,7 +110,7 @@ def test_only_figures_of_the_same_point_are_paired(runs: tuple[Path, Path], tmp_
     assert {one["batch_size"] for one in found.records} == {2}
     assert "tableak, batch 1" in found.points_only[0]
     assert "tableak, batch 1, noise" in found.points_only[1]
-    done = CliRunner().invoke(app, ["compare", str(runs[0]), str(tmp_path / "more")])
+    done = CliRunner().invoke(program, ["compare", str(runs[0]), str(tmp_path / "more")])
     assert "Only in short: " in done.output
     assert "Only in more: " in done.output
 
@@ -156,14 +156,14 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_the_command_prints_tables_and_writes_a_private_page(runs: tuple[Path, Path], tmp_path: Path) -> None:
     page = tmp_path / "compare.html"
-    done = CliRunner().invoke(app, ["compare", str(runs[0]), str(runs[1]), "--out", str(page)])
+    done = CliRunner().invoke(program, ["compare", str(runs[0]), str(runs[1]), "--out", str(page)])
     assert done.exit_code == 0, done.output
     assert "figures in common" in done.output
     assert "audits 1.spec.model" in done.output
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     text = page.read_text(encoding="utf-8")
     assert "overall-figure" in text
-    as_json = CliRunner().invoke(app, ["compare", str(runs[0]), str(runs[1]), "--json"])
+    as_json = CliRunner().invoke(program, ["compare", str(runs[0]), str(runs[1]), "--json"])
     assert json.loads(as_json.output)["names"] == ["short", "long"]
 
 
@@ -198,10 +198,10 @@ def test_a_planted_change_of_leakage_ends_with_its_status(
     runs: tuple[Path, Path], tmp_path: Path, change: Any, status: int, line: str
 ) -> None:
     old, new = map(str, planted_change(tmp_path, runs, change))
-    done = CliRunner().invoke(app, ["compare", old, new, "--fail-if-worse"])
+    done = CliRunner().invoke(program, ["compare", old, new, "--fail-if-worse"])
     assert (done.exit_code, line in " ".join(done.output.split())) == (status, True), done.output
     assert line in (tmp_path / "new" / "compare.html").read_text(encoding="utf-8")
-    assert CliRunner().invoke(app, ["compare", old, new]).exit_code == 0
+    assert CliRunner().invoke(program, ["compare", old, new]).exit_code == 0
 
 
 def test_what_shows_nothing_passes_no_comparison(runs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -5,3 +5,4 @@ A command's module registers it with ``app`` and is imported when the command is
 
 from seepage.cli.app import app as app
 from seepage.cli.app import main as main
+from seepage.cli.app import program as program

@@ -52,6 +52,10 @@ COMMANDS = {
 }
 
 
+# Settings whose commands are there.
+_added: list[Setting] = []
+
+
 def settings_by_command() -> dict[str, Setting]:
     """Return the settings by the names of their commands."""
     return {plugin.command or name: plugin for name, plugin in settings().items()}
@@ -122,8 +126,9 @@ def load(name: str) -> Any:
     """Import a command's module and return the command."""
     audited = settings_by_command().get(name)
     module = import_module(_AUDITS if audited is not None else COMMANDS[name])
-    if audited is not None:
+    if audited is not None and audited not in _added:
         module.add(audited)
+        _added.append(audited)
     looks: dict[str, Any] = {"pretty_exceptions_short": False, "rich_markup_mode": "rich"}
     for info in app.registered_commands:
         if (info.name or get_command_name(getattr(info.callback, "__name__", ""))) == name:
@@ -157,7 +162,10 @@ def _help_in_source(module: str, name: str) -> str:
     return load(name).help or ""
 
 
-app = typer.Typer(
+# What modules add their commands to. ``load`` makes one when it is used; the program would make all of them at every
+# start.
+app = typer.Typer()
+program = typer.Typer(
     name="seepage",
     cls=_Program,
     no_args_is_help=True,
@@ -208,7 +216,7 @@ def _run() -> None:
         OSError: nobody reads what it printed, or there is no room for it.
     """
     try:
-        app(prog_name="seepage")
+        program(prog_name="seepage")
     except SystemExit as ended:
         try:
             # Typer ends with 1 where nobody reads its output.
@@ -251,7 +259,7 @@ def _version(wanted: bool) -> bool:
     return wanted
 
 
-@app.callback()
+@program.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
