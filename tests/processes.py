@@ -60,19 +60,22 @@ class Sweep:
     victims: int
     iterations: int
 
-    def start(self, out: Path, workers: int) -> Program:
-        """Start it into a run folder; beside that comes a file with its standard error."""
-        options = [
+    def options(self, out: Path, workers: int) -> list[str]:
+        """Return the options of its command."""
+        return [
             *("audit", "--dataset", "german", "--model", "nn1", "--batch-size", "2", "--batch-size", "4"),
             *("--attack", "tableak", "--attack", "inverting_gradients", "--attack", "dlg"),
             *("--victims", str(self.victims), "--restarts", "8", "--iterations", str(self.iterations)),
             *("--no-control", "--workers", str(workers), "--out", str(out)),
         ]
+
+    def start(self, out: Path, workers: int) -> Program:
+        """Start it into a run folder; beside that comes a file with its standard error."""
         # A file: what nobody reads of a pipe would hold the program up, and workers may outlive it.
         errors = out.with_name(f"{out.name}.txt")
         with errors.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, *options],
+                [sys.executable, "-c", PROGRAM, *self.options(out, workers)],
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
                 stdout=subprocess.DEVNULL,
                 stderr=file,

@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -443,13 +444,17 @@ def test_a_folder_of_something_else_is_left_alone(seepage: Any, tmp_path: Path) 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a limit on the size of files")
 def test_no_room_for_the_report_loses_nothing_that_was_measured(seepage: Any, tmp_path: Path) -> None:
     audit = ["audit", "--batch-size", "1", "--attack", "dlg", "--victims", "2", "--no-control", *TINY, "--out", "run"]
-    # No file of the child may grow beyond this: the store does not, the page does.
-    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (220_000, 220_000))\n"
-    code = limited + "from seepage.cli import main; main()"
-    ran = subprocess.run([sys.executable, "-c", code, *audit], capture_output=True, text=True, check=False)
-    assert ran.returncode == 2
-    assert "report.html' cannot be written" in ran.stderr.replace("\n", " ")
-    assert "Traceback" not in ran.stderr
+    resource = import_module("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # No file may grow beyond this: the store does not, the page does.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (220_000, hard))
+    try:
+        ran = seepage(*audit)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert ran.status == 2
+    assert "report.html' cannot be written" in ran.err.replace("\n", " ")
+    assert "Traceback" not in ran.err
     left = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert "audit.sqlite" in left
     assert "report.html" not in left
@@ -604,10 +609,14 @@ GATED = ["audit", "--dataset", "german", "--model", "nn1", "--batch-size", 1, "-
 @pytest.mark.parametrize(
     ("options", "status", "said"),
     [
-        (["--victims", 4, "--iterations", 300, "--fail-above", 0.1], 1, "gate failed: inverting_gradients"),
+        (
+            ["--victims", 4, "--restarts", 2, "--iterations", 300, "--fail-above", 0.1],
+            1,
+            "gate failed: inverting_gradients",
+        ),
         (["--victims", 4, *TINY, "--fail-above", 0.6], 4, "gate undecided: "),
         (
-            ["--iterations", 300, "--defense", "gaussian_noise:{scale: 1e4}", "--fail-above", 0.5],
+            [*TINY, "--defense", "gaussian_noise:{scale: 1e4}", "--fail-above", 0.5],
             4,
             "gate undecided: incomplete: unmix not run.",
         ),

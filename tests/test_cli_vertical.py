@@ -20,7 +20,8 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
     return commands(capfd, monkeypatch, tmp_path)
 
 
-OWN = ("vertical", "--data", "rows.csv", "--target", "t", "--repetitions", 1, "--epochs", 2, "--attack", "uifv_sa")
+CHEAP = "uifv_sa:{epochs: 8, steps: 100}"
+OWN = ("vertical", "--data", "rows.csv", "--target", "t", "--repetitions", 1, "--epochs", 2, "--attack", CHEAP)
 
 
 def test_a_table_of_ones_own_is_audited_in_private(seepage: Any, tmp_path: Path) -> None:

@@ -14,20 +14,14 @@ import pytest
 
 from seepage.cli.exits import Exit, status_of
 from seepage.errors import BadInputError
+from seepage.registry import datasets
 from tests.commands import commands
+from tests.parts import register
 
 PROGRAM = "import sys; from seepage.cli import main; main()"
-BROKEN = """
-from seepage import registry
-@registry.datasets.register("broken")
-def broken(seed=0, data_folder=None):
-    {what}
-from seepage.cli import main
-main()
-"""
 
 
-def shell(command: str, code: str = PROGRAM, **variables: str) -> subprocess.CompletedProcess[str]:
+def shell(command: str) -> subprocess.CompletedProcess[str]:
     """Run a shell command in which $SEEPAGE is the program."""
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", command.replace("$SEEPAGE", '"$PYTHON" -c "$CODE"')],
@@ -35,7 +29,7 @@ def shell(command: str, code: str = PROGRAM, **variables: str) -> subprocess.Com
         text=True,
         timeout=300,
         check=False,
-        env={**os.environ, "PYTHON": sys.executable, "CODE": code, **variables},
+        env={**os.environ, "PYTHON": sys.executable, "CODE": PROGRAM},
     )
 
 
@@ -87,14 +81,21 @@ def test_a_full_disk_loses_nothing_that_was_stored_and_one_that_is_read_only_is_
         assert "Read-only file system" in errors
 
 
-def test_a_crash_is_no_failed_gate_and_no_traceback_unless_asked_for() -> None:
-    code = BROKEN.format(what="raise RuntimeError('loose <wire>')")
-    command = "$SEEPAGE audit --dataset broken --fail-above 0.2 --attack dlg"
-    ran = shell(command, code)
-    assert ran.returncode == Exit.CRASH
-    assert ran.stderr.count("\n") == 1
-    assert "RuntimeError: loose <wire>; this is a mistake in seepage" in ran.stderr
-    assert "Traceback" in shell(command, code, SEEPAGE_TRACEBACK="1").stderr
+def test_a_crash_is_no_failed_gate_and_no_traceback_unless_asked_for(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(seed: int = 0, data_folder: Path | None = None) -> None:
+        raise RuntimeError("loose <wire>")
+
+    register(monkeypatch, datasets, "broken", broken)
+    seepage = commands(capfd, monkeypatch, tmp_path)
+    command = ("audit", "--dataset", "broken", "--fail-above", 0.2, "--attack", "dlg")
+    status, _, errors = seepage(*command)
+    assert (status, errors.count("\n")) == (Exit.CRASH, 1)
+    assert "RuntimeError: loose <wire>; this is a mistake in seepage" in errors
+    monkeypatch.setenv("SEEPAGE_TRACEBACK", "1")
+    with pytest.raises(RuntimeError, match="loose <wire>"):
+        seepage(*command)
 
 
 def test_the_status_is_that_of_what_caused_an_error() -> None:

@@ -130,5 +130,6 @@ def test_an_exempt_name_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
         plain_words.check(project(tmp_path, '"pkg.gone"'))
 
 
+@pytest.mark.slow  # As does `make lint`.
 def test_this_package_passes() -> None:
     assert not [str(refusal) for refusal in plain_words.check(ROOT)]

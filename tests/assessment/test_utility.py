@@ -368,7 +368,7 @@ def test_two_rounds_of_local_training_by_hand() -> None:
 
 
 def test_one_local_step_is_a_gradient_step() -> None:
-    data = noisy(rows=300)
+    data = noisy(rows=150)
     gradients = measure(data, defense=GaussianNoise(0.3))
     local = LocalTraining(epochs=1, batch_size=8, learning_rate=1.0)
     recipe = replace(QUICK, server_rates=(0.2,))
@@ -378,9 +378,9 @@ def test_one_local_step_is_a_gradient_step() -> None:
     # Whatever the order, an epoch of steps of one record each is learnt from.
     steps = replace(local, epochs=2, batch_size=1, learning_rate=0.05)
     learnt = measure_utility(
-        telling(rows=200),
-        model_of(telling(rows=200)),
-        encoder_of(telling(rows=200)),
+        telling(rows=100),
+        model_of(telling(rows=100)),
+        encoder_of(telling(rows=100)),
         8,
         None,
         replace(QUICK, server_rates=(1.0,)),

@@ -348,7 +348,8 @@ def test_towers_of_several_records_are_told_apart_by_their_targets() -> None:
     assert not (certified & ~same).any()
 
 
-@pytest.mark.parametrize("apart", [0.0, 1e-6])
+# Errors that are the same have sure records, too.
+@pytest.mark.parametrize("apart", [pytest.param(0.0, marks=pytest.mark.slow), 1e-6])
 def test_towers_of_records_with_one_error_are_not_proved_to_belong_together(apart: float) -> None:
     # Two records with the same error may have changed what one tower takes: the message is the same.
     cells = GERMAN.train.cells[56:58]
@@ -383,7 +384,7 @@ def test_nor_are_those_of_sure_records(shared: bool) -> None:
         cells = cells[cells[:, first] == cells[0, first]]
     with torch.no_grad():
         network.last.bias.fill_(20.0)
-    for batch in cells[:8].split(2):
+    for batch in cells[:4].split(2):
         guess = attacked(Model(network, "sigmoid", "mine"), batch, torch.zeros(2), starts=4)
         assert_of_one_tower(guess, batch)
 

@@ -70,7 +70,7 @@ def assert_right(guessed: Tensor, told: Tensor, cells: Tensor, labels: Tensor) -
         free.remove(fits[0])
 
 
-@pytest.mark.parametrize(("records", "depth"), [(1, 2), (12, 1), (32, 2), (64, 3)])
+@pytest.mark.parametrize(("records", "depth"), [(1, 2), (12, 1), pytest.param(32, 2, marks=pytest.mark.slow), (64, 3)])
 def test_a_batch_is_read_whole(records: int, depth: int) -> None:
     ran = FedSGD(records, replacement=False).run(
         mlp(GERMAN.schema, (100,) * depth, seed=1),
@@ -149,7 +149,10 @@ def test_what_is_outside_goes_to_tableak_as_it_is() -> None:
         )
 
 
-@pytest.mark.parametrize(("epochs", "step"), [(1, 16), (4, 16), (2, 8), (5, 4)])
+@pytest.mark.parametrize(
+    ("epochs", "step"),
+    [*(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 16), (5, 4))), (4, 16), (2, 8)],
+)
 def test_updates_of_several_local_steps_are_read_record_by_record(epochs: int, step: int) -> None:
     encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
     protocol = FedAvg(16, epochs=epochs, local_batch_size=step, learning_rate=0.01)
@@ -313,7 +316,7 @@ def test_after_its_time_no_round_begins() -> None:
         unmix(seconds=0.0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     records=st.integers(1, 24),

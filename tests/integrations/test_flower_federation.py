@@ -13,6 +13,8 @@ import pytest
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "flower-adult"
 RECORDS = 8
+# The mod and the strategy that run there have fast tests, with Flower's own messages, in test_flower.py.
+pytestmark = pytest.mark.slow
 # What each client's guard does.
 POLICIES = ("report", "block", "noise")
 

@@ -266,9 +266,10 @@ def test_tableak_reads_records_through_embedding_tables() -> None:
         attacks="tableak",
         victims=2,
         seed=0,
-        restarts=4,
-        iterations=200,
+        restarts=2,
+        iterations=120,
         control=False,
+        defenses="none",
     )
     scores = report.frame().query("metric == 'accuracy_discrete' and column.isna() and attack == 'tableak'")
     lifts = dict(zip(scores["batch_size"], scores["lift"], strict=True))

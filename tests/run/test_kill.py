@@ -5,25 +5,31 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from seepage import cli
 from tests.processes import Program, Sweep, group_of, until, workers_of
 from tests.stores import jobs_done, measurements
 
 KILLS = int(os.environ.get("SEEPAGE_KILLS", "1"))
 # German, two batch sizes, three attacks: jobs of some tenths of a second each, enough of them for every kill.
-SWEEP = Sweep(victims=12 * (KILLS + 1), iterations=120)
+SWEEP = Sweep(victims=12 * (KILLS + 1), iterations=20)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder that nothing disturbed."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    assert SWEEP.start(folder, workers=1).ended() == 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["seepage", *SWEEP.options(folder, workers=1)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    assert not ended.value.code
     return folder
 
 

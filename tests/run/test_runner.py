@@ -361,6 +361,7 @@ def test_rows_hold_the_paired_lift_over_the_best_baseline(subject: Subject) -> N
         assert row.lift == pytest.approx(sum(a - b for a, b in zip(own, guesses[best], strict=True)) / 3)
 
 
+@pytest.mark.slow
 def test_figures_do_not_depend_on_the_number_of_workers(
     subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,6 +463,11 @@ def test_a_job_that_kills_its_worker_costs_itself_only(subject: Subject, monkeyp
     assert found["deadly"].status == "failed"
     assert "killed, or out of memory" in found["deadly"].failures[0].message
     assert {run.status for run in outcome if not run.is_attack} == {"ok"}
+    # Workers change no figure.
+    here = audited(subject, None, attacks=["deadly", "harmless"], batch_sizes=2, workers=1)
+    assert_equal(
+        *(values([run for run in runs if run.label != "deadly"]) for runs in (outcome, here)),
+    )
 
 
 def test_a_budget_gives_every_setting_its_first_victims_and_says_what_it_leaves_out(subject: Subject) -> None:

@@ -34,6 +34,8 @@ SPLIT = {
     "hidden": (16, 8),
     "batch_size": 32,
     "auxiliary": 100,
+    "attacked_records": 40,
+    "baselines": ("knn", "marginals"),
     "repetitions": 2,
 }
 VERTICAL = {

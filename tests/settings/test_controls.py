@@ -83,6 +83,7 @@ def audit(setting: str, attack: str) -> Audit:
         return HorizontalAudit(spec, prepare(spec, data))
     if setting == "split":
         cut = {"private_columns": ("a", "b"), "hidden": (8,), "epochs": 1, "attacked_records": 40, "auxiliary": 60}
+        cut["baselines"] = ("marginals",)
         return SplitAudit(SplitSpec.of(**shared, **cut), data)
     if setting == "vertical":
         parties = {

@@ -22,6 +22,7 @@ from seepage.config.document import make_specs
 from seepage.errors import BadInputError
 from seepage.run import runner
 from seepage.run.runner import Listener
+from tests.commands import commands
 from tests.settings import fifth
 from tests.settings.plugged import plugged_in  # noqa: F401
 
@@ -29,13 +30,6 @@ pytestmark = pytest.mark.usefixtures("plugged_in")
 PLUGIN = Path(fifth.__file__)
 PROGRAM = [sys.executable, "-c", "import tests.settings.fifth; from seepage.cli import main; main()"]
 GLOVES = "gloves:{noise: 6.0}"
-
-
-def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *arguments], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_DATA_HOME": str(folder)}, check=False,
-    )  # fmt: skip
 
 
 def test_the_plug_in_is_one_short_file() -> None:
@@ -118,11 +112,14 @@ def test_a_stopped_run_continues_and_workers_change_no_figure(tmp_path: Path, mo
     ]
 
 
-def test_the_command_line_takes_it_and_a_kill_loses_nothing(tmp_path: Path) -> None:
-    shown = run("coins", "--help-all", folder=tmp_path)
-    assert shown.returncode == 0, shown.stderr
+def test_the_command_line_takes_it_and_a_kill_loses_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = commands(capfd, monkeypatch, tmp_path)
+    status, shown, _ = run("coins", "--help-all")
+    assert status == 0
     for option in ("--repetitions", "--coins", "--attack", "--workers", "--fail-above", "--keep-records"):
-        assert option in shown.stdout
+        assert option in shown
     arguments = ["coins", "--repetitions", "150", "--defense", "none", "--defense", GLOVES, "--workers", "1", "--quiet"]
     killed = tmp_path / "killed"
     running = subprocess.Popen(
@@ -137,11 +134,11 @@ def test_the_command_line_takes_it_and_a_kill_loses_nothing(tmp_path: Path) -> N
     running.communicate()
     # The share of the worst is decided at the end of the budget, so that all is measured.
     gate = ("--fail-above", "0.2", "--fail-worst", "0.5:0.5", "--deployed", "none", "--deployed", "gloves")
-    done = run(*arguments, "--out", str(killed), *gate, folder=tmp_path)
-    assert done.returncode == 1, done.stderr
-    assert "listen" in done.stderr
-    whole = run(*arguments, "--out", str(tmp_path / "whole"), folder=tmp_path)
-    assert whole.returncode == 0, whole.stderr
+    status, _, errors = run(*arguments, "--out", killed, *gate)
+    assert status == 1, errors
+    assert "listen" in errors
+    status, _, errors = run(*arguments, "--out", "whole")
+    assert status == 0, errors
     assert (killed / "results.csv").read_text().splitlines()[1:]
     rows = [json.loads((place / "results.json").read_text())["rows"] for place in (killed, tmp_path / "whole")]
     assert rows[0] == rows[1]

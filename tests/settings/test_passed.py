@@ -99,7 +99,14 @@ CASES = {
     ),
     "split": Case(
         lambda: cut_table(2, rows=300),
-        {"private_columns": ["a"], "hidden": [8], "epochs": 1, "auxiliary": 50, "repetitions": 1},
+        {
+            "private_columns": ["a"],
+            "hidden": [8],
+            "epochs": 1,
+            "auxiliary": 50,
+            "attacked_records": 20,
+            "repetitions": 1,
+        },
         {"name": "exact", "votes": 2},
         lambda: registry.attacks.create("exact", votes=2),
         "exact",
@@ -233,9 +240,10 @@ def test_what_belongs_to_one_process_is_not_sent_to_another(name: str) -> None:
 
 def test_objects_reach_worker_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
-    case = CASES["split"]
+    case = CASES["horizontal"]
     alone, together = (
-        audited("split", workers=workers, attacks=[case.own], defenses=["none", case.defense]) for workers in (1, 2)
+        audited("horizontal", workers=workers, attacks=[case.own], defenses=["none", case.defense])
+        for workers in (1, 2)
     )
     assert [(row.attack, row.mean) for row in alone.rows] == [(row.attack, row.mean) for row in together.rows]
 

@@ -84,10 +84,19 @@ def test_private_cells_and_labels_are_read_from_undefended_gradients(classes: in
         assert bool((guess.residual < guess.runner_up).all())
 
 
-@pytest.mark.parametrize(("classes", "keep"), [(2, 5), (3, 2)])
-@pytest.mark.parametrize("noise", [None, CutNoise(0.3), CutNoise(0.3, rule="own")])
+@pytest.mark.parametrize(
+    ("classes", "keep", "noise"),
+    [
+        (2, 5, None),
+        (2, 5, CutNoise(0.3)),
+        (2, 5, CutNoise(0.3, rule="own")),
+        (3, 2, None),
+        pytest.param(3, 2, CutNoise(0.3), marks=pytest.mark.slow),
+        pytest.param(3, 2, CutNoise(0.3, rule="own"), marks=pytest.mark.slow),
+    ],
+)
 def test_the_nearest_configurations_are_those_of_going_through_all(
-    classes: int, noise: CutNoise | None, keep: int
+    classes: int, keep: int, noise: CutNoise | None
 ) -> None:
     data = table(classes)
     model, seen = exchange(data, replace(PLAIN, noise=noise), records=6)

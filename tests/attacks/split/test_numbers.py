@@ -128,7 +128,7 @@ def test_the_posterior_is_that_of_a_naive_enumeration() -> None:
 def test_numbers_are_read_no_worse_than_by_the_prior_and_categories_exactly(
     attack: Exact | Posterior, private: tuple[str, ...]
 ) -> None:
-    model, seen, known = exchange(table(), private, records=150)
+    model, seen, known = exchange(table(), private, records=80)
     guess, before = attack(seen.view, known), Posterior(observed=False)(seen.view, known)
     figures, _ = measure_columns(model.schema, model.private, seen, guess)
     baseline, _ = measure_columns(model.schema, model.private, seen, before)
