@@ -30,7 +30,7 @@ settings.register_profile(
     "checks",
     derandomize=True,
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("thorough", parent=settings.get_profile("checks"), derandomize=False, max_examples=1000)

@@ -616,7 +616,7 @@ GATED = ["audit", "--dataset", "german", "--model", "nn1", "--batch-size", 1, "-
         ),
         (["--victims", 4, *TINY, "--fail-above", 0.6], 4, "gate undecided: "),
         (
-            [*TINY, "--defense", "gaussian_noise:{scale: 1e4}", "--fail-above", 0.5],
+            ["--iterations", 300, "--defense", "gaussian_noise:{scale: 1e4}", "--fail-above", 0.5],
             4,
             "gate undecided: incomplete: unmix not run.",
         ),

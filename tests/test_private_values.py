@@ -23,9 +23,10 @@ TRACES = [
     struct.pack("<q", IDENTIFIER),
 ]
 ROWS = 200
+TRAINED = ["--epochs", 1, "--baseline", "marginals"]
 SMALL = {
     "audit": ["--attack", "dlg:{iterations: 2}", "--batch-size", 2, "--victims", 3],
-    "split": ["--private-column", "job", "--repetitions", 1, "--attacked-records", 10, "--attack", "exact"],
+    "split": ["--private-column", "job", "--repetitions", 1, "--attacked-records", 10, "--attack", "exact", *TRAINED],
     "vertical": ["--passive", "income", "--passive", "job", "--attack", "ridge_sa", "--repetitions", 1, "--epochs", 1],
     "pooled": ["--sensitive", "town", "--value", "east", "--attack", "meta", "--shadows", 4, "--targets", 4],
     "trees": ["--rows", 40, "--trees", 2, "--repetitions", 1, "--attack", "anchor"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle  # noqa: TID251 - as audits go to worker processes
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from cloudpickle import dumps  # noqa: TID251 - as above
 from torch import Tensor
 
 import seepage
@@ -24,7 +26,7 @@ from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError
 from seepage.report.report import Report
 from seepage.run import runner
-from seepage.run.workers import run_in_workers
+from seepage.run.workers import make_sendable, run_in_workers
 from seepage.settings.catalogue import setting
 from seepage.settings.setting import Audit
 from seepage.sources import NoDigestError, fingerprint
@@ -238,12 +240,26 @@ def test_what_belongs_to_one_process_is_not_sent_to_another(name: str) -> None:
         next(run_in_workers([], [prepared(name, attacks=[locked])], Silent(), lambda _: True, lambda _: None, 2))
 
 
+def test_objects_are_sent_whole() -> None:
+    case = CASES["split"]
+    audit = prepared("split", attacks=[case.own], defenses=["none", case.defense])
+    make_sendable([audit])
+    sent = pickle.loads(dumps(audit))  # noqa: S301 - made here
+    [attack] = [part for part in audit.parts if part.kind == "attack"]
+    for configuration in audit.configurations:
+        # A missing figure is equal to no number, and to itself as a text.
+        here, there = (
+            [repr(m) for m in one.expose(configuration, range(1)).measure(attack).measured] for one in (audit, sent)
+        )
+        assert here == there != []
+
+
+@pytest.mark.slow
 def test_objects_reach_worker_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
-    case = CASES["horizontal"]
+    case = CASES["split"]
     alone, together = (
-        audited("horizontal", workers=workers, attacks=[case.own], defenses=["none", case.defense])
-        for workers in (1, 2)
+        audited("split", workers=workers, attacks=[case.own], defenses=["none", case.defense]) for workers in (1, 2)
     )
     assert [(row.attack, row.mean) for row in alone.rows] == [(row.attack, row.mean) for row in together.rows]
 
