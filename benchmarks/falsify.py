@@ -422,6 +422,23 @@ def one_label(draw: Draw) -> Victim:
     return victim
 
 
+def one_record(draw: Draw) -> Victim:
+    """One record, whose errors are as large as usual, or as small as roundings and smaller."""
+    form = draw.of(("chain", "chain", "residual", "wide and deep", "biasless"))
+    widths = [draw.whole(8, 24)] * draw.whole(1, 2) if form == "residual" else []
+    victim = plain(draw, widths=widths, most=1, form=form)
+    with torch.no_grad():
+        last = [part for part in victim.model.module.parameters() if part.dim() > 1][-1]
+        last.mul_(10 ** draw.real(-3, 2.5))
+        if draw.chance(0.5) and victim.model.head != "regression":
+            rows = columns_of(victim.data.schema, victim.data.statistics)
+            encoded = kernel.Declaration(rows, 1, victim.model.head).rows(victim.cells).float()
+            outputs = victim.model.module(encoded)
+            likely = outputs.argmax(1) if victim.model.head == "softmax" else (outputs[:, 0] > 0).long()
+            victim.labels = likely.to(victim.labels)
+    return victim
+
+
 @cache
 def trained_model(kind: str, seed: int, steps: int) -> tuple[Dataset, Model]:
     """Return a table and a network after so many steps of Adam on it."""
@@ -839,6 +856,7 @@ FORMS: dict[str, tuple[int, Callable[[Draw], Victim]]] = {
     "hulls": (0, hulls),
     "equal residuals": (0, equal_residuals),
     "sure outputs": (0, one_label),
+    "one record": (0, one_record),
     "dead units": (0, dead_units),
     "few units": (0, few_units),
     "plain": (1, plain),
@@ -870,7 +888,7 @@ FORMS: dict[str, tuple[int, Callable[[Draw], Victim]]] = {
     "large": (6, large),
 }
 # Forms that cost more than a second a victim, or that matter most, are drawn so often in a round.
-OFTEN = {"pairs": 4, "clipped": 2, "near copies": 2}
+OFTEN = {"pairs": 4, "clipped": 2, "near copies": 2, "one record": 2}
 ROUND = [form for form in FORMS for _ in range(OFTEN.get(form, 1)) if form != "large"]
 
 
