@@ -144,6 +144,57 @@ def test_a_single_record_is_certified_however_small_its_error(confident: float) 
     assert least < (1e-10 if confident == 250.0 else 0.3)
 
 
+@pytest.mark.parametrize("hidden", [[], [8]])
+def test_two_records_that_a_network_is_sure_of_are_no_single_one(hidden: list[int]) -> None:
+    """Their errors are as good as parallel, so that the message has rank 1, and spans what lies between them."""
+    columns = tuple(kernel.EncodedColumn(f"n{i}", (5.0,), (2.0,), None, 0.0, 10.0, 0.01) for i in range(3))
+    declared, tried = kernel.Declaration(columns, 1, "softmax"), 0
+    for seed in range(20):
+        module, cells = network([3, *hidden, 2], seed), some_cells(declared, 4000, seed)
+        with torch.no_grad():
+            for part in module.parameters():
+                part.mul_(4.0 if hidden else 12.0)
+            outputs = module(declared.rows(cells).float()).double()
+            active = torch.zeros(len(cells), 1) if not hidden else (module[0](declared.rows(cells).float()) > 0)
+        sure = (outputs[:, 0] - outputs[:, 1] - 22.0).abs() < 6.0
+        alike = (sure & (active == active[sure][:1]).all(1)).nonzero()[:2, 0] if bool(sure.any()) else sure[:0]
+        if len(alike) < 2:
+            continue
+        batch, labels = cells[alike], torch.zeros(2).double()
+        message = sent(module, declared, batch, labels)
+        weight, bias = list(message.values())[:2]
+        between = weight.double()[bias.abs().argmax()] / bias.double().abs().max() * bias.sign()[bias.abs().argmax()]
+        witness = (between * 2 + 5)[None]
+        proof = certified(module, declared, witness, labels[:1], message)
+        assert not bool(proof.cells.any()), seed
+        assert proof.doubt is not None
+        tried += 1
+    assert tried >= 4
+
+
+def test_a_target_out_of_its_bounds_is_no_witness() -> None:
+    declared = MIXED._replace(records=1, head="regression", target=(-1.0, 1.0))
+    module, cells = network([7, 12, 1], 0), some_cells(MIXED, 1, 0)
+    names = dict(module.named_parameters())
+    for target, read in ((0.5, True), (3.0, False)):
+        loss = functional.mse_loss(module(declared.rows(cells).float())[:, 0], torch.tensor([target]))
+        message = dict(zip(names, torch.autograd.grad(loss, list(names.values())), strict=True))
+        proof = certified(module, declared, cells, torch.tensor([target]).double(), message)
+        assert bool(proof.cells.all()) == read, proof.doubt
+
+
+def test_outputs_may_be_as_far_apart_as_they_like() -> None:
+    declared = MIXED._replace(records=1)
+    module, cells = network([7, 12, 12, 3], 1), some_cells(MIXED, 1, 1)
+    with torch.no_grad():
+        list(module.parameters())[-2].mul_(1e5)
+        outputs = module(declared.rows(cells).float())
+    label = outputs.argmin(1).double()
+    assert float(outputs.max() - outputs.min()) > 1000
+    proof = certified(module, declared, cells, label, sent(module, declared, cells, label))
+    assert bool(proof.cells.all()), proof.doubt
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_boxes_hold_the_true_records(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = list[Boxes]()

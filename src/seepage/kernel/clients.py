@@ -63,6 +63,7 @@ class Bounds(NamedTuple):
 def bounded(
     module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, drift: Mapping[str, Tensor],
     boxes: Boxes, errors: bool = True, moves: Tensor | None = None, steps: Sequence[str] | None = None,
+    seen: Tensor | None = None,
 ) -> Bounds:  # fmt: skip
     """Return bounds of a client's computation on rows in boxes.
 
@@ -73,6 +74,7 @@ def bounded(
         errors: whether errors are bounded, too.
         moves: directions (direction, entry) by which derivatives of inputs are wanted.
         steps: operations of the client's own run, see ``steady``.
+        seen: errors at the outputs (output), where they are known.
 
     Raises:
         RefusedError: an operation is not bounded or none of the client's own run, or there is no box.
@@ -84,7 +86,7 @@ def bounded(
     most = max(3, _NUMBERS // (sources * max(p.shape[-1] for p in at.values() if p.dim())))
     if len(boxes.codes) > most:
         every = torch.arange(len(boxes.codes)).split(most)
-        parts = [bounded(module, at, declared, drift, boxes.some(some), errors, moves, steps) for some in every]
+        parts = [bounded(module, at, declared, drift, boxes.some(some), errors, moves, steps, seen) for some in every]
         join = lambda balls: Ball(*(torch.cat(many, -2) for many in zip(*balls, strict=True)))  # noqa: E731
         return parts[0]._replace(
             inputs={name: join([part.inputs[name] for part in parts]) for name in parts[0].inputs},
@@ -120,7 +122,8 @@ def bounded(
                 found.affine.add(name)
         if errors:
             slope, most_error, most_apart = value.slopes[name], torch.zeros(()), torch.zeros(())
-            for error, spread in errors_at(declared, value.value):
+            known = seen is not None and [(Ball(seen, off := ROUNDINGS * UNIT * seen.abs()), off)]
+            for error, spread in known or errors_at(declared, value.value):
                 reach = (slope.mid.abs() * error.rad + slope.rad * error.most.clamp(min=SEED)).sum(2)
                 most_error = torch.maximum(most_error, (slope.mid * error.mid).sum(2).abs() + reach)
                 own = slope.mid.abs() * spread + slope.rad * error.most.clamp(min=SEED)
@@ -303,11 +306,11 @@ def errors_at(declared: Declaration, outputs: Ball) -> Iterable[tuple[Ball, Tens
         width = 2 * outputs.rad.amax(1, keepdim=True)
         chance = outputs.mid.softmax(1)
         # A logit and all others move by at most their radius.
-        low, high = chance * (-width).exp(), (chance * width.exp()).clamp(max=1.0)
+        low, high = chance * (-width).exp(), (chance * width.exp()).nan_to_num(1.0).clamp(max=1.0)
     for label in range(2 if declared.head == "sigmoid" else low.shape[1]):
         true = float(label) if declared.head == "sigmoid" else one_hot(torch.tensor(label), low.shape[1])
         # A chance near 1 is rounded before it becomes an error.
-        yield Ball((low + high) / 2 - true, (high - low) / 2), (high - low) / 2 + ROUNDINGS * UNIT
+        yield Ball((low + high) / 2 - true, (high - low) / 2), (high - low) / 2 + ROUNDINGS * UNIT * high
 
 
 def largest_drift(

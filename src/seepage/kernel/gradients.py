@@ -33,6 +33,8 @@ from seepage.kernel.statement import ROUNDINGS, SAME, SMALLEST, UNIT, Certified,
 _AXES = 2
 # Error of replayed parameters that no rule reads, as a share.
 _COARSE = 1e-3
+# Share of an output's error that roundings may make up for it to be known.
+_TOLD = 1e-2
 # Times that bounds are had anew from what is left, as long as the span becomes that much sharper.
 _PASSES, _GAIN = 5, 0.7
 # What proofs that hold only in part are given.
@@ -90,9 +92,10 @@ def _loss(declared: Declaration, outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def _in_double(
-    module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor, labels: Tensor, layers: Bounds
-) -> dict[str, Tensor]:
-    """Return the sum of the gradients of all steps by parameter.
+    module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor, labels: Tensor, layers: Bounds,
+    seen: Tensor | None = None,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Return the sum of the gradients of all steps by parameter, where errors at the outputs are known by them.
 
     Raises:
         RefusedError: the gradient of a layer is not that of its inputs and the errors behind it.
@@ -102,7 +105,8 @@ def _in_double(
         now = {name: part.detach().requires_grad_() for name, part in now.items()}
         with _Inputs(now) as inputs:
             outputs = torch.func.functional_call(module, now, (rows,))
-        loss, behind = _loss(declared, outputs, labels), [out for _, out in inputs.seen.values()]
+        loss = _loss(declared, outputs, labels) if seen is None else (outputs * seen).sum()
+        behind = [out for _, out in inputs.seen.values()]
         every = torch.autograd.grad(loss, [*now.values(), *behind], materialize_grads=True, allow_unused=True)
         found, errors = dict(zip(now, every, strict=False)), dict(zip(inputs.seen, every[len(now) :], strict=True))
         for name in layers.bias if not step else ():
@@ -138,44 +142,71 @@ def _as_client(
     return total
 
 
-def _read_off(bounds: Bounds, message: Mapping[str, Tensor], declared: Declaration) -> Bounds:
-    """Return bounds with the errors that the gradient of a single record holds as those of biases."""
-    if declared.records > 1 or declared.rate is not None:
-        return bounds
+def _read_off(bounds: Bounds, message: Mapping[str, Tensor], seen: Tensor | None) -> Bounds:
+    """Return bounds with the errors that the gradient of a single record holds as those of biases, if it does."""
     errors = dict(bounds.errors)
-    for name, bias in bounds.bias.items():
+    for name, bias in bounds.bias.items() if seen is not None else ():
         if bias is not None:
             own = (1 + ROUNDINGS * UNIT) * message[bias].double().abs() + SMALLEST
             errors[name] = torch.minimum(errors[name], own)
     return bounds._replace(errors=errors)
 
 
+def _output_bias(module: nn.Module, at: Mapping[str, Tensor], rows: Tensor, bounds: Bounds) -> str | None:
+    """Return the name of the bias of the layer that computes the outputs; None where there is none."""
+    with _Inputs(at) as inputs:
+        outputs = torch.func.functional_call(module, dict(at), (rows,))
+    own = (bounds.bias[name] for name, (_, out) in inputs.seen.items() if name in bounds.bias and out.equal(outputs))
+    return next(own, None)
+
+
 def _replay(
     module: nn.Module, at: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration, cells: Tensor,
     labels: Tensor, bounds: Bounds, bounds_of: Callable[..., Bounds],
-) -> None:  # fmt: skip
-    """Refuse records that do not replay a message, or a network that computes something else for a client."""
-    before = states(module)
+) -> Tensor | None:  # fmt: skip
+    """Refuse records that do not replay a message, or a network that computes something else for a client.
+
+    Returns:
+        errors at the outputs (output), as the gradient of a single record holds them; None where it does not, or where
+        they are made of the roundings of chances.
+    """
+    before, single = states(module), declared.records == 1 and declared.rate is None
+    last = _output_bias(module, at, declared.rows(cells), bounds) if single else None
+    seen = None if last is None else message[last].double()
     # Records may be such that a difference between runs does not show; it does on other rows.
     for these in (cells, some_cells(declared, declared.records)):
         own, mine = declared.rows(these), these is cells
-        total = _in_double(module, at, declared, own, labels, bounds)
         near = bounds_of({}, single_rows(declared, these)) if declared.steps == 1 else None
-        read = _read_off(bounds, message, declared) if mine else bounds
+        total = _in_double(module, at, declared, own, labels, bounds)
+        read = _read_off(bounds, message, seen if mine else None)
         blurs = _blurs(at, declared, read, total, near)
-        for name, blur in blurs.items() if mine else ():
-            missed = (message[name].double() / (declared.rate or 1.0) - total[name]).abs()
-            if not bool((missed <= blur).all()):
-                worst = float((missed / blur).nan_to_num(math.inf).max())
-                raise RefusedError(
-                    f"the records do not replay {name}: {worst:.3g} times the rounding of its message is left"
-                )
-        single = _as_client(module, at, declared, own, labels)
+        if mine:
+            _compare(message, total, blurs, declared)
+        client = _as_client(module, at, declared, own, labels)
         for name, blur in blurs.items():
-            if not bool(((single[name] - total[name]).abs() <= blur).all()):
+            if not bool(((client[name] - total[name]).abs() <= blur).all()):
                 raise RefusedError(f"the network computes another gradient of {name} as a client runs it")
+        if mine and seen is not None and last is not None:
+            near = bounds_of({}, single_rows(declared, these), seen=seen)
+            total = _in_double(module, at, declared, own, labels, bounds, seen)
+            _compare(message, total, _blurs(at, declared, read, total, near), declared)
+            seen = seen if bool((blurs[last] <= _TOLD * seen.abs()).any()) else None
     if states(module) != before:
         raise RefusedError("the network remembers its runs")
+    return seen
+
+
+def _compare(
+    message: Mapping[str, Tensor], total: Mapping[str, Tensor], blurs: Mapping[str, Tensor], declared: Declaration
+) -> None:
+    """Refuse a message that is not the gradients of records."""
+    for name, blur in blurs.items():
+        missed = (message[name].double() / (declared.rate or 1.0) - total[name]).abs()
+        if not bool((missed <= blur).all()):
+            worst = float((missed / blur).nan_to_num(math.inf).max())
+            raise RefusedError(
+                f"the records do not replay {name}: {worst:.3g} times the rounding of its message is left"
+            )
 
 
 def _blurs(
@@ -252,7 +283,10 @@ def _check(
         if not bool(values.isfinite().all()) or (codes and any(value not in codes for value in values.tolist())):
             raise RefusedError(f"a record has no value of the column {column.name}")
     classes = declared.head != "regression"
-    if not bool(labels.isfinite().all()) or (classes and bool(((labels < 0) | (labels % 1 != 0)).any())):
+    low, high = (0.0, math.inf) if classes else declared.target
+    if not bool(((low <= labels) & (labels <= high) & (labels < math.inf)).all()) or (
+        classes and bool((labels % 1).any())
+    ):
         raise RefusedError("a record has no label")
 
 
@@ -289,8 +323,8 @@ def _certify(
     # By how much each number's range moves its entry.
     moves = identity[layout.number] * layout.span[:, None] / layout.scale
     bounds = bounds_of(drift, whole, moves=identity)
-    _replay(module, at, message, declared, cells, labels, bounds, bounds_of)
-    bounds = _read_off(bounds, message, declared)
+    seen = _replay(module, at, message, declared, cells, labels, bounds, bounds_of)
+    bounds = _read_off(bounds, message, seen)
     if not bounds.affine:
         raise RefusedError("no layer takes every row once, as an affine function of its entries")
     size = {name: (bounds.inputs[name].mid.shape[1], len(at[name]), name) for name in bounds.affine}
@@ -344,7 +378,7 @@ def _certify(
                     break
         if not len(boxes.codes):
             raise RefusedError("no row of the declared columns lies in what the message spans")
-        bounds = _read_off(bounds_of(drift, boxes), message, declared)
+        bounds = _read_off(bounds_of(drift, boxes), message, seen)
         found = _named(declared, bounds.errors[first] * times, span, design, boxes, cells, off)
         if bool(found.cells.all()):
             break

@@ -161,7 +161,7 @@ class Trace(TorchFunctionMode):
     def enter(self, tensor: Tensor, value: Value | None) -> Tensor:
         """Carry bounds with a tensor; None for a constant."""
         if value is not None and (tensor.shape[:1] != (self.sets,) or tensor.shape != value.value.mid.shape):
-            raise RefusedError("the network mixes records of a batch")
+            raise RefusedError("the network mixes records of a batch, or puts another axis before theirs")
         # Sums of magnitudes are bounded with it, by their roundings.
         if value is not None and not bool((value.value.most < HUGE).all()):
             raise RefusedError("numbers of the network may be too large for single precision")
