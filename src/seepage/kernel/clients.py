@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
         inputs: input of each layer (set, entry), extended by a 1 where there is a bias.
         bias: name of its bias; None where it has none.
         errors: largest magnitude of an error at each of its units (set, unit), times the number of records.
-        apart: how far such errors of a set may be from each other, given the label.
+        apart: largest distance of such errors of a set from their middle, given the label.
         slopes: derivatives of inputs by the directions that were asked for (direction, set, entry).
         blurs: what roundings may move each entry of an input by (set, entry).
         affine: layers whose input is affine in the row.

@@ -34,7 +34,7 @@ _AXES = 2
 # Error of replayed parameters that no rule reads, as a share.
 _COARSE = 1e-3
 # Share of an output's error that roundings may make up for it to be known.
-_TOLD = 1e-2
+_ROUNDED = 1e-2
 # Times that bounds are had anew from what is left, as long as the span becomes that much sharper.
 _PASSES, _GAIN = 5, 0.7
 # What proofs that hold only in part are given.
@@ -190,7 +190,7 @@ def _replay(
             near = bounds_of({}, single_rows(declared, these), seen=seen)
             total = _in_double(module, at, declared, own, labels, bounds, seen)
             _compare(message, total, _blurs(at, declared, read, total, near), declared)
-            seen = seen if bool((blurs[last] <= _TOLD * seen.abs()).any()) else None
+            seen = seen if bool((blurs[last] <= _ROUNDED * seen.abs()).any()) else None
     if states(module) != before:
         raise RefusedError("the network remembers its runs")
     return seen
@@ -216,9 +216,9 @@ def _blurs(
 
     Args:
         at, declared: parameters and declaration.
-        bounds: of all rows.
+        bounds: bounds over all rows.
         total: the gradient.
-        near: bounds of its own rows, which say what roundings on the way do to inputs and errors.
+        near: bounds over its own rows, which say what roundings on the way do to inputs and errors.
     """
     allowed = {}
     for name, bias in bounds.bias.items():
