@@ -155,7 +155,9 @@ def test_two_records_that_a_network_is_sure_of_are_no_single_one(hidden: list[in
             for part in module.parameters():
                 part.mul_(4.0 if hidden else 12.0)
             outputs = module(declared.rows(cells).float()).double()
-            active = torch.zeros(len(cells), 1) if not hidden else (module[0](declared.rows(cells).float()) > 0)
+            active = (
+                torch.zeros(len(cells), 1) if not hidden else next(module.children())(declared.rows(cells).float()) > 0
+            )
         sure = (outputs[:, 0] - outputs[:, 1] - 22.0).abs() < 6.0
         alike = (sure & (active == active[sure][:1]).all(1)).nonzero()[:2, 0] if bool(sure.any()) else sure[:0]
         if len(alike) < 2:
