@@ -29,7 +29,7 @@ from seepage.run.elsewhere import Machines, Sealed, itself
 from seepage.run.plan import make_plan
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
-from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.horizontal.spec import make_spec
 from tests.integrations.dask_cluster import LoopbackCluster, certificates
 
 FIELDS = [

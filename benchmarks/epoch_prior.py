@@ -22,8 +22,8 @@ import torch
 from seepage.assessment import match_records
 from seepage.protocols.fedavg import FedAvg
 from seepage.registry import attacks
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.subject import prepare
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
 from seepage.wire.horizontal import Knowledge
 
 PILOT_SEED = 2**40

@@ -17,8 +17,8 @@ from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
 from seepage.settings.part import Part
-from seepage.settings.split import SplitAudit
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.split.audit import SplitAudit
+from seepage.settings.split.spec import SplitSpec
 
 PRIVATE = {
     "adult": ("sex", "race", "relationship", "marital-status"),

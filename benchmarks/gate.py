@@ -44,8 +44,8 @@ from seepage.assessment.measurement import Measurement
 from seepage.protocols.fedsgd import FedSGD
 from seepage.run.memory import keep_freed_memory
 from seepage.seeds import stream
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.subject import prepare
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess
 from seepage.wire.secret import RecordsSecret

@@ -18,8 +18,8 @@ from csv_lines import add_lines, read_lines
 from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
-from seepage.settings.pooled import PooledAudit
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.pooled.audit import PooledAudit
+from seepage.settings.pooled.spec import PooledSpec
 
 SIZES: dict[str, dict[str, Any]] = {
     "adult": {"rows": 1000, "auxiliary": 4000, "queries": 500},

@@ -22,10 +22,10 @@ from seepage.run.runner import run_audits
 from seepage.run.store import Store
 from seepage.settings.part import read_part
 from seepage.settings.spec import Spec
-from seepage.settings.split import SplitAudit
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.vertical import VerticalAudit
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.split.audit import SplitAudit
+from seepage.settings.split.spec import SplitSpec
+from seepage.settings.vertical.audit import VerticalAudit
+from seepage.settings.vertical.spec import VerticalSpec
 
 SPLIT = (
     "none",

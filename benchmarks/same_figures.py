@@ -95,7 +95,7 @@ from seepage.run.runner import Listener, run_audits
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.setting import Given
-from seepage.settings.subject import Subjects
+from seepage.settings.tables import Tables
 
 class Killer(Listener):
     kept = 0
@@ -107,7 +107,7 @@ class Killer(Listener):
 name, fields, folder, die_after = json.load(sys.stdin)
 setting = find_setting(name)
 spec = setting.spec.of(**fields, control=False, workers=1)
-audit = setting.prepare(spec, Given(), Subjects())
+audit = setting.prepare(spec, Given(), Tables())
 with Store(None if folder is None else Path(folder)) as store:
     [runs] = run_audits([audit], store, Killer())
     rows = [*rows_of(audit, runs), *audit.further_rows(store.setup, lambda what: None)]

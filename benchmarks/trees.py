@@ -18,8 +18,8 @@ from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
 from seepage.settings.part import Part
-from seepage.settings.trees import TreesAudit
-from seepage.settings.trees_spec import TreesProtocol, TreesSpec
+from seepage.settings.trees.audit import TreesAudit
+from seepage.settings.trees.spec import TreesProtocol, TreesSpec
 
 FIELDS = (
     "table",

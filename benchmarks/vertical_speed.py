@@ -13,8 +13,8 @@ import json
 import time
 
 from seepage.datasets import load
-from seepage.settings.vertical import VerticalAudit
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.vertical.audit import VerticalAudit
+from seepage.settings.vertical.spec import VerticalSpec
 from seepage.threads import threads
 
 PASSIVE = {

@@ -9,7 +9,7 @@ import pytest
 
 from seepage.needs import Need
 from seepage.registry import Entry, Registry
-from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 
 

@@ -12,8 +12,8 @@ from seepage.auditing import audit
 from seepage.errors import BadInputError
 from seepage.report.inferred import show_inferred
 from seepage.report.terminal import make_console
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.split.spec import SplitSpec
 from seepage.tabular.infer import infer
 
 QUICK = {"batch_sizes": 2, "attacks": "dlg", "iterations": 3, "victims": 2, "control": False}

@@ -18,7 +18,7 @@ from torch.nn import functional
 from seepage import capture, cli
 from seepage.captures.captured import Description, save_capture
 from seepage.learning import LocalTraining
-from seepage.settings.network import make_model
+from seepage.models.making import make_model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics

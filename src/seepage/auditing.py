@@ -43,7 +43,7 @@ from seepage.settings.option import fields_of
 from seepage.settings.part import NONE, check_kept
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import STEERING, Spec
-from seepage.settings.subject import Subjects
+from seepage.settings.tables import Tables
 from seepage.settings.typed import HorizontalOptions, PooledOptions, SplitOptions, TreesOptions, VerticalOptions
 from seepage.tabular.policy import SUFFIXES, Policy
 from seepage.tabular.schema import Schema
@@ -56,7 +56,7 @@ def prepare_all(
     folder: Path | None = None,
     dataset: Dataset | None = None,
     model: Model | nn.Module | None = None,
-    subjects: Subjects | None = None,
+    tables: Tables | None = None,
 ) -> list[Audit]:
     """Return the audits of some specs; tables and networks that they share are loaded once.
 
@@ -65,7 +65,7 @@ def prepare_all(
         folder: run folder in which networks that were trained before are looked for.
         dataset: table in memory, in the place of the one that the specs name.
         model: network in memory, in the place of the one that the specs name.
-        subjects: tables and networks that were loaded before; none if None.
+        tables: tables and networks that were loaded before; none if None.
 
     Raises:
         BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits of what
@@ -73,11 +73,11 @@ def prepare_all(
     """
     specs = [budgeted(spec) for spec in specs]
     check_counts(specs)
-    given, subjects = Given(dataset, model, folder), subjects or Subjects(folder)
+    given, tables = Given(dataset, model, folder), tables or Tables(folder)
     audits = []
     for spec in specs:
         with enough_memory():
-            audit = find_setting(spec.setting).prepare(spec, given, subjects)
+            audit = find_setting(spec.setting).prepare(spec, given, tables)
         if spec.gate is not None:
             check_gate(spec.gate, audit.about.columns, [one.defense for one in audit.configurations])
         audits.append(audit)

@@ -19,7 +19,7 @@ from seepage.auditing import prepare_all, run_all
 from seepage.errors import BadInputError
 from seepage.report.terminal import make_console
 from seepage.settings.catalogue import settings
-from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part
 from seepage.settings.setting import Audit, Configuration

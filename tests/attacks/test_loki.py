@@ -21,8 +21,8 @@ from seepage.models.model import Model
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
-from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.subject import prepare
+from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.settings.horizontal.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, View
 from seepage.wire.secret import Transcript

@@ -10,9 +10,9 @@ import torch
 from seepage.assessment.measurement import Measurement
 from seepage.assessment.membership import membership_figures
 from seepage.errors import BadInputError
-from seepage.settings.horizontal import MEMBERSHIP, HorizontalAudit
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.subject import prepare
+from seepage.settings.horizontal.audit import MEMBERSHIP, HorizontalAudit
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
 
 
 def figures_of(swapped: bool = False, **values: Any) -> dict[str, float]:

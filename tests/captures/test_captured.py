@@ -21,11 +21,11 @@ from seepage.captures.recovery import known_statistics, recover
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
+from seepage.models.making import make_model
 from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
 from seepage.seeds import stream
-from seepage.settings.network import make_model
 from seepage.tabular.assumed import standardised_statistics, uniform_statistics
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete, Schema

@@ -23,11 +23,11 @@ from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.kernel import RefusedError
 from seepage.learning import LocalTraining
+from seepage.models.making import make_model
 from seepage.models.mlp import mlp
 from seepage.models.model import seeded
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
-from seepage.settings.network import make_model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import frame_of
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View

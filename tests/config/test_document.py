@@ -20,7 +20,7 @@ from seepage.config.mistakes import DocumentError
 from seepage.config.override import keys_of
 from seepage.config.preset import presets, read_preset
 from seepage.errors import BadInputError
-from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
 from seepage.settings.option import fields_of
 from seepage.settings.part import Part
 from seepage.settings.spec import Gate, Wish

@@ -20,7 +20,7 @@ from seepage.config.tree import parse
 from seepage.errors import BadInputError
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.catalogue import settings
-from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.horizontal.spec import make_spec
 from tests.parts import horizontal
 
 

@@ -15,7 +15,7 @@ from seepage.datasets.own_population import own_nodes, own_texts
 from seepage.datasets.population import Nodes, Texts
 from seepage.datasets.words import ANY_WORD
 from seepage.errors import BadInputError
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.setting import Audit
 from seepage.tabular.policy import Policy
 

@@ -10,10 +10,10 @@ from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError
 from seepage.registry import Registry, defenses
 from seepage.settings import pooled, split
-from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.part import Part, Parts, combine
-from seepage.settings.pooled_spec import PooledSpec
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.pooled.spec import PooledSpec
+from seepage.settings.split.spec import SplitSpec
 
 PARTS = TypeAdapter(Parts)
 BOTH = "label_flip:{probability: 0.01}+cut_noise:{noise_multiplier: 0.01, rule: own}"

@@ -13,7 +13,7 @@ import yaml
 from seepage.config.document import make_specs
 from seepage.protocols.fedavg import FedAvg
 from seepage.registry import defenses
-from seepage.settings.horizontal_spec import Training
+from seepage.settings.horizontal.spec import Training
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "flower-settings.md").read_text(encoding="utf-8")
 ROWS = [line.split("|")[1:3] for line in PAGE.splitlines() if line.startswith("| ") and "in the document" not in line]

@@ -21,8 +21,8 @@ from seepage.run.elsewhere import Machines, Sealed, difference, run_elsewhere, v
 from seepage.run.plan import make_plan
 from seepage.run.runner import Listener
 from seepage.run.store import Store
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.setting import Audit
 from tests.commands import commands
 from tests.integrations.dask_cluster import Certificates, LoopbackCluster, certificates

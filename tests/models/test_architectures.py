@@ -12,9 +12,9 @@ from seepage.attacks.horizontal.exact.unmix import unmix
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import gradient
+from seepage.models.making import make_model
 from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
-from seepage.settings.network import make_model
 from seepage.tabular.align import match, pairwise_error, reorder, tolerances
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import NOT_TRIED, Knowledge, RecordsGuess

@@ -18,8 +18,8 @@ from seepage.errors import BadInputError
 from seepage.learning import gradient, mean_loss
 from seepage.models.embedding import Embedded, adapted, takes_codes
 from seepage.models.model import Model, usual_head
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.subject import prepare
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics

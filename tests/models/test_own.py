@@ -18,12 +18,12 @@ from seepage.captures.capturing import capture
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import gradient
+from seepage.models.making import make_model
 from seepage.models.model import Model
 from seepage.models.own import check_own, load_own
 from seepage.models.weights import load_weights
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.network import make_model
-from seepage.settings.subject import prepare
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
 from seepage.wire.horizontal import GradientView
 
 SCHEMA = distinct(rows=4, continuous=1, discrete=2).schema

@@ -20,7 +20,7 @@ registry._BUNDLED = ()
 from seepage.config.document import read_text_document
 from seepage.config.preset import presets, read_preset
 from seepage.settings.catalogue import settings
-from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.horizontal.spec import make_spec
 for name in presets():
     read_text_document(read_preset(name), name, Path())
 specs = [settings()[name].spec(**fields) for name, fields in {

@@ -21,8 +21,8 @@ from seepage.report.advice import advice, sentences
 from seepage.report.console import costs_table
 from seepage.report.leakage import frontier_section
 from seepage.report.result import AuditResult
-from seepage.settings.split import SplitAudit
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.split.audit import SplitAudit
+from seepage.settings.split.spec import SplitSpec
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from tests.report import parts
 from tests.report.parts import CoinAudit, calibrated

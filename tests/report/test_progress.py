@@ -13,7 +13,7 @@ from seepage.report import progress
 from seepage.report.progress import outlook
 from seepage.run.plan import make_plan
 from seepage.run.store import Store
-from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.horizontal.spec import make_spec
 
 
 def test_a_long_plan_names_what_takes_most_of_it() -> None:

@@ -14,8 +14,8 @@ from seepage.auditing import audit, prepare_all, run_all
 from seepage.errors import BadInputError
 from seepage.models.model import seeded
 from seepage.report.report import Report
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import make_spec
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous
 from tests.stores import measurements

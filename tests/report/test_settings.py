@@ -21,9 +21,9 @@ from seepage.report.progress import Bar
 from seepage.report.report import Report
 from seepage.report.summary import headline
 from seepage.results.checks import Alarm
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.subject import prepare
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
 from tests.report.parts import COIN, FIGURES, PEEK, SETUP, CoinAudit, CoinSpec
 from tests.report.test_html import read
 from tests.rows import row

@@ -23,9 +23,9 @@ from seepage.results.agreement import Agreement, Difference, PublishedFigure, ag
 from seepage.run.runner import kept_runs
 from seepage.run.store import Store
 from seepage.settings import horizontal
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.subject import prepare
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.settings.horizontal.subject import prepare
 from tests.stores import measurements
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)

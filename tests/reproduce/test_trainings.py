@@ -14,8 +14,8 @@ from seepage.registry import datasets
 from seepage.reproduce import PublishedTable, Selection, load_table, reproduce, tables
 from seepage.reproduce.table import PlannedAudit
 from seepage.run.runner import Listener
-from seepage.settings.pooled import PooledAudit
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.pooled.audit import PooledAudit
+from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.setting import Configuration
 from tests.parts import register
 

@@ -17,10 +17,10 @@ from seepage.run import runner
 from seepage.run.limits import Limits, budgeted, predicted_best
 from seepage.run.runner import Listener
 from seepage.settings.catalogue import setting as find_setting
-from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.setting import Configuration
 from seepage.settings.spec import Gate
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.split.spec import SplitSpec
 from tests.report.parts import COIN, PEEK, CoinAudit, CoinSpec
 
 SAFE = {("none", COIN): 0.5, ("none", PEEK): 0.52}

@@ -25,10 +25,10 @@ from seepage.run.plan import NEGATIVE, POSITIVE, Job, Plan, Series, _by_urgency,
 from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
 from seepage.settings import horizontal
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
+from seepage.settings.horizontal.subject import Subject, prepare
 from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart, Progress
-from seepage.settings.subject import Subject, prepare
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 from tests.parts import register
 from tests.report.parts import PEEK, CoinAudit, CoinSpec

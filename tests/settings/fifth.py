@@ -31,7 +31,7 @@ from seepage.settings.setting import (
     Scale,
 )
 from seepage.settings.spec import Attacks, Baselines, Spec
-from seepage.settings.subject import Subjects
+from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment
 
 
@@ -155,7 +155,7 @@ class CoinExposure(Exposure):
         return Outcome(found, 1e-6)
 
 
-def prepared_audit(spec: CoinSpec, given: Given, subjects: Subjects) -> CoinAudit:
+def prepared_audit(spec: CoinSpec, given: Given, tables: Tables) -> CoinAudit:
     """Return the audit of a spec."""
     return CoinAudit(spec)
 

@@ -13,17 +13,17 @@ from safetensors.torch import load_file
 
 from seepage.assessment import Measurement
 from seepage.errors import BadInputError
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.pooled import DRAWN, PooledAudit
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
+from seepage.settings.pooled.audit import DRAWN, PooledAudit
+from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.setting import Audit, Configuration, Outcome
-from seepage.settings.split import SplitAudit
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.subject import prepare
+from seepage.settings.split.audit import SplitAudit
+from seepage.settings.split.spec import SplitSpec
 from seepage.settings.units import UnitFigures, outcome
-from seepage.settings.vertical import VerticalAudit
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.vertical.audit import VerticalAudit
+from seepage.settings.vertical.spec import VerticalSpec
 from tests.attacks.split.test_exact import table as cut_table
 from tests.attacks.vertical.parts import table as feature_table
 from tests.settings.test_pooled import SMALL, people

@@ -30,20 +30,20 @@ from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
 from seepage.settings import pooled, pooled_seed
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.pooled import PooledAudit
-from seepage.settings.pooled_seed import AttackSeed
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
+from seepage.settings.pooled.audit import PooledAudit
+from seepage.settings.pooled.seed import AttackSeed
+from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.setting import Audit
-from seepage.settings.split import SplitAudit
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.subject import prepare
-from seepage.settings.trees import TreesAudit
-from seepage.settings.trees_spec import TreesSpec
+from seepage.settings.split.audit import SplitAudit
+from seepage.settings.split.spec import SplitSpec
+from seepage.settings.trees.audit import TreesAudit
+from seepage.settings.trees.spec import TreesSpec
 from seepage.settings.units import UnitsExposure
-from seepage.settings.vertical import VerticalAudit
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.vertical.audit import VerticalAudit
+from seepage.settings.vertical.spec import VerticalSpec
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import RecordsGuess

@@ -9,10 +9,10 @@ import pytest
 from seepage.auditing import run_all
 from seepage.errors import BadInputError
 from seepage.report.report import Report
-from seepage.settings.split import SplitAudit
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.vertical import VerticalAudit
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.split.audit import SplitAudit
+from seepage.settings.split.spec import SplitSpec
+from seepage.settings.vertical.audit import VerticalAudit
+from seepage.settings.vertical.spec import VerticalSpec
 from tests.attacks.vertical.parts import table
 
 DATA = table(rows=900)

@@ -18,8 +18,8 @@ from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm
 from seepage.models.split import for_loss
 from seepage.protocols.split import SplitLearning
-from seepage.settings.split import SplitAudit
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.split.audit import SplitAudit
+from seepage.settings.split.spec import SplitSpec
 from seepage.tabular.schema import Continuous
 from seepage.wire.split import CutKnowledge
 from tests.audits import measured

@@ -15,10 +15,10 @@ from seepage.config.mistakes import DocumentError
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.run.workers import make_sendable
-from seepage.settings.split import SplitAudit
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.vertical import VerticalAudit
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.split.audit import SplitAudit
+from seepage.settings.split.spec import SplitSpec
+from seepage.settings.vertical.audit import VerticalAudit
+from seepage.settings.vertical.spec import VerticalSpec
 from tests.attacks.vertical.parts import table
 from tests.audits import measured
 from tests.rows import number

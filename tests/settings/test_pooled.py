@@ -21,9 +21,9 @@ from seepage.report.summary import headline
 from seepage.results.rows import rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Store
-from seepage.settings.pooled import PooledAudit
-from seepage.settings.pooled_parts import PooledDefense
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.pooled.audit import PooledAudit
+from seepage.settings.pooled.parts import PooledDefense
+from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.setting import Configuration
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table

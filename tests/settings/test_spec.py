@@ -10,7 +10,7 @@ import pytest
 from seepage import registry
 from seepage.devices import find_device
 from seepage.errors import BadInputError
-from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
 from seepage.settings.part import Part
 
 

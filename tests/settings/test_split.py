@@ -9,8 +9,8 @@ from seepage.errors import BadInputError
 from seepage.report.accumulated import _else
 from seepage.run.store import Store
 from seepage.settings.part import Part
-from seepage.settings.split import DELTA, AttackedTraining, SplitAudit, default_private
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.split.audit import DELTA, AttackedTraining, SplitAudit, default_private
+from seepage.settings.split.spec import SplitSpec
 from seepage.settings.units import UnitsExposure
 from seepage.tabular.schema import Discrete
 from tests.attacks.split.test_exact import table

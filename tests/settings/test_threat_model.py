@@ -13,13 +13,13 @@ from seepage import registry
 from seepage.errors import BadInputError
 from seepage.needs import NEEDS, ActsOn, Need
 from seepage.settings import catalogue
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
 from seepage.settings.part import Part
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.spec import Spec
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.subject import prepare
+from seepage.settings.split.spec import SplitSpec
 from seepage.settings.threat_model import (
     Deployment,
     applicability,
@@ -27,8 +27,8 @@ from seepage.settings.threat_model import (
     grid_of_attacks,
     refuse_inapplicable,
 )
-from seepage.settings.trees_spec import TreesSpec
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.trees.spec import TreesSpec
+from seepage.settings.vertical.spec import VerticalSpec
 from seepage.wire import horizontal, labels, pooled, split, trees, vertical
 from seepage.wire.horizontal import Knowledge, RecordsGuess, UpdateView
 from tests.parts import register

@@ -15,11 +15,12 @@ from seepage.errors import BadInputError
 from seepage.models.mlp import mlp, nn1
 from seepage.models.model import Model, seeded
 from seepage.reproduce.table import load_table
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import HorizontalSpec, Training, make_spec
-from seepage.settings.subject import Subjects, keep_networks, prepare
-from seepage.settings.tasks import learnt_rows
-from seepage.settings.training import train
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import HorizontalSpec, Training, make_spec
+from seepage.settings.horizontal.subject import keep_networks, prepare, subject_of
+from seepage.settings.horizontal.tasks import learnt_rows
+from seepage.settings.horizontal.training import train
+from seepage.settings.tables import Tables
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, RoundsView
 from tests.parts import horizontal
@@ -91,8 +92,8 @@ def test_running_statistics_follow() -> None:
 def test_a_document_sweeps_over_rounds_and_results_say_how_well_the_network_does() -> None:
     specs = horizontal(make_specs({"dataset": "german", "training": {"rounds": [0, 9], "clients": 20}}))
     assert [spec.variant for spec in specs] == ["rounds=0", "rounds=9"]
-    subjects = Subjects()
-    start, later = (subjects.of(spec) for spec in specs)
+    tables = Tables()
+    start, later = (subject_of(spec, tables) for spec in specs)
     plain = prepare(make_spec(dataset="german"))
     assert start.model_digest == plain.model_digest != later.model_digest
     assert later.model_digest == prepare(specs[1]).model_digest
@@ -130,8 +131,8 @@ def test_a_document_sweeps_over_attacked_rounds() -> None:
         "iterations": 3,
         "victims": 2,
     }
-    subjects = Subjects()
-    audits = [HorizontalAudit(spec, subjects.of(spec)) for spec in horizontal(make_specs(document))]
+    tables = Tables()
+    audits = [HorizontalAudit(spec, subject_of(spec, tables)) for spec in horizontal(make_specs(document))]
     attacks = [(audit, audit.configurations[0], audit.parts[-1]) for audit in audits]
     assert all(part.kind == "attack" for _, _, part in attacks)
     assert len({repr(audit.identity(place, part)) for audit, place, part in attacks}) == 4
@@ -197,8 +198,8 @@ def test_networks_are_kept_and_not_trained_again(tmp_path: Path, model: str, mon
         raise AssertionError("trained again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(import_module("seepage.settings.subject"), "train", never)
-        again = Subjects(tmp_path).of(spec)
+        patch.setattr(import_module("seepage.settings.horizontal.subject"), "train", never)
+        again = subject_of(spec, Tables(tmp_path))
         assert again.model_digest == subject.model_digest
         assert again.learnt == subject.learnt
         for one, other in zip([subject.model, *subject.later], [again.model, *again.later], strict=True):

@@ -15,8 +15,8 @@ from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
 from seepage.settings.setting import Configuration
-from seepage.settings.trees import TreesAudit
-from seepage.settings.trees_spec import TreesSpec
+from seepage.settings.trees.audit import TreesAudit
+from seepage.settings.trees.spec import TreesSpec
 from tests.attacks.trees.parts import people
 
 

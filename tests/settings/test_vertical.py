@@ -7,8 +7,8 @@ import pytest
 from seepage import datasets
 from seepage.errors import BadInputError
 from seepage.run.store import Store
-from seepage.settings.vertical import VerticalAudit, partition_of
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.vertical.audit import VerticalAudit, partition_of
+from seepage.settings.vertical.spec import VerticalSpec
 from tests.attacks.vertical.parts import table
 from tests.audits import measured
 from tests.rows import number

@@ -11,8 +11,8 @@ import torch
 
 from seepage.auditing import run_all
 from seepage.errors import BadInputError
-from seepage.settings.vertical import VerticalAudit
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.vertical.audit import VerticalAudit
+from seepage.settings.vertical.spec import VerticalSpec
 from tests.attacks.vertical.parts import images, table
 from tests.rows import number
 

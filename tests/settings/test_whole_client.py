@@ -18,10 +18,10 @@ from seepage.models.vertical import encoder_of
 from seepage.protocols.whole_client import WholeClientLearning, WholeClientModel
 from seepage.settings.catalogue import setting
 from seepage.settings.setting import Given
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.subject import Subjects
+from seepage.settings.split.spec import SplitSpec
+from seepage.settings.split.whole_client import WholeClientAudit
+from seepage.settings.tables import Tables
 from seepage.settings.threat_model import deployment_of, grid_of_attacks
-from seepage.settings.whole_client import WholeClientAudit
 from tests.audits import measured
 from tests.rows import number
 from tests.tables import pay_table
@@ -133,7 +133,7 @@ def test_what_a_topology_has_no_place_for_is_refused(values: dict[str, Any], sai
 
 def test_a_spec_chooses_the_audit_and_the_grid_of_attacks() -> None:
     spec = spec_of()
-    audit = setting("split").prepare(spec, Given(dataset=DATA), Subjects())
+    audit = setting("split").prepare(spec, Given(dataset=DATA), Tables())
     assert isinstance(audit, WholeClientAudit)
     applies = {one.attack for one in grid_of_attacks(deployment_of(spec)) if one.applies}
     assert {"layer_inversion", "ridge_sa", "ginver"} <= applies

@@ -46,7 +46,7 @@ from seepage.settings.option import fields_of
 from seepage.settings.part import check_kept
 from seepage.settings.setting import Audit, TaskTraining
 from seepage.settings.spec import Gate, Spec, Wish
-from seepage.settings.subject import Subjects
+from seepage.settings.tables import Tables
 from seepage.tabular.schema import Schema
 from seepage.text import clean, lasting, points
 
@@ -134,10 +134,10 @@ def recommended(
     if folder is not None and folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
     spec = _single(spec)
-    subjects = Subjects(folder)
+    tables = Tables(folder)
 
     def prepare(changed: Spec) -> Audit:
-        [audit] = prepare_all([changed], folder, dataset, model, subjects)
+        [audit] = prepare_all([changed], folder, dataset, model, tables)
         return audit
 
     asking = prepare(spec)

@@ -123,7 +123,7 @@ class Recommendation:
         """Options of the command line that make the recommended change; empty without one.
 
         Example:
-            >>> from seepage.settings.horizontal_spec import make_spec
+            >>> from seepage.settings.horizontal.spec import make_spec
             >>> lever = Lever("batch_size", 8.0, 64.0, True, spec_field="batch_sizes")
             >>> options_of(make_spec(dataset="german"), lever, 32)
             '--batch-size 32'
@@ -265,7 +265,7 @@ def given_options(spec: Spec) -> str:
     """Return the options of the command line that say what a spec was given, tables and limits aside.
 
     Example:
-        >>> from seepage.settings.horizontal_spec import make_spec
+        >>> from seepage.settings.horizontal.spec import make_spec
         >>> given_options(make_spec(dataset="german", batch_sizes=8, attacks="dlg", control=False))
         '--attack dlg --no-control --batch-size 8'
     """

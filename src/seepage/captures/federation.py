@@ -19,10 +19,10 @@ from seepage.captures.captured import Capture, Description, load_capture, read_d
 from seepage.captures.recovery import Recovered, client_schema, doubts, known_statistics, recover, scores
 from seepage.captures.states import as_state, state_digest
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
+from seepage.models.making import make_model
 from seepage.models.model import Head, Model
 from seepage.run.runner import Listener
 from seepage.seeds import stream
-from seepage.settings.network import make_model
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table

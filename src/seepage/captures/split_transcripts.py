@@ -45,7 +45,7 @@ from seepage.protocols.split import SplitLearning
 from seepage.results.proofs import WRONG
 from seepage.seeds import stream
 from seepage.settings.part import Part, as_part, entry_of, make_part
-from seepage.settings.split import PRIOR, defense_of
+from seepage.settings.split.audit import PRIOR, defense_of
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import frame_of
 from seepage.wire.labels import ReturnedView

@@ -26,7 +26,7 @@ from seepage.captures.descriptions import described, json_object
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.split import SplitHead
 from seepage.models.weights import FLOATS
-from seepage.settings.split_spec import SplitAttacker, Topology, holds_second_cut
+from seepage.settings.split.spec import SplitAttacker, Topology, holds_second_cut
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
 from seepage.tabular.table import Table

@@ -35,12 +35,12 @@ from seepage.cli.text import shown_path
 from seepage.devices import find_device
 from seepage.errors import BadInputError
 from seepage.files import write_whole
+from seepage.models.making import make_model
 from seepage.report.federation import PAGE, render_federation, show_federation
 from seepage.report.progress import Bar
 from seepage.report.terminal import make_console, make_table
 from seepage.report.transcript import show_transcript
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.network import make_model
+from seepage.settings.horizontal.spec import make_spec
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of

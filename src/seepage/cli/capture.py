@@ -17,12 +17,12 @@ from seepage.cli.app import app
 from seepage.cli.text import shown_path
 from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
+from seepage.models.making import make_model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.report.terminal import make_console, make_table
 from seepage.seeds import stream
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.network import make_model
-from seepage.settings.subject import prepare
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
 from seepage.tabular.schema import Schema
 from seepage.text import clean
 

@@ -16,9 +16,9 @@ from seepage.cli.options import fields_in_options
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.report.terminal import make_console, make_table
-from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
-from seepage.settings.subject import load_rows
+from seepage.settings.tables import load_rows
 from seepage.tabular.correlation import ColumnAssociation, associations
 from seepage.tabular.together import Together, together
 from seepage.text import clean

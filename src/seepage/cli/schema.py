@@ -13,7 +13,7 @@ from seepage.cli.text import shown_path
 from seepage.files import write_whole
 from seepage.report.inferred import show_inferred
 from seepage.report.terminal import make_console
-from seepage.settings.horizontal_spec import HorizontalSpec
+from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.tabular.infer import infer
 from seepage.tabular.policy import SUFFIXES

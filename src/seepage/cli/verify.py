@@ -18,9 +18,9 @@ from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.cli.exits import Exit
 from seepage.errors import BadInputError
 from seepage.kernel import RefusedError
+from seepage.models.making import make_model
 from seepage.report.terminal import make_console
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.network import make_model
+from seepage.settings.horizontal.spec import make_spec
 from seepage.tabular.schema import Discrete, Schema
 from seepage.text import clean
 from seepage.verify import CheckedCertificate, check

@@ -26,7 +26,7 @@ def override(document: Node, given: Mapping[str, object], spec: type[Spec]) -> N
         spec: class of the setting's specs.
 
     Example:
-        >>> from seepage.settings.horizontal_spec import HorizontalSpec
+        >>> from seepage.settings.horizontal.spec import HorizontalSpec
         >>> document = plant({"protocol": {"batch_size": [8, 32], "replacement": True}, "restarts": 30})
         >>> override(document, {"batch_sizes": [4], "victims": 2, "attacks": None}, HorizontalSpec).plain()
         {'protocol': {'replacement': True}, 'restarts': 30, 'batch_sizes': [4], 'victims': 2}

@@ -28,10 +28,10 @@ from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
 from seepage.guard.policy import GuardPolicy
 from seepage.guard.received import signs_of_crafting
 from seepage.learning import gradient, local_update
+from seepage.models.making import make_model
 from seepage.models.model import Head, Model
 from seepage.models.own import is_own, load_own
 from seepage.registry import attacks
-from seepage.settings.network import make_model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table

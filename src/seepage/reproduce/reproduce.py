@@ -25,7 +25,7 @@ from seepage.run.size import check_counts
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting
 from seepage.settings.setting import Audit, Configuration, Given, TaskTraining
-from seepage.settings.subject import Subjects
+from seepage.settings.tables import Tables
 
 FILE = "comparison.csv"
 
@@ -199,8 +199,8 @@ def reproduce(
         there = {audit["spec"]["dataset"] for run in store.runs()[-1:] for audit in run["audits"]}
         wanted = there if not run_missing and there & wanted else there | wanted
         parts = [part for part in parts if part.audit.spec.dataset in wanted]
-        subjects = Subjects(folder)
-        audits = [chosen.prepare(part.audit.spec, Given(folder=folder), subjects) for part in parts]
+        tables = Tables(folder)
+        audits = [chosen.prepare(part.audit.spec, Given(folder=folder), tables) for part in parts]
         if folder is not None:
             check_folder(folder, store, audits)
         if run_missing:

@@ -295,7 +295,7 @@ def needed(spec: Spec) -> str | None:
     """Return how many units a gate needs at least, and its budget, as a sentence; None without a gate.
 
     Example:
-        >>> from seepage.settings.horizontal_spec import HorizontalSpec
+        >>> from seepage.settings.horizontal.spec import HorizontalSpec
         >>> needed(HorizontalSpec.of(gate=0.2, victims=57))
         'The gate at 20.0 points needs at least 19 victims in each deployed configuration; its budget is 57.'
     """

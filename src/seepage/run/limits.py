@@ -105,7 +105,7 @@ def budgeted(spec: S) -> S:
     whose repetitions hold many attacked members decide by these, on a fixed number of repetitions.
 
     Example:
-        >>> from seepage.settings.horizontal_spec import HorizontalSpec
+        >>> from seepage.settings.horizontal.spec import HorizontalSpec
         >>> budgeted(HorizontalSpec.of(gate={"above": 0.2})).victims
         57
         >>> budgeted(HorizontalSpec.of(gate={"above": 0.2}, victims=30)).victims

@@ -32,7 +32,7 @@ def check_counts(specs: Sequence[Spec]) -> None:
             baselines, is more than a million, and the spec does not allow it.
 
     Example:
-        >>> from seepage.settings.horizontal_spec import make_spec
+        >>> from seepage.settings.horizontal.spec import make_spec
         >>> check_counts([make_spec(restarts=10**9)])
         Traceback (most recent call last):
         ...
@@ -63,7 +63,7 @@ def points_of(spec: Spec) -> int:
     """Return the number of configurations of a spec.
 
     Example:
-        >>> from seepage.settings.horizontal_spec import make_spec
+        >>> from seepage.settings.horizontal.spec import make_spec
         >>> points_of(make_spec(batch_sizes=[1, 2, 4]))
         3
     """

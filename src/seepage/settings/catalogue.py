@@ -14,10 +14,10 @@ from seepage.errors import BadInputError, unknown_name
 if TYPE_CHECKING:
     from seepage.settings.setting import Audit, Given
     from seepage.settings.spec import Spec
-    from seepage.settings.subject import Subjects
+    from seepage.settings.tables import Tables
     from seepage.settings.threat_model import Deployment
 
-    Prepare = Callable[[Any, Given, Subjects], Audit]
+    Prepare = Callable[[Any, Given, Tables], Audit]
     Deploy = Callable[[Any], Deployment]
 
 _GROUP = "seepage.settings"
@@ -118,9 +118,9 @@ add_setting(
     Setting(
         "horizontal",
         "horizontal learning: what the server reads of the records behind gradients and updates",
-        "seepage.settings.horizontal_spec:HorizontalSpec",
-        "seepage.settings.horizontal:prepared_audit",
-        "seepage.settings.horizontal:deployment",
+        "seepage.settings.horizontal.spec:HorizontalSpec",
+        "seepage.settings.horizontal.audit:prepared_audit",
+        "seepage.settings.horizontal.audit:deployment",
         command="audit",
     )
 )
@@ -128,35 +128,35 @@ add_setting(
     Setting(
         "split",
         "split learning: what the server reads of the client's columns and labels",
-        "seepage.settings.split_spec:SplitSpec",
-        "seepage.settings.split:prepared",
-        "seepage.settings.split:deployment",
+        "seepage.settings.split.spec:SplitSpec",
+        "seepage.settings.split.audit:prepared",
+        "seepage.settings.split.audit:deployment",
     )
 )
 add_setting(
     Setting(
         "vertical",
         "vertical learning: what the active party reads of a passive party's columns",
-        "seepage.settings.vertical_spec:VerticalSpec",
-        "seepage.settings.vertical:VerticalAudit.prepared",
-        "seepage.settings.vertical:deployment",
+        "seepage.settings.vertical.spec:VerticalSpec",
+        "seepage.settings.vertical.audit:VerticalAudit.prepared",
+        "seepage.settings.vertical.audit:deployment",
     )
 )
 add_setting(
     Setting(
         "pooled",
         "pooled learning: what a joint model's answers tell of a sensitive column's distribution",
-        "seepage.settings.pooled_spec:PooledSpec",
-        "seepage.settings.pooled:PooledAudit.prepared",
-        "seepage.settings.pooled:deployment",
+        "seepage.settings.pooled.spec:PooledSpec",
+        "seepage.settings.pooled.audit:PooledAudit.prepared",
+        "seepage.settings.pooled.audit:deployment",
     )
 )
 add_setting(
     Setting(
         "trees",
         "federated trees: what histograms and tree files tell of the records that they were grown on",
-        "seepage.settings.trees_spec:TreesSpec",
-        "seepage.settings.trees:TreesAudit.prepared",
-        "seepage.settings.trees:deployment",
+        "seepage.settings.trees.spec:TreesSpec",
+        "seepage.settings.trees.audit:TreesAudit.prepared",
+        "seepage.settings.trees.audit:deployment",
     )
 )

@@ -32,7 +32,7 @@ class Lever:
         beside: further fields that change with it, by name.
 
     Example:
-        >>> from seepage.settings.horizontal_spec import make_spec
+        >>> from seepage.settings.horizontal.spec import make_spec
         >>> lever = Lever("dp_sgd", 0.01, 10.0, mechanism="dp_sgd", options={"clip_norm": 1.0},
         ...     strengths=(("noise_multiplier",),))
         >>> changed = lever.applied(make_spec(dataset="german"), 0.1)

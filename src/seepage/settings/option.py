@@ -143,7 +143,7 @@ def code_of(spec: BaseModel) -> list[str]:
     """Return the names of code that a spec holds, such as ``file.py:factory`` as its model.
 
     Example:
-        >>> from seepage.settings.horizontal_spec import make_spec
+        >>> from seepage.settings.horizontal.spec import make_spec
         >>> code_of(make_spec(model="networks.py:build")), code_of(make_spec(model="nn3"))
         (['networks.py:build'], [])
     """

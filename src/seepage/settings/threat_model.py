@@ -98,7 +98,7 @@ def applicability(entry: registry.Entry[registry.Attack], deployment: Deployment
     """Return whether an attack can be run on a deployment.
 
     Example:
-        >>> from seepage.settings.split_spec import SplitSpec
+        >>> from seepage.settings.split.spec import SplitSpec
         >>> deployment = deployment_of(SplitSpec(private_columns="sex", auxiliary=0))
         >>> found = applicability(registry.attacks["fsha"], deployment)
         >>> found.applies, found.needs

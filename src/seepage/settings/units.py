@@ -19,7 +19,7 @@ from seepage.pace import Stopwatch, rehearsing
 from seepage.settings.part import Part, distinct_names, source_of
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress
 from seepage.settings.spec import Spec
-from seepage.settings.subject import Subjects
+from seepage.settings.tables import Tables
 from seepage.sources import own_code
 
 S = TypeVar("S", bound=Spec)
@@ -150,18 +150,18 @@ class UnitsAudit(Audit[S], Generic[S, D]):
         self._parts = {part.called: part for part in spec.defenses}
 
     @classmethod
-    def prepared(cls, spec: S, given: Given, subjects: Subjects) -> UnitsAudit[S, D]:
+    def prepared(cls, spec: S, given: Given, tables: Tables) -> UnitsAudit[S, D]:
         """Return the audit of a spec.
 
         Args:
             spec: what to do.
             given: objects that the caller passed instead of names.
-            subjects: tables that were loaded before.
+            tables: tables that were loaded before.
 
         Raises:
             BadInputError: something that the spec names cannot be loaded or used.
         """
-        dataset, inferred = (given.dataset, None) if spec.data is None else subjects.rows(spec)
+        dataset, inferred = (given.dataset, None) if spec.data is None else tables.rows(spec)
         audit = cls(spec, dataset, own=dataset is not None)
         audit.inferred = inferred
         return audit

@@ -10,8 +10,8 @@ import torch
 
 from seepage.attacks.split import AdversarialClientAttack, PseudoClientAttack
 from seepage.errors import BadInputError
-from seepage.settings.split import SplitAudit
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.split.audit import SplitAudit
+from seepage.settings.split.spec import SplitSpec
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge
 from tests.attacks.split.test_exact import PLAIN, exchange, table
 

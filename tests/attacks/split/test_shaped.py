@@ -13,8 +13,8 @@ from seepage.defenses.marvell import Marvell
 from seepage.defenses.returned import BatchDefense, MaxNorm
 from seepage.errors import BadInputError
 from seepage.protocols.split import SplitLearning
-from seepage.settings.split import SplitAudit
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.split.audit import SplitAudit
+from seepage.settings.split.spec import SplitSpec
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import CutGuess, CutKnowledge
 from tests.attacks.split.test_exact import PLAIN, exchange, table

@@ -18,10 +18,10 @@ from seepage.learning import batch_statistics
 from seepage.models.model import Model
 from seepage.papers.tableak.attacks.priors import BatchStatistics, Squares
 from seepage.protocols.fedsgd import FedSGD
-from seepage.settings.horizontal import HorizontalAudit
-from seepage.settings.horizontal_spec import make_spec
+from seepage.settings.horizontal.audit import HorizontalAudit
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
 from seepage.settings.setting import Configuration, PlannedPart
-from seepage.settings.subject import prepare
 from seepage.tabular.align import match as matching_of
 from seepage.tabular.align import pairwise_error, reorder, right_cells
 from seepage.tabular.encoder import Encoder

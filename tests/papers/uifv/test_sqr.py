@@ -18,9 +18,9 @@ from seepage.papers.uifv.gaussian import gaussian
 from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
-from seepage.settings.horizontal import HorizontalAudit, control_of
-from seepage.settings.horizontal_spec import make_spec
-from seepage.settings.subject import prepare
+from seepage.settings.horizontal.audit import HorizontalAudit, control_of
+from seepage.settings.horizontal.spec import make_spec
+from seepage.settings.horizontal.subject import prepare
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous
 from seepage.tabular.statistics import Statistics

@@ -31,12 +31,12 @@ from seepage.results.tiers import tier_of
 from seepage.results.verdict import verdict
 from seepage.run.runner import Run, run_audits
 from seepage.run.store import Failure, Store
-from seepage.settings.horizontal import HorizontalAudit, control_of
-from seepage.settings.horizontal_spec import HorizontalSpec, make_spec
+from seepage.settings.horizontal.audit import HorizontalAudit, control_of
+from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
+from seepage.settings.horizontal.subject import Subject, prepare
 from seepage.settings.probe import Probe
 from seepage.settings.setting import Configuration, PartKind, PlannedPart
 from seepage.settings.spec import Part
-from seepage.settings.subject import Subject, prepare
 from seepage.tabular.infer import infer_schema
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table

@@ -12,32 +12,24 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from seepage import datasets
-from seepage.datasets import Dataset, own_table
+from seepage.datasets import Dataset
 from seepage.devices import find_device
 from seepage.digests import Json
-from seepage.errors import BadInputError, unknown_name
+from seepage.errors import BadInputError
 from seepage.models.copies import copied
+from seepage.models.making import make_model
 from seepage.models.model import Model
-from seepage.settings import networks
-from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.network import make_model
-from seepage.settings.spec import Spec
-from seepage.settings.training import Learnt, train
+from seepage.settings.horizontal import networks
+from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.settings.horizontal.training import Learnt, train
+from seepage.settings.tables import Tables, load_rows, rows_key
 from seepage.sources import own_code
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
-from seepage.tabular.one_hot import groups_of_schema
-from seepage.tabular.reading import open_table
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Discrete
 from seepage.threads import threads
 
 _PROBES = 8
-# What of a spec says which rows there are.
-_ROWS = (
-    *("dataset", "dataset_options", "data_folder", "data", "schema_file", "target", "sensitive", "separator"),
-    *("encoding", "policy"),
-)
 
 
 @dataclass(frozen=True)
@@ -141,17 +133,6 @@ def prepare(
     return _subject(spec, loaded, inferred, spec.model if model is None else model, own, folder)
 
 
-def load_rows(spec: Spec) -> tuple[Dataset, Inferred | None]:
-    """Return the rows that a spec names, and how their schema came about where it was inferred.
-
-    Raises:
-        BadInputError: a name is unknown or a file cannot be used.
-    """
-    if spec.data is not None:
-        return _own(spec)
-    return datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options), None
-
-
 def _subject(
     spec: HorizontalSpec,
     dataset: Dataset,
@@ -208,51 +189,27 @@ def keep_networks(folder: Path, audits: Sequence[tuple[HorizontalSpec, Subject]]
             networks.keep(place, [subject.model, *subject.later], subject.learnt, private=subject.own)
 
 
-class Subjects:
-    """What specs are prepared to: those of the same rows share them, and those of the same model too.
+def subject_of(spec: HorizontalSpec, tables: Tables) -> Subject:
+    """Return what ``prepare`` returns; specs of the same rows and network share it.
 
-    Args:
-        folder: where networks that were trained before are looked for; nowhere if None.
+    Raises:
+        BadInputError: as there.
 
     Example:
-        >>> from seepage.settings.horizontal_spec import make_spec
-        >>> subjects = Subjects()
-        >>> one, other = (subjects.of(make_spec(dataset="german", model=name)) for name in ("nn1", "nn2"))
+        >>> from seepage.settings.horizontal.spec import make_spec
+        >>> tables = Tables()
+        >>> one, other = (subject_of(make_spec(dataset="german", model=name), tables) for name in ("nn1", "nn2"))
         >>> one.dataset is other.dataset
         True
     """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
-        self._loaded: dict[str, tuple[Dataset, Inferred | None]] = {}
-        self._made: dict[str, Subject] = {}
-
-    def of(self, spec: HorizontalSpec) -> Subject:
-        """Return what ``prepare`` returns.
-
-        Raises:
-            BadInputError: as there.
-        """
-        rows = _key(spec)
-        seed = spec.seed if spec.model_seed is None else spec.model_seed
-        network = (spec.model, spec.model_options, spec.weights, spec.head, seed, spec.dropout)
-        key = repr((rows, network, find_device(spec.device)))
-        if spec.training is not None:
-            key += repr((spec.training, spec.seed, spec.threads))
-        if key not in self._made:
-            self._made[key] = _subject(spec, *self.rows(spec), spec.model, spec.data is not None, self._folder)
-        return self._made[key]
-
-    def rows(self, spec: Spec) -> tuple[Dataset, Inferred | None]:
-        """Return the rows that a spec names, see ``load_rows``."""
-        key = _key(spec)
-        if key not in self._loaded:
-            self._loaded[key] = load_rows(spec)
-        return self._loaded[key]
-
-
-def _key(spec: Spec) -> str:
-    return repr([getattr(spec, name) for name in _ROWS])
+    seed = spec.seed if spec.model_seed is None else spec.model_seed
+    network = (spec.model, spec.model_options, spec.weights, spec.head, seed, spec.dropout)
+    key = repr((rows_key(spec), network, find_device(spec.device)))
+    if spec.training is not None:
+        key += repr((spec.training, spec.seed, spec.threads))
+    if key not in tables.kept:
+        tables.kept[key] = _subject(spec, *tables.rows(spec), spec.model, spec.data is not None, tables.folder)
+    return tables.kept[key]
 
 
 def _check_target(dataset: Dataset) -> None:
@@ -267,22 +224,3 @@ def _check_target(dataset: Dataset) -> None:
             f"the target {target.name!r} is the same in all {len(labels)} rows, so there is nothing to learn; choose "
             "another target or add rows where it differs."
         )
-
-
-def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
-    assert spec.data is not None
-    separator, encoding = spec.separator, spec.encoding
-    if spec.schema_file is None:
-        assert spec.target is not None
-        return own_table(spec.data, target=spec.target, policy=spec.policy, separator=separator, encoding=encoding)
-    schema = Schema.load(spec.schema_file)
-    learnt = schema.target.name
-    if spec.target not in (None, learnt):
-        groups = groups_of_schema(open_table(spec.data, separator=separator, encoding=encoding), schema)
-        # The target may be named by any of the one-hot columns that it is made of.
-        learnt = next(
-            (spec.target for group in groups if group.name == learnt and spec.target in group.members), learnt
-        )
-    if spec.target not in (None, learnt):
-        raise unknown_name(f"target of the schema {str(spec.schema_file)!r}:", str(spec.target), [schema.target.name])
-    return own_table(spec.data, schema, policy=spec.policy, separator=separator, encoding=encoding)

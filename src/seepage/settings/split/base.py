@@ -15,7 +15,7 @@ from seepage.models.own import OwnFactory, find_own, is_own
 from seepage.settings.part import entry_of
 from seepage.settings.setting import Configuration, Exposure, PlannedPart
 from seepage.settings.spec import Spec
-from seepage.settings.split_spec import SplitSpec
+from seepage.settings.split.spec import SplitSpec
 from seepage.settings.threat_model import Deployment, refuse_inapplicable
 from seepage.settings.units import (
     AttackedUnit,

@@ -41,7 +41,7 @@ from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
-from seepage.settings.trees_spec import TreesSpec
+from seepage.settings.trees.spec import TreesSpec
 from seepage.settings.units import (
     UnitsAudit,
     attacks_and_baselines,

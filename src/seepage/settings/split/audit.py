@@ -48,9 +48,10 @@ from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, marks_of, of_kind
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Given, PlannedPart, Scale
-from seepage.settings.split_audit import AttackedTopology, TopologyAudit
-from seepage.settings.split_spec import SplitSpec
-from seepage.settings.subject import Subjects
+from seepage.settings.split.base import AttackedTopology, TopologyAudit
+from seepage.settings.split.spec import SplitSpec
+from seepage.settings.split.whole_client import WholeClientAudit
+from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import (
     UnitFigures,
@@ -60,7 +61,6 @@ from seepage.settings.units import (
     with_fields,
     without_others,
 )
-from seepage.settings.whole_client import WholeClientAudit
 from seepage.tabular.align import right_cells
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
@@ -623,17 +623,17 @@ def deployment(spec: SplitSpec) -> Deployment:
     return _kind(spec).deployed(spec)
 
 
-def prepared(spec: SplitSpec, given: Given, subjects: Subjects) -> SplitAudit | WholeClientAudit:
+def prepared(spec: SplitSpec, given: Given, tables: Tables) -> SplitAudit | WholeClientAudit:
     """Return the audit of a spec, by its topology.
 
     Args:
         spec: what to do.
         given: objects that the caller passed instead of names.
-        subjects: tables that were loaded before.
+        tables: tables that were loaded before.
 
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    made = _kind(spec).prepared(spec, given, subjects)
+    made = _kind(spec).prepared(spec, given, tables)
     assert isinstance(made, SplitAudit | WholeClientAudit)
     return made

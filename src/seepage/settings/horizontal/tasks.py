@@ -14,14 +14,14 @@ from seepage.defenses.accounting import Private, gaussian_epsilon
 from seepage.devices import find_device
 from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError, NotFiniteError
+from seepage.models.making import make_model
 from seepage.models.model import Model
 from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import stream
-from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.network import make_model
+from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.settings.horizontal.subject import Subject
 from seepage.settings.part import Part, make_part, source_of
 from seepage.settings.setting import Kept
-from seepage.settings.subject import Subject
 from seepage.sources import own_code
 from seepage.threads import threads
 

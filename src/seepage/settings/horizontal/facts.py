@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from seepage.models.wrapping import returns_chances
-from seepage.settings.horizontal_spec import HorizontalSpec
-from seepage.settings.subject import Subject
-from seepage.settings.training import Learnt
+from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.settings.horizontal.subject import Subject
+from seepage.settings.horizontal.training import Learnt
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.rank import batch_rank, rank_ceiling
 from seepage.text import clean, listed, percent

@@ -26,9 +26,9 @@ from seepage.protocols.pooled import PooledLearning, Sets, alternating, federate
 from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.part import make_part
-from seepage.settings.pooled_data import PooledData
-from seepage.settings.pooled_parts import PooledDefense, estimates_shares, views_of
-from seepage.settings.pooled_spec import PooledSpec, pair
+from seepage.settings.pooled.data import PooledData
+from seepage.settings.pooled.parts import PooledDefense, estimates_shares, views_of
+from seepage.settings.pooled.spec import PooledSpec, pair
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import PlannedPart
 from seepage.settings.units import UnitFigures

@@ -16,7 +16,7 @@ from seepage.models.batch_norm import Moments, advanced, running_statistics
 from seepage.models.copies import copied
 from seepage.models.model import Model
 from seepage.seeds import stream
-from seepage.settings.horizontal_spec import Training
+from seepage.settings.horizontal.spec import Training
 from seepage.tabular.encoder import Encoder
 
 

@@ -13,8 +13,8 @@ from safetensors.torch import save
 from seepage.digests import Json, digest_of
 from seepage.files import write_whole
 from seepage.models.model import Model
-from seepage.settings.horizontal_spec import Training
-from seepage.settings.training import Learnt, holding
+from seepage.settings.horizontal.spec import Training
+from seepage.settings.horizontal.training import Learnt, holding
 
 FOLDER = "networks"
 _LEARNT = "learnt"

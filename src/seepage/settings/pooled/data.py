@@ -18,8 +18,8 @@ from seepage.datasets.own_population import own_nodes, own_texts
 from seepage.datasets.population import Nodes, Population, Texts
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError, Remedy, unknown_name
-from seepage.settings.pooled_parts import PooledDefense, defense_of, views_of
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.pooled.parts import PooledDefense, defense_of, views_of
+from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.units import rows_identity
 from seepage.shadow.graph import Convolutional
 from seepage.shadow.learner import Learner

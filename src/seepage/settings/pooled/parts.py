@@ -9,7 +9,7 @@ from seepage import registry
 from seepage.defenses.answers import CoarseAnswers
 from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
 from seepage.settings.part import Part, check_kinds, combine, entry_of, of_kind
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.pooled.spec import PooledSpec
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,11 @@ from seepage.protocols.clients import Clients
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import takes
 from seepage.seeds import stream
-from seepage.settings.horizontal_facts import threat_model
-from seepage.settings.horizontal_spec import BatchStatistics, HorizontalSpec, make_spec
+from seepage.settings.horizontal.facts import threat_model
+from seepage.settings.horizontal.probe import look
+from seepage.settings.horizontal.spec import BatchStatistics, HorizontalSpec, make_spec
+from seepage.settings.horizontal.subject import Subject, keep_networks, prepare, subject_of
+from seepage.settings.horizontal.tasks import defense_of, learnt_rows, task_rows
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
@@ -48,8 +51,7 @@ from seepage.settings.setting import (
     Progress,
     TaskTraining,
 )
-from seepage.settings.subject import Subject, Subjects, keep_networks, prepare
-from seepage.settings.tasks import defense_of, learnt_rows, task_rows
+from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.settings.units import CONTROL_UNITS, with_fields
 from seepage.sources import own_code
@@ -315,7 +317,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
 
     def probe(self) -> Probe:
         """Return what the network makes of some of the client's rows."""
-        return Probe.of(self.spec, self.subject)
+        return look(self.spec, self.subject)
 
     def further_rows(
         self, kept: Kept, say: Callable[[str], None], asked: TaskTraining | None = None
@@ -561,8 +563,8 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     broken, whatever it does elsewhere. It has 5 victims, more where the table has fewer than 12 columns.
 
     Example:
-        >>> from seepage.settings.horizontal_spec import make_spec
-        >>> from seepage.settings.subject import prepare
+        >>> from seepage.settings.horizontal.spec import make_spec
+        >>> from seepage.settings.horizontal.subject import prepare
         >>> spec = make_spec(dataset="german", batch_sizes=[8, 32], attacks="tableak")
         >>> control = control_of(HorizontalAudit(spec, prepare(spec)))
         >>> control.spec.batch_sizes, control.spec.model, control.spec.victims
@@ -596,19 +598,19 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     return HorizontalAudit(control, replace(prepared, own=subject.own))
 
 
-def prepared_audit(spec: HorizontalSpec, given: Given, subjects: Subjects) -> HorizontalAudit:
+def prepared_audit(spec: HorizontalSpec, given: Given, tables: Tables) -> HorizontalAudit:
     """Return the audit of a spec.
 
     Args:
         spec: what to do.
         given: objects that the caller passed instead of names.
-        subjects: tables and networks that were loaded before.
+        tables: tables and networks that were loaded before.
 
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
     if given.dataset is None and given.model is None:
-        subject = subjects.of(spec)
+        subject = subject_of(spec, tables)
     else:
         subject = prepare(spec, given.dataset, given.model, given.folder)
     if "attacks" not in spec.model_fields_set:

@@ -74,7 +74,7 @@ from seepage.settings.units import (
     with_fields,
     without_others,
 )
-from seepage.settings.vertical_spec import VerticalSpec
+from seepage.settings.vertical.spec import VerticalSpec
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Marginal

@@ -37,8 +37,8 @@ from seepage.settings.labels import (
 )
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, marks_of, of_kind
 from seepage.settings.setting import About, Configuration, PlannedPart, Scale
-from seepage.settings.split_audit import AttackedTopology, TopologyAudit
-from seepage.settings.split_spec import SplitSpec, holds_second_cut
+from seepage.settings.split.base import AttackedTopology, TopologyAudit
+from seepage.settings.split.spec import SplitSpec, holds_second_cut
 from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import (
     UnitFigures,

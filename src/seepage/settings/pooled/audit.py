@@ -21,10 +21,10 @@ from seepage.files import write_whole
 from seepage.protocols.pooled import PooledLearning
 from seepage.settings.lever import Lever
 from seepage.settings.part import NONE, Part
-from seepage.settings.pooled_data import PooledData, pooled_data
-from seepage.settings.pooled_parts import PooledDefense, defense_of, estimates_shares, views_of
-from seepage.settings.pooled_seed import SHUFFLED, AttackSeed, attack_seed, others_of, sets_of
-from seepage.settings.pooled_spec import PooledSpec
+from seepage.settings.pooled.data import PooledData, pooled_data
+from seepage.settings.pooled.parts import PooledDefense, defense_of, estimates_shares, views_of
+from seepage.settings.pooled.seed import SHUFFLED, AttackSeed, attack_seed, others_of, sets_of
+from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale, Trials
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable

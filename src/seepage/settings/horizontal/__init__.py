@@ -1,0 +1,1 @@
+"""Horizontal learning: specs, tables and networks, and the audit."""

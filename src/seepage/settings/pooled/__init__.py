@@ -1,0 +1,1 @@
+"""Pooled learning: specs, parties and their models, and the audit."""

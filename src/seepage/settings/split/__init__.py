@@ -1,0 +1,1 @@
+"""Split learning: specs, and audits of the cut and of whole clients."""

@@ -1,0 +1,86 @@
+"""Tables that specs name, each loaded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from seepage import datasets
+from seepage.datasets import Dataset, own_table
+from seepage.errors import unknown_name
+from seepage.settings.spec import Spec
+from seepage.tabular.infer import Inferred
+from seepage.tabular.one_hot import groups_of_schema
+from seepage.tabular.reading import open_table
+from seepage.tabular.schema import Schema
+
+# What of a spec says which rows there are.
+_ROWS = (
+    *("dataset", "dataset_options", "data_folder", "data", "schema_file", "target", "sensitive", "separator"),
+    *("encoding", "policy"),
+)
+
+
+class Tables:
+    """Tables of specs: those that name the same rows share them.
+
+    Args:
+        folder: where networks that were trained before are looked for; nowhere if None.
+
+    Attributes:
+        kept: what a setting makes of specs and tables, by a key of its own.
+
+    Example:
+        >>> from seepage.settings.spec import Spec
+        >>> tables = Tables()
+        >>> one, other = (Spec.of(dataset="german", seed=seed) for seed in (0, 1))
+        >>> tables.rows(one)[0] is tables.rows(other)[0]
+        True
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.kept: dict[str, Any] = {}
+        self._loaded: dict[str, tuple[Dataset, Inferred | None]] = {}
+
+    def rows(self, spec: Spec) -> tuple[Dataset, Inferred | None]:
+        """Return the rows that a spec names, see ``load_rows``."""
+        key = rows_key(spec)
+        if key not in self._loaded:
+            self._loaded[key] = load_rows(spec)
+        return self._loaded[key]
+
+
+def rows_key(spec: Spec) -> str:
+    """Return all of a spec that says which rows there are."""
+    return repr([getattr(spec, name) for name in _ROWS])
+
+
+def load_rows(spec: Spec) -> tuple[Dataset, Inferred | None]:
+    """Return the rows that a spec names, and how their schema came about where it was inferred.
+
+    Raises:
+        BadInputError: a name is unknown or a file cannot be used.
+    """
+    if spec.data is not None:
+        return _own(spec)
+    return datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options), None
+
+
+def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
+    assert spec.data is not None
+    separator, encoding = spec.separator, spec.encoding
+    if spec.schema_file is None:
+        assert spec.target is not None
+        return own_table(spec.data, target=spec.target, policy=spec.policy, separator=separator, encoding=encoding)
+    schema = Schema.load(spec.schema_file)
+    learnt = schema.target.name
+    if spec.target not in (None, learnt):
+        groups = groups_of_schema(open_table(spec.data, separator=separator, encoding=encoding), schema)
+        # The target may be named by any of the one-hot columns that it is made of.
+        learnt = next(
+            (spec.target for group in groups if group.name == learnt and spec.target in group.members), learnt
+        )
+    if spec.target not in (None, learnt):
+        raise unknown_name(f"target of the schema {str(spec.schema_file)!r}:", str(spec.target), [schema.target.name])
+    return own_table(spec.data, schema, policy=spec.policy, separator=separator, encoding=encoding)

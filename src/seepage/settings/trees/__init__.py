@@ -1,0 +1,1 @@
+"""Federated trees: specs, and the audit."""

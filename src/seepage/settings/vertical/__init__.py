@@ -1,0 +1,1 @@
+"""Vertical learning: specs, and the audit."""
