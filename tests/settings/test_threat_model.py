@@ -13,6 +13,7 @@ from seepage import registry
 from seepage.errors import BadInputError
 from seepage.needs import NEEDS, ActsOn, Need
 from seepage.settings import catalogue
+from seepage.settings.catalogue import deployment_of
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
@@ -23,7 +24,6 @@ from seepage.settings.split.spec import SplitSpec
 from seepage.settings.threat_model import (
     Deployment,
     applicability,
-    deployment_of,
     grid_of_attacks,
     refuse_inapplicable,
 )

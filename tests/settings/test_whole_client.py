@@ -16,12 +16,12 @@ from seepage.defenses.feature_noise import FeatureNoise
 from seepage.errors import BadInputError
 from seepage.models.vertical import encoder_of
 from seepage.protocols.whole_client import WholeClientLearning, WholeClientModel
-from seepage.settings.catalogue import setting
+from seepage.settings.catalogue import deployment_of, setting
 from seepage.settings.setting import Given
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.split.whole_client import WholeClientAudit
 from seepage.settings.tables import Tables
-from seepage.settings.threat_model import deployment_of, grid_of_attacks
+from seepage.settings.threat_model import grid_of_attacks
 from tests.audits import measured
 from tests.rows import number
 from tests.tables import pay_table

@@ -10,7 +10,8 @@ from rich.text import Text
 from seepage.config.document import read_document
 from seepage.needs import NEEDS
 from seepage.report.terminal import make_table
-from seepage.settings.threat_model import Deployment, deployment_of, grid_of_attacks
+from seepage.settings.catalogue import deployment_of
+from seepage.settings.threat_model import Deployment, grid_of_attacks
 from seepage.text import clean
 
 

@@ -18,10 +18,11 @@ from seepage.results.gate import Decision
 from seepage.results.verdict import UNDEFENDED
 from seepage.run.limits import deployed
 from seepage.run.runner import Run
+from seepage.settings.catalogue import deployment_of
 from seepage.settings.part import entry_of
 from seepage.settings.part import in_words as defense_in_words
 from seepage.settings.setting import Audit
-from seepage.settings.threat_model import Applicability, deployment_of, grid_of_attacks
+from seepage.settings.threat_model import Applicability, grid_of_attacks
 from seepage.tabular.schema import Schema
 from seepage.text import clean, lowered
 

@@ -114,6 +114,21 @@ def setting(name: str) -> Setting:
     return known[name]
 
 
+def deployment_of(spec: Spec) -> Deployment:
+    """Return what a spec's deployment shows and grants the attacker, as its setting declares it.
+
+    Raises:
+        BadInputError: the spec is of a setting that declares no threat model.
+    """
+    plugin = setting(spec.setting)
+    if plugin.deployment is None:
+        raise BadInputError(
+            f"the setting {spec.setting!r} declares no threat model; give its plug-in a function from a spec to a "
+            "Deployment, so that attacks can be held against it."
+        )
+    return plugin.deployment(spec)
+
+
 add_setting(
     Setting(
         "horizontal",

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from seepage import registry
 from seepage.errors import BadInputError
 from seepage.needs import NEEDS, ActsOn, Need
-from seepage.settings.catalogue import setting
 from seepage.settings.part import Part, entry_of
-from seepage.settings.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -61,21 +59,6 @@ class Applicability:
         return self.reason is None
 
 
-def deployment_of(spec: Spec) -> Deployment:
-    """Return what a spec's deployment shows and grants the attacker, as its setting declares it.
-
-    Raises:
-        BadInputError: the spec is of a setting that declares no threat model.
-    """
-    plugin = setting(spec.setting)
-    if plugin.deployment is None:
-        raise BadInputError(
-            f"the setting {spec.setting!r} declares no threat model; give its plug-in a function from a spec to a "
-            "Deployment, so that attacks can be held against it."
-        )
-    return plugin.deployment(spec)
-
-
 def granted(amounts: Mapping[Need, float | int | None], further: Iterable[Need] = ()) -> frozenset[Need]:
     """Return what is granted: amounts that are not 0 (None stands for as much as there is), and what else there is.
 
@@ -98,6 +81,7 @@ def applicability(entry: registry.Entry[registry.Attack], deployment: Deployment
     """Return whether an attack can be run on a deployment.
 
     Example:
+        >>> from seepage.settings.catalogue import deployment_of
         >>> from seepage.settings.split.spec import SplitSpec
         >>> deployment = deployment_of(SplitSpec(private_columns="sex", auxiliary=0))
         >>> found = applicability(registry.attacks["fsha"], deployment)

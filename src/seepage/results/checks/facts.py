@@ -18,9 +18,10 @@ from seepage.errors import BadInputError
 from seepage.results.checks.alarm import Where
 from seepage.results.tiers import settings, strongest_row
 from seepage.run.runner import Run
+from seepage.settings.catalogue import deployment_of
 from seepage.settings.probe import Probe
 from seepage.settings.setting import LEAKED, Audit, Configuration
-from seepage.settings.threat_model import applicability, deployment_of
+from seepage.settings.threat_model import applicability
 from seepage.text import listed
 
 # What a check reads beside the rows of results.
