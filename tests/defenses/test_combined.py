@@ -9,10 +9,11 @@ from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
 from seepage.errors import BadInputError
 from seepage.registry import Registry, defenses
-from seepage.settings import pooled, split
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.part import Part, Parts, combine
+from seepage.settings.pooled import audit as pooled
 from seepage.settings.pooled.spec import PooledSpec
+from seepage.settings.split import audit as split
 from seepage.settings.split.spec import SplitSpec
 
 PARTS = TypeAdapter(Parts)

@@ -22,7 +22,7 @@ from seepage.reproduce.table import PublishedTable, names
 from seepage.results.agreement import Agreement, Difference, PublishedFigure, agreement_of, margin_of, welch
 from seepage.run.runner import kept_runs
 from seepage.run.store import Store
-from seepage.settings import horizontal
+from seepage.settings.horizontal import audit as horizontal
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.horizontal.subject import prepare

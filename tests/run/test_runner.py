@@ -24,7 +24,7 @@ from seepage.run import runner
 from seepage.run.plan import NEGATIVE, POSITIVE, Job, Plan, Series, _by_urgency, _unless_failing, make_plan
 from seepage.run.runner import Listener, Run, kept_runs, run_audits
 from seepage.run.store import Store
-from seepage.settings import horizontal
+from seepage.settings.horizontal import audit as horizontal
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import HorizontalSpec, make_spec
 from seepage.settings.horizontal.subject import Subject, prepare

@@ -29,10 +29,11 @@ from seepage.results.checks.facts import exceeds_by_more_than_chance, leaks
 from seepage.results.rows import rows_of
 from seepage.run.runner import run_audits
 from seepage.run.store import Store
-from seepage.settings import pooled, pooled_seed
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
+from seepage.settings.pooled import audit as pooled
+from seepage.settings.pooled import seed as pooled_seed
 from seepage.settings.pooled.audit import PooledAudit
 from seepage.settings.pooled.seed import AttackSeed
 from seepage.settings.pooled.spec import PooledSpec
