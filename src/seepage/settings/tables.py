@@ -31,9 +31,9 @@ class Tables:
         kept: what a setting makes of specs and tables, by a key of its own.
 
     Example:
-        >>> from seepage.settings.spec import Spec
+        >>> from seepage.settings.split.spec import SplitSpec
         >>> tables = Tables()
-        >>> one, other = (Spec.of(dataset="german", seed=seed) for seed in (0, 1))
+        >>> one, other = (SplitSpec.of(dataset="german", seed=seed) for seed in (0, 1))
         >>> tables.rows(one)[0] is tables.rows(other)[0]
         True
     """
