@@ -5,7 +5,6 @@ seepage itself is not imported here: the shape checks are switched on before its
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -50,13 +49,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.suffix == ".md" and item.path.stem in SLOW_PAGES:
             item.add_marker(pytest.mark.slow)
-
-
-def pytest_collection_finish() -> None:
-    """Collect garbage seldom: what is imported by now stays, and to go through it again and again takes long."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -151,25 +151,28 @@ class Gradient:
             rows: the records, encoded as the client did.
             counts: number of copies of each with each label.
         """
+        return self._explained(rows, counts, self._unsure(rows, counts))
+
+    def _explained(self, rows: Tensor, counts: Tensor, unsure: list[Tensor]) -> bool:
         # Relative to each layer as a whole.
         return all(
-            float(left.norm()) <= SAME * self.rounding * float(received.norm() + unsure)
-            for left, received, unsure in zip(self.left, self.received, self._unsure(rows, counts), strict=True)
+            float(left.norm()) <= SAME * self.rounding * float(received.norm() + size)
+            for left, received, size in zip(self.left, self.received, unsure, strict=True)
         )
 
     def _unsure(self, rows: Tensor, counts: Tensor) -> list[Tensor]:
         """Return the size of each layer's gradient where chances are wrong by 1; they are rounded when near it."""
-        zero = [layer.new_zeros(()) for layer in self.left]
+        sizes = [layer.new_zeros(()) for layer in self.left]
         if self.head == "regression" or not len(rows):
-            return zero
+            return sizes
         run, copies = self.network.run(rows), self.copies(counts) / self.records
         for one in torch.eye(run.outputs.shape[-1], dtype=rows.dtype, device=rows.device):
             parts = zip(run.errors(one.expand_as(run.outputs)), run.entering, strict=True)
-            zero = [
+            sizes = [
                 size + (copies * error.norm(dim=1) * entered.norm(dim=1)).sum()
-                for size, (error, entered) in zip(zero, parts, strict=True)
+                for size, (error, entered) in zip(sizes, parts, strict=True)
             ]
-        return zero
+        return sizes
 
     def remaining(
         self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]

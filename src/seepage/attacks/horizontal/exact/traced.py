@@ -505,10 +505,10 @@ class TracedGradient(Gradient):
         share = float(copies.sum()) / self.records
         return {name: part - share * sent[name] for name, part in self._message.items()}
 
-    def explained(self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]) -> bool:
-        """Return whether these records leave nothing but rounding of the message, in any of its parts."""
+    def _explained(self, rows: Tensor, counts: Tensor, unsure: list[Tensor]) -> bool:
+        # In any part of the message, those that belong to no layer among them.
         largest = max(float(part.norm()) for part in self._message.values())
-        largest += max((float(size) for size in self._unsure(rows, counts)), default=0.0)
-        return super().explained(rows, counts) and all(
+        largest += max(map(float, unsure), default=0.0)
+        return super()._explained(rows, counts, unsure) and all(
             float(left.norm()) <= SAME * self.rounding * largest for left in self.remaining(rows, counts).values()
         )
