@@ -69,7 +69,7 @@ def test_without_a_figure_there_is_no_box() -> None:
 def test_a_wide_interval_is_no_reason_to_change_anything() -> None:
     wide = {"lift_low": -0.2, "lift_high": 0.25}
     words = said([replace(row("none", 0.62), **wide), row("gloves", 0.99)])
-    assert words.startswith("Nothing is decided: no defense may leave little. Audit more")
+    assert words.startswith("Nothing is decided: little may be read. Audit more")
     assert "(--repetitions) before changing anything" in words
 
 

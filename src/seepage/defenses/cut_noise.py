@@ -47,7 +47,7 @@ class CutNoise:
         [1.0, 1.0]
     """
 
-    words: ClassVar[str] = "clipped and noisy gradients, with noise of {noise_multiplier} clipping bounds"
+    words: ClassVar[str] = "clipped gradients with noise of {noise_multiplier} clipping bounds"
     acts_on: ClassVar[ActsOn] = "gradients that go back"
 
     noise_multiplier: float | int

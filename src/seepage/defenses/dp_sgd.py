@@ -53,7 +53,7 @@ class DPSGD:
         -0.75
     """
 
-    words: ClassVar[str] = "clipped gradients with noise, of {noise_multiplier} clipping bounds"
+    words: ClassVar[str] = "clipped gradients with noise of {noise_multiplier} clipping bounds"
     acts_on: ClassVar[ActsOn] = "gradients of single records"
 
     clip_norm: float | int

@@ -36,7 +36,7 @@ class FeatureNoise:
         1.0
     """
 
-    words: ClassVar[str] = "noise on every feature sent, of standard deviation {scale}"
+    words: ClassVar[str] = "noise of standard deviation {scale} on every feature sent"
     acts_on: ClassVar[ActsOn] = "features"
 
     scale: float | int

@@ -38,7 +38,7 @@ class GaussianNoise:
         [0.1, 0.1]
     """
 
-    words: ClassVar[str] = "noise on every number sent, of standard deviation {scale}"
+    words: ClassVar[str] = "noise of standard deviation {scale} on every number sent"
     acts_on: ClassVar[ActsOn] = "update"
 
     scale: float | int

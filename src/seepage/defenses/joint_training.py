@@ -58,7 +58,7 @@ class DpTraining:
         2.0
     """
 
-    words: ClassVar[str] = "training with noise, of {noise_multiplier} clipping bounds"
+    words: ClassVar[str] = "training with noise of {noise_multiplier} clipping bounds"
     acts_on: ClassVar[ActsOn] = "training"
 
     clip: float | int

@@ -42,7 +42,7 @@ class ReturnedNoise:
         [0.6, 0.8]
     """
 
-    words: ClassVar[str] = "clipped and noisy gradients, with noise of standard deviation {scale}"
+    words: ClassVar[str] = "clipped gradients with noise of standard deviation {scale}"
     name: ClassVar[str] = "returned_noise"
     acts_on: ClassVar[ActsOn] = _ACTS_ON
 

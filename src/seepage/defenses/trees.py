@@ -158,7 +158,7 @@ class HistogramNoise:
         True
     """
 
-    words: ClassVar[str] = "noise on every sum, of standard deviation {deviation}"
+    words: ClassVar[str] = "noise of standard deviation {deviation} on every sum"
     acts_on: ClassVar[ActsOn] = "sums of derivatives"
 
     deviation: float | int

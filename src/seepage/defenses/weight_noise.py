@@ -39,7 +39,7 @@ class WeightNoise:
         True
     """
 
-    words: ClassVar[str] = "noisy steps of the client's weights, of {noise_multiplier} clipping bounds"
+    words: ClassVar[str] = "the client's weights with noise of {noise_multiplier} clipping bounds"
     acts_on: ClassVar[ActsOn] = "published weights"
 
     noise_multiplier: float | int

@@ -86,7 +86,8 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
         return f"Nothing is decided: with {name} the audit is incomplete ({missing}). Give it more time."
     spec = result.audit.spec
     more = fields_of(type(spec))[spec.repeats].flag
-    return f"Nothing is decided: {name} may leave little. Audit more {spec.unit}s ({more}) before changing anything."
+    little = "little may be read" if best["defense"] == UNDEFENDED else f"{name} may leave little"
+    return f"Nothing is decided: {little}. Audit more {spec.unit}s ({more}) before changing anything."
 
 
 def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:

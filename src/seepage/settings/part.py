@@ -233,7 +233,7 @@ def in_words(setting: str, defense: Part) -> str | None:
 
     Example:
         >>> in_words("horizontal", Part(name="gaussian_noise", options={"scale": 0.1}))
-        'noise on every number sent, of standard deviation 0.1'
+        'noise of standard deviation 0.1 on every number sent'
         >>> in_words("split", Part(name="label_flip+max_norm", options={"label_flip": {"probability": 0.1}}))
         'labels exchanged at random, with probability 0.1, and gradients of equal length'
     """
