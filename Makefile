@@ -36,7 +36,7 @@ test: lint types contracts tests ## Run lint, types, import contracts and tests
 
 # What a change breaks most often, in a few minutes; the rest of the suite needs a quarter of an hour.
 QUICK := tests/assessment tests/config tests/models tests/results tests/tabular tests/test_errors.py \
-	tests/test_learning.py tests/test_plain_words.py tests/test_repository.py tests/test_seeds.py
+	tests/test_learning.py tests/tools tests/test_repository.py tests/test_seeds.py
 
 quick: lint types contracts ## Run lint, types, import contracts and the fast tests, before every commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(CHECKED) $(PYTEST_OPTIONS) $(QUICK)

@@ -403,7 +403,7 @@ def test_bounds_hold_what_single_precision_does_and_are_not_loose() -> None:
 
 @pytest.fixture(scope="module")
 def falsifier() -> ModuleType:
-    path = Path(__file__).parents[1] / "benchmarks" / "falsify_split.py"
+    path = Path(__file__).parents[2] / "benchmarks" / "falsify_split.py"
     spec = importlib.util.spec_from_file_location("falsify_split", path)
     assert spec is not None
     assert spec.loader is not None

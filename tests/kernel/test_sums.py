@@ -21,7 +21,7 @@ from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
 from seepage.wire.trees import HistogramMessage, HistogramsView, TreesKnowledge
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import falsify_trees  # pyright: ignore[reportMissingImports]
 
 # Two to three numbers in a column, three categories, two labels: few enough for all tables of four rows.

@@ -367,7 +367,7 @@ def test_the_faithful_preset_shows_the_published_random_baseline(seepage: Any, t
 def test_the_attack_of_the_contributors_guide_runs_with_every_preset(
     seepage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guide = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
     [example] = [block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "class FirstLayer" in block]
     others = {key: entry for key, entry in registry.attacks._entries.items() if key != ("horizontal", "first_layer")}
     monkeypatch.setattr(registry.attacks, "_entries", others)

@@ -8,7 +8,7 @@ import pytest
 
 import plain_words
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 FUNCTION = '''"""A module."""
 

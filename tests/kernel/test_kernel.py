@@ -26,7 +26,7 @@ from seepage.kernel.clients import bounded
 from seepage.kernel.intervals import Boxes, everything
 from seepage.models.model import seeded
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 KERNEL = ROOT / "src" / "seepage" / "kernel"
 NUMBERS = (
     kernel.EncodedColumn("age", (30.0,), (10.0,), None, 0.0, 90.0, 1.0, integer=True),
