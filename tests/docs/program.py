@@ -1,8 +1,8 @@
 """``seepage`` for the blocks of documents: each command is forked off a process that has imported PyTorch already.
 
 Importing PyTorch, pandas and SciPy takes longer than most of these commands compute. The program as it is installed is
-tested elsewhere (``tests/test_install.py``, ``tests/cli/test_start.py``). Here, too, ``seepage.cli.main`` runs in a process
-of its own, with the block's arguments, folder, variables, input and output.
+tested elsewhere (``tests/test_install.py``, ``tests/cli/test_start.py``). Here, too, ``seepage.cli.main`` runs in a
+process of its own, with the block's arguments, folder, variables, input and output.
 """
 
 from __future__ import annotations

@@ -183,9 +183,10 @@ class GuessedRows(UniformRows):
 class GuessedShares:
     """Shares drawn evenly."""
 
-    def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: object, seed: int) -> PropertyGuess:
-        generator = torch.Generator().manual_seed(seed)
-        return PropertyGuess(known.shares, torch.rand(view.targets, len(known.shares), generator=generator).double())
+    def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int]) -> PropertyGuess:
+        generator = torch.Generator().manual_seed(seeds[0])
+        chances = torch.rand(view.targets, len(knowledge.shares), generator=generator).double()
+        return PropertyGuess(knowledge.shares, chances)
 
 
 @dataclass(frozen=True)
@@ -232,9 +233,9 @@ class Knowing:
 
     truth: ClassVar[Tensor]
 
-    def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: object, seed: int) -> PropertyGuess:
-        shares = torch.tensor(known.shares, dtype=torch.float64)
-        return PropertyGuess(known.shares, (self.truth[:, None] == shares).double())
+    def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int]) -> PropertyGuess:
+        shares = torch.tensor(knowledge.shares, dtype=torch.float64)
+        return PropertyGuess(knowledge.shares, (self.truth[:, None] == shares).double())
 
 
 def test_an_attack_that_knows_the_truth_is_found_by_the_negative_control(monkeypatch: pytest.MonkeyPatch) -> None:

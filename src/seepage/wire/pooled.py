@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -113,6 +115,72 @@ class GradientsView:
 
 
 @dataclass(frozen=True)
+class Shadows:
+    """Shadow models and their answers to the attacker's queries.
+
+    Attributes:
+        models: all shadow models.
+        shares: share of the attribute in the rows in the victim's place: in its first rows, and in its new ones where
+            it added any.
+        answers: answers to the queries, as the attacker would see them.
+    """
+
+    models: Trained
+    shares: Float[Tensor, "shadow part"]
+    answers: Float[Tensor, "shadow query label"]
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    def world(self, shares: Sequence[float]) -> Int[Tensor, " shadow"]:
+        """Return the position of each shadow model's share among the shares to distinguish.
+
+        Raises:
+            BadInputError: a shadow model has none of these shares.
+        """
+        distance = (self.shares[:, :1] - torch.tensor(list(shares), dtype=self.shares.dtype)).abs()
+        if float(distance.min(1).values.max()) > 1e-6:
+            raise BadInputError(
+                f"shadow models of the shares {list(shares)} are needed to tell these apart, but one has another."
+            )
+        return distance.argmin(1)
+
+
+@dataclass(frozen=True)
+class SpreadShadows(Shadows):
+    """Shadow models with shares over a range, in pairs of the same rows, each from one of two halves of all rows.
+
+    A half's models show the error of a rule that was fitted on the other half, on models of rows that it has never
+    seen. Differences between two models of the same rows are due to training alone.
+
+    Attributes:
+        halves: half of the auxiliary rows, 0 or 1, that each model's rows are from.
+        carrying, others: number of rows of a half with the attribute and without.
+        rows: number of rows of a model.
+    """
+
+    halves: Int[Tensor, " shadow"]
+    carrying: float
+    others: float
+    rows: int
+
+    def kept(self, shares: Float[Tensor, " share"]) -> Float[Tensor, " share"]:
+        """Return the share of a half's rows that models with these shares draw, rows of both kinds weighed by number.
+
+        This share of the variation between models' rows is common to all models of one half; the rest differs between
+        its models.
+        """
+        return self.rows * (shares.square() / self.carrying + (1 - shares).square() / self.others)
+
+
+# Shadow models by what they were trained on: equally many of each share (``even``), shares over the range
+# (``spread``); after an update, equally many of each share in all the victim's rows (``even_after``). ``pairs`` and
+# ``pairs_after`` are the same models before and after an update, equally many with each share of the first and of the
+# new rows.
+ShadowKind = Literal["even", "spread", "even_after", "pairs", "pairs_after"]
+
+
+@dataclass(frozen=True)
 class PooledKnowledge:
     """Side information of a party of pooled learning, or of a client of its model.
 
@@ -126,6 +194,7 @@ class PooledKnowledge:
         others: shares of further parties with the same number of rows.
         answers: defense of the model's answers, as far as the attacker knows; None for nothing.
         within: range of the share where it is estimated, each share in it equally likely beforehand.
+        shadows: shadow models that the attacker trained, of each kind that it needs.
 
     Raises:
         BadInputError: there are fewer than two shares, shares are not in increasing order, the range is none in [0, 1],
@@ -142,6 +211,7 @@ class PooledKnowledge:
     others: tuple[float, ...] = ()
     answers: Callable[[Tensor], Tensor] | None = None
     within: tuple[float, float] = (0.1, 0.9)
+    shadows: Mapping[ShadowKind, Shadows] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         low, high = self.within
@@ -164,6 +234,19 @@ class PooledKnowledge:
                     f"{name} have {tuple(rows.shape[1:])} numbers each, auxiliary rows "
                     f"{tuple(self.auxiliary.inputs.shape[1:])}; they are rows of the same columns."
                 )
+
+    def trained(self, kind: ShadowKind) -> Shadows:
+        """Return the shadow models of a kind.
+
+        Raises:
+            BadInputError: there are none of that kind.
+        """
+        if kind not in self.shadows:
+            raise BadInputError(
+                f"shadow models of the kind {kind!r} are needed, got {', '.join(self.shadows) or 'none'}; train them "
+                f"(seepage.attacks.pooled) and give them as shadows={{{kind!r}: ...}}."
+            )
+        return self.shadows[kind]
 
     def answered(self, answers: Tensor) -> Tensor:
         """Return a model's answers after the defense, as the attacker would see them."""

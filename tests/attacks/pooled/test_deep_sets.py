@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seepage.attacks.pooled import DeepSets, Shadows
+from seepage.attacks.pooled import DeepSets
 from seepage.errors import BadInputError
 from seepage.shadow.stacked import Stacked
-from seepage.wire.pooled import ModelView
+from seepage.wire.pooled import ModelView, Shadows
 from tests.attacks.pooled.parts import case
 
 BASE = case(hidden=(6,), targets=4)
@@ -35,14 +35,14 @@ def test_a_property_of_some_unit_is_found_wherever_it_stands_and_order_changes_n
     targets, truth = planted(60, 1)
     shares = torch.tensor(BASE.known.shares)[world].double()[:, None]
     shadows = Shadows(models, shares, torch.zeros(120, 1, 2))
-    guess = DeepSets()(ModelView(targets), BASE.known, shadows, 0)
+    guess = DeepSets()(ModelView(targets), replace(BASE.known, shadows={"even": shadows}), [0])
     assert float((guess.chosen == truth).double().mean()) > 0.8
     order = torch.tensor([3, 1, 5, 0, 2, 4])
     turned = Stacked(
         (targets.weights[0][:, order], targets.weights[1][:, :, order]),
         (targets.biases[0][:, order], targets.biases[1]),
     )
-    again = DeepSets()(ModelView(turned), BASE.known, shadows, 0)
+    again = DeepSets()(ModelView(turned), replace(BASE.known, shadows={"even": shadows}), [0])
     torch.testing.assert_close(guess.chances, again.chances, rtol=1e-4, atol=1e-5)
 
 
@@ -62,4 +62,4 @@ def test_other_models_are_refused() -> None:
 
     shadows = Shadows(Other(), torch.tensor([[0.3], [0.7], [0.3], [0.7]]).double(), torch.zeros(4, 1, 2))
     with pytest.raises(BadInputError, match="fully connected"):
-        DeepSets()(ModelView(Other()), replace(BASE.known), shadows, 0)
+        DeepSets()(ModelView(Other()), replace(BASE.known, shadows={"even": shadows}), [0])

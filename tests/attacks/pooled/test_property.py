@@ -21,16 +21,17 @@ from seepage.attacks.pooled import (
 )
 from seepage.attacks.pooled.kl import divergence
 from seepage.attacks.pooled.parts.features import Reduced
-from seepage.attacks.pooled.parts.shadows import SpreadShadows
 from seepage.attacks.pooled.ratio import invert
 from seepage.defenses.answers import RoundedAnswers
 from seepage.errors import BadInputError
 from seepage.protocols.pooled import PooledLearning
-from seepage.wire.pooled import PredictionView
+from seepage.wire.pooled import PredictionView, SpreadShadows
 from tests.attacks.pooled.parts import Case, case
 
 TELLING = case()
 SHADOWS = binary_shadows(TELLING.known, 20, seed=5)
+KNOWN = replace(TELLING.known, shadows={"even": SHADOWS})
+FEW = spread_shadows(TELLING.known, 12, seed=0)
 STRONG = case(effect=0.8, targets=40, own=False)
 STRONG_SHADOWS = binary_shadows(STRONG.known, 40, seed=5)
 
@@ -42,7 +43,7 @@ def right(case_: Case, chosen: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("attack", [Meta(), Meta("raw", "lr"), Meta("raw", "mlp"), Meta("log", "lr"), KL()])
 def test_a_telling_attribute_is_read_from_answers(attack) -> None:
-    guess = attack(TELLING.seen.answers.again(), TELLING.known, SHADOWS, 0)
+    guess = attack(TELLING.seen.answers.again(), KNOWN, [0])
     torch.testing.assert_close(guess.chances.sum(1), torch.ones(20, dtype=torch.float64))
     assert right(TELLING, guess.chosen) >= 0.9
 
@@ -52,7 +53,7 @@ def test_an_attribute_that_moves_nothing_is_not_read(own: bool) -> None:
     nothing = case(effect=0.0, own=own, targets=60)
     shadows = binary_shadows(nothing.known, 40, seed=5)
     for attack in (Meta(), Meta("raw", "lr"), KL()):
-        guess = attack(nothing.seen.answers.again(), nothing.known, shadows, 0)
+        guess = attack(nothing.seen.answers.again(), replace(nothing.known, shadows={"even": shadows}), [0])
         hits = round(60 * right(nothing, guess.chosen))
         # Not beyond what guessing gives in all but one of ten thousand draws.
         assert stats.binomtest(hits, 60).pvalue > 1e-4
@@ -61,7 +62,7 @@ def test_an_attribute_that_moves_nothing_is_not_read(own: bool) -> None:
 def test_shuffled_shares_leave_guessing() -> None:
     # Over several shuffles, as one may fall near the true order.
     hits = [
-        right(TELLING, Meta("raw", "lr", shuffled=True)(TELLING.seen.answers.again(), TELLING.known, SHADOWS, s).chosen)
+        right(TELLING, Meta("raw", "lr", shuffled=True)(TELLING.seen.answers.again(), KNOWN, [s]).chosen)
         for s in range(12)
     ]
     assert 0.3 < float(np.mean(hits)) < 0.7
@@ -73,28 +74,28 @@ def test_weights_tell_as_answers_do() -> None:
         (WhiteBox("lr"), 0.75),
         (WhiteBox(), 0.7),
     ):
-        guess = attack(STRONG.seen.models, STRONG.known, STRONG_SHADOWS, 0)
+        guess = attack(STRONG.seen.models, replace(STRONG.known, shadows={"even": STRONG_SHADOWS}), [0])
         assert right(STRONG, guess.chosen) >= least, attack
 
 
 def test_five_shares_are_told_apart_in_order() -> None:
     five = case(effect=0.8, shares=(0.1, 0.3, 0.5, 0.7, 0.9), targets=25, own=False, rows=400)
     shadows = binary_shadows(five.known, 50, seed=5)
-    guess = Meta()(five.seen.answers.again(), five.known, shadows, 0)
+    guess = Meta()(five.seen.answers.again(), replace(five.known, shadows={"even": shadows}), [0])
     assert guess.chances.shape == (25, 5)
     shares = torch.tensor(five.known.shares, dtype=torch.float64)
     assert float((shares[guess.chosen] - five.truth).abs().mean()) < 0.15
-    votes = KL()(five.seen.answers.again(), five.known, shadows, 0)
+    votes = KL()(five.seen.answers.again(), replace(five.known, shadows={"even": shadows}), [0])
     assert float((shares[votes.chosen] - five.truth).abs().mean()) < 0.25
 
 
 def test_attacks_ask_no_more_than_their_queries_and_are_limited() -> None:
     view = TELLING.seen.answers.again(limit=60)
-    Meta()(view, TELLING.known, SHADOWS, 0)
+    Meta()(view, KNOWN, [0])
     assert view.asked == 40
     assert torch.equal(view.recorded[0][0], TELLING.known.queries)
     with pytest.raises(BadInputError, match="20 of 60 are left"):
-        KL()(view, TELLING.known, SHADOWS, 0)
+        KL()(view, KNOWN, [0])
 
 
 def test_divergence_is_scipys() -> None:
@@ -191,14 +192,14 @@ def test_the_share_is_estimated_with_an_interval_that_covers_it() -> None:
     truth = torch.linspace(0.1, 0.9, 80, dtype=torch.float64)
     even = case(effect=0.6, truth=truth, own=False)
     shadows = spread_shadows(even.known, 160, seed=3)
-    guess = Ratio()(even.seen.answers.again(), even.known, shadows, 0)
+    guess = Ratio()(even.seen.answers.again(), replace(even.known, shadows={"spread": shadows}), [0])
     assert guess.share is not None
     assert guess.low is not None
     assert guess.high is not None
     covered = float(((guess.low <= truth) & (truth <= guess.high)).double().mean())
     assert 0.86 <= covered <= 1.0
     assert float((guess.share - truth).abs().mean()) < 0.15
-    narrow = Ratio(level=0.5)(even.seen.answers.again(), even.known, shadows, 0)
+    narrow = Ratio(level=0.5)(even.seen.answers.again(), replace(even.known, shadows={"spread": shadows}), [0])
     assert narrow.high is not None
     assert narrow.low is not None
     assert float((narrow.high - narrow.low).mean()) < float((guess.high - guess.low).mean())
@@ -211,16 +212,16 @@ def test_an_update_tells_the_new_rows_share() -> None:
     fine = Dominant("log", "mixed")
     before = binary_shadows(base.known, 30, seed=1)
     after = binary_shadows(replace(base.known, rows=600), 30, seed=2)
-    guess = fine(view, base.known, before, after, 0)
+    guess = fine(view, replace(base.known, shadows={"even": before, "even_after": after}), [0])
     assert float(((guess.chosen == 1) == (told[:, 1] > 0.5)).double().mean()) >= 0.8
     two = replace(base.known, shares=(0.3, 0.7))
     lines = torch.tensor([[a, b] for a in (0.3, 0.7) for b in (0.3, 0.7)] * 8, dtype=torch.float64)
     first, second = train_shadows(two, lines[:, :1], 3), train_shadows(two, lines, 4)
     view = type(view)(view.before.again(), view.after.again())
-    joint = Joint()(view, two, first, second, 0)
+    joint = Joint()(view, replace(two, shadows={"pairs": first, "pairs_after": second}), [0])
     assert float(((joint.chosen == 1) == (told[:, 1] > 0.5)).double().mean()) >= 0.8
     with pytest.raises(BadInputError, match="same shadow models"):
-        Joint()(view, two, first, first, 0)
+        Joint()(view, replace(two, shadows={"pairs": first, "pairs_after": first}), [0])
 
 
 def test_the_attacker_sees_its_shadow_models_as_the_defense_lets_it_see_the_target() -> None:
@@ -232,7 +233,7 @@ def test_the_attacker_sees_its_shadow_models_as_the_defense_lets_it_see_the_targ
     known = replace(TELLING.known, answers=coarse)
     shadows = binary_shadows(known, 20, seed=5)
     torch.testing.assert_close(shadows.answers, torch.round(shadows.answers, decimals=1))
-    assert right(TELLING, Meta()(seen.answers.again(), known, shadows, 0).chosen) > 0.7
+    assert right(TELLING, Meta()(seen.answers.again(), replace(known, shadows={"even": shadows}), [0]).chosen) > 0.7
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,7 @@ def test_the_attacker_sees_its_shadow_models_as_the_defense_lets_it_see_the_targ
 )
 def test_answers_that_are_not_as_expected_are_refused(answers: torch.Tensor, said: str) -> None:
     with pytest.raises(BadInputError, match=said):
-        Meta()(PredictionView(lambda queries: answers, 20, 2), TELLING.known, SHADOWS, 0)
+        Meta()(PredictionView(lambda queries: answers, 20, 2), KNOWN, [0])
 
 
 @pytest.mark.parametrize(
@@ -261,10 +262,12 @@ def test_answers_that_are_not_as_expected_are_refused(answers: torch.Tensor, sai
         ),
         (lambda: binary_shadows(TELLING.known, 3, 0), "multiple of 2 from 4"),
         (lambda: binary_shadows(replace(TELLING.known, rows=2000), 4, 0), "need 1400 rows"),
-        (lambda: Meta()(TELLING.seen.answers, replace(TELLING.known, shares=(0.2, 0.8)), SHADOWS, 0), "another"),
+        (lambda: Meta()(TELLING.seen.answers, replace(KNOWN, shares=(0.2, 0.8)), [0]), "another"),
         (lambda: Ratio(level=1.0), "level=1.0"),
-        (lambda: Ratio()(TELLING.seen.answers.again(), TELLING.known, spread_shadows(TELLING.known, 12, 0), 0), "20"),
+        (lambda: Ratio()(TELLING.seen.answers, replace(KNOWN, shadows={"spread": FEW})), "20"),
         (lambda: spread_shadows(TELLING.known, 10, 0), "multiple of 4"),
+        (lambda: Meta()(TELLING.seen.answers, TELLING.known), "of the kind 'even' are needed, got none"),
+        (lambda: Ratio()(TELLING.seen.answers, replace(KNOWN, shadows={"spread": SHADOWS})), "SpreadShadows"),
     ],
 )
 def test_what_cannot_be_attacked_is_refused(made, said: str) -> None:

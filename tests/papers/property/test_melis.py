@@ -57,7 +57,7 @@ def test_gradients_give_a_share_away_where_rows_differ_by_it(classifier) -> None
         shares = torch.tensor([0.33, 0.67], dtype=torch.float64).repeat(10)
         view = federated(learner, held, auxiliary.rows(torch.arange(100)), shares, 200, 2, 0.5, seed=1)
         known = PooledKnowledge(learner, auxiliary, auxiliary.inputs[:5], None, 200)
-        guess = Melis(classifier, references=15, rounds=2)(view, known, seed=0)
+        guess = Melis(classifier, references=15, rounds=2)(view, known, [0])
         right = float(((guess.chosen == 1) == (shares > 0.5)).double().mean())
         assert low <= right <= high
 
@@ -67,6 +67,6 @@ def test_what_has_no_such_gradients_is_refused() -> None:
     known = PooledKnowledge(Dense(2), data, data.inputs[:5], None, 20)
     view = federated(Dense(2), data, data, torch.tensor([0.5], dtype=torch.float64), 20, 1, 0.3, seed=1)
     with pytest.raises(BadInputError, match="fully connected"):
-        Melis()(view, replace(known, learner=Recurrent(2, torch.zeros(3, 2))), 0)
+        Melis()(view, replace(known, learner=Recurrent(2, torch.zeros(3, 2))), [0])
     with pytest.raises(BadInputError, match="five batches"):
         Melis(references=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
 from seepage.registry import attacks
@@ -74,22 +74,23 @@ class DeepSets:
         for name in ("width", "described", "epochs"):
             check_count(name, getattr(self, name))
 
-    def __call__(self, view: ModelView, known: PooledKnowledge, shadows: Shadows, seed: int) -> PropertyGuess:
+    def __call__(self, view: ModelView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return the chances of each share for each target.
 
         Raises:
-            BadInputError: models are not fully connected, or shadow models have other shares.
+            BadInputError: models are not fully connected, or shadow models are missing or have other shares.
         """
+        shadows = knowledge.trained("even")
         models, asked = shadows.models, view.models
         if not isinstance(models, Stacked) or not isinstance(asked, Stacked):
             raise BadInputError(
                 "the attack deep_sets reads fully connected networks; choose white_box or an attack on answers."
             )
-        worlds = shadows.world(known.shares)
+        worlds = shadows.world(knowledge.shares)
         inputs, targets = _standardised(models, models), _standardised(asked, models)
 
         def fit() -> Tensor:
-            network = _Sets(models, len(known.shares), self.width, self.described, self.dropout)
+            network = _Sets(models, len(knowledge.shares), self.width, self.described, self.dropout)
             optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)
             for _ in range(self.epochs):
                 optimiser.zero_grad()
@@ -100,7 +101,7 @@ class DeepSets:
                 return torch.softmax(network(*targets).double(), dim=1)
 
         # Dropout draws from PyTorch's global generator, as initialisers do.
-        return PropertyGuess(known.shares, seeded(fit, seed))
+        return PropertyGuess(knowledge.shares, seeded(fit, seeds[0]))
 
 
 def _standardised(models: Stacked, by: Stacked) -> tuple[list[Float[Tensor, "model out in"]], list[Tensor]]:

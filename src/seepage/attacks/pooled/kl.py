@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.pooled.parts.features import LEAST
-from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
 
@@ -29,22 +29,23 @@ class KL:
         KL()
     """
 
-    def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: Shadows, seed: int) -> PropertyGuess:
-        """Return the share of votes for each share, for each target; ``seed`` is not used.
+    def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
+        """Return the share of votes for each share, for each target; ``seeds`` are not used.
 
         Raises:
-            BadInputError: shadow models have other shares, or queries are not answered.
+            BadInputError: shadow models are missing or have other shares, or queries are not answered.
         """
-        worlds = shadows.world(known.shares)
-        distance = divergence(shadows.answers, view.ask(known.queries))
-        votes = torch.zeros(distance.shape[1], len(known.shares), dtype=torch.float64)
-        for one in range(len(known.shares)):
+        shadows = knowledge.trained("even")
+        worlds = shadows.world(knowledge.shares)
+        distance = divergence(shadows.answers, view.ask(knowledge.queries))
+        votes = torch.zeros(distance.shape[1], len(knowledge.shares), dtype=torch.float64)
+        for one in range(len(knowledge.shares)):
             for other in range(one):
                 nearer = distance[worlds == one][:, None] < distance[worlds == other][None]
                 won = nearer.double().mean((0, 1))
                 votes[:, one] += won
                 votes[:, other] += 1 - won
-        return PropertyGuess(known.shares, votes / votes.sum(1, keepdim=True))
+        return PropertyGuess(knowledge.shares, votes / votes.sum(1, keepdim=True))
 
 
 def divergence(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,6 @@ from torch import Tensor
 
 from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced, logarithms, raw
-from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import check_choice, check_count
 from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
@@ -51,29 +51,29 @@ class Meta:
         if self.queries is not None:
             check_count("queries", self.queries)
 
-    def __call__(self, view: PredictionView, known: PooledKnowledge, shadows: Shadows, seed: int) -> PropertyGuess:
+    def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return the chances of each share for each target.
 
         Args:
             view: black-box access for the attacker's queries.
-            known: side information with queries and shares.
-            shadows: shadow models, equally many of each share.
-            seed: seed of the classifier.
+            knowledge: side information with queries and shares.
+            seeds: the seed of the classifier.
 
         Raises:
-            BadInputError: shadow models have other shares, or queries are not answered.
+            BadInputError: shadow models are missing or have other shares, or queries are not answered.
         """
-        worlds = shadows.world(known.shares)
+        shadows = knowledge.trained("even")
+        worlds = shadows.world(knowledge.shares)
         if self.shuffled:
-            worlds = shuffled(worlds, seed)
-        answers, seen = view.ask(known.queries[: self.queries]), shadows.answers[:, : self.queries]
+            worlds = shuffled(worlds, seeds[0])
+        answers, seen = view.ask(knowledge.queries[: self.queries]), shadows.answers[:, : self.queries]
         if self.features == "raw":
             features, asked = raw(seen), raw(answers)
         else:
             features, asked = logarithms(seen), logarithms(answers)
             reduced = Reduced.of(features)
             features, asked = reduced(features), reduced(asked)
-        return PropertyGuess(known.shares, fitted_chances(self.classifier, features, worlds, asked, seed))
+        return PropertyGuess(knowledge.shares, fitted_chances(self.classifier, features, worlds, asked, seeds[0]))
 
 
 def shuffled(worlds: Int[Tensor, " shadow"], seed: int) -> Int[Tensor, " shadow"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,10 +13,9 @@ from scipy import stats
 from torch import Tensor
 
 from seepage.attacks.pooled.parts.features import Reduced, logarithms
-from seepage.attacks.pooled.parts.shadows import SpreadShadows
 from seepage.errors import BadInputError
 from seepage.registry import attacks
-from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess
+from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess, SpreadShadows
 
 # Ridge strengths in units of the features' mean square.
 _RIDGES = np.logspace(-4, 4, 33)
@@ -57,28 +57,29 @@ class Ratio:
         if not 0 < self.level < 1:
             raise BadInputError(f"level lies in (0, 1), got level={self.level!r}.")
 
-    def __call__(
-        self, view: PredictionView, known: PooledKnowledge, shadows: SpreadShadows, seed: int
-    ) -> PropertyGuess:
-        """Return chances of each share, the estimated share and its interval; ``seed`` is not used.
+    def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
+        """Return chances of each share, the estimated share and its interval; ``seeds`` are not used.
 
         Args:
             view: black-box access for the attacker's queries.
-            known: side information with queries and the shares to distinguish.
-            shadows: shadow models spread over the range in which the share may be.
-            seed: seed, not used.
+            knowledge: side information with queries, the shares to distinguish, and shadow models spread over the range
+                in which the share may be.
+            seeds: not used.
 
         Raises:
-            BadInputError: shadow models are too few (below 20), or queries are not answered.
+            BadInputError: shadow models are missing or too few (below 20), or queries are not answered.
         """
+        shadows = knowledge.trained("spread")
+        if not isinstance(shadows, SpreadShadows):
+            raise BadInputError("shadow models of the kind 'spread' are SpreadShadows; train them with spread_shadows.")
         if len(shadows) < _LEAST:
             raise BadInputError(
                 f"an interval rests on at least {_LEAST} shadow models, got {len(shadows)}; train more."
             )
-        answers = view.ask(known.queries)
+        answers = view.ask(knowledge.queries)
         features = logarithms(shadows.answers)
         reduced = Reduced.of(features)
-        return invert(shadows, reduced(features), reduced(logarithms(answers)), known.shares, self.level)
+        return invert(shadows, reduced(features), reduced(logarithms(answers)), knowledge.shares, self.level)
 
 
 def invert(

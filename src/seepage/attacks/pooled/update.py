@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 
 from seepage.attacks.pooled.meta import Features, Meta
 from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced, logarithms
-from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import BadInputError
 from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PropertyGuess, UpdatedView
@@ -31,25 +30,23 @@ class Dominant:
     features: Features = "raw"
     classifier: Classifier = "lr"
 
-    def __call__(
-        self, view: UpdatedView, known: PooledKnowledge, before: Shadows, after: Shadows, seed: int
-    ) -> PropertyGuess:
+    def __call__(self, view: UpdatedView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return whether the attribute dominates the new rows: a chance of 0 or 1 for the first and last share.
 
         Args:
             view: black-box access to both models.
-            known: side information with the shares that the attack on each model distinguishes.
-            before: shadow models of the model before the update.
-            after: shadow models of twice the victim's rows, by the share in all of them.
-            seed: seed of the attack.
+            knowledge: side information with the shares that the attack on each model distinguishes, shadow models of
+                the model before the update, and those of twice the victim's rows, by the share in all of them.
+            seeds: the seed of the attack.
 
         Raises:
             BadInputError: see the attack.
         """
-        shares = torch.tensor(known.shares, dtype=torch.float64)
+        shares = torch.tensor(knowledge.shares, dtype=torch.float64)
         attack = Meta(self.features, self.classifier)
-        first = attack(view.before, known, before, seed)
-        second = attack(view.after, replace(known, rows=2 * known.rows), after, seed + 1)
+        first = attack(view.before, knowledge, seeds)
+        after = {"even": knowledge.trained("even_after")}
+        second = attack(view.after, replace(knowledge, rows=2 * knowledge.rows, shadows=after), [seeds[0] + 1])
         # Above, below or at an even split.
         side = torch.sign((shares - 0.5).round(decimals=9))
         was, becomes = side[first.chosen], side[second.chosen]
@@ -59,7 +56,7 @@ class Dominant:
         dominant = torch.where(was == 0, becomes, dominant)
         chances = torch.stack([dominant < 0, dominant > 0], dim=1).double()
         chances = torch.where((dominant == 0)[:, None], torch.full_like(chances, 0.5), chances)
-        return PropertyGuess((known.shares[0], known.shares[-1]), chances)
+        return PropertyGuess((knowledge.shares[0], knowledge.shares[-1]), chances)
 
 
 @attacks.register("joint", "pooled", needs=("auxiliary", "queries"))
@@ -73,38 +70,32 @@ class Joint:
     classifiers of the standardised logarithms of all answers distinguish the new rows' shares.
     """
 
-    # Shadow models are trained on pairs of shares, of first and of new rows.
-    paired: ClassVar[bool] = True
-
-    def __call__(
-        self,
-        view: UpdatedView,
-        known: PooledKnowledge,
-        before: Shadows,
-        after: Shadows,
-        seed: int,
-    ) -> PropertyGuess:
-        """Return each share's chance for the new rows.
+    def __call__(self, view: UpdatedView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
+        """Return the chances of the two shares that shadow models have of new rows.
 
         Args:
             view: black-box access to both models.
-            known: side information with the shares to distinguish.
-            before, after: data of the same shadow models before and after the update; shares of ``after`` have a
-                column for the first rows and one for the new ones.
-            seed: seed of the classifier.
+            knowledge: side information with the same shadow models before and after the update;
+                shares of those after it have a column for the first rows and one for the new ones.
+            seeds: the seed of the classifier.
 
         Raises:
-            BadInputError: the two are not of the same shadow models, or new rows have other shares.
+            BadInputError: shadow models are missing, are not the same before and after, or new rows have other than
+                two shares.
         """
+        before, after = knowledge.trained("pairs"), knowledge.trained("pairs_after")
         if after.shares.shape[1] != 2 or not torch.equal(before.shares[:, 0], after.shares[:, 0]):
             raise BadInputError(
                 "the same shadow models are needed before and after the update, with a share of the first and one of "
                 f"the new rows; got {tuple(before.shares.shape)} and {tuple(after.shares.shape)} shares."
             )
-        worlds = replace(after, shares=after.shares[:, 1:]).world(known.shares)
+        shares = tuple(after.shares[:, 1].unique().tolist())
+        if len(shares) != 2:
+            raise BadInputError(f"two shares of new rows are told apart, got {list(shares)}; train models of two.")
+        worlds = replace(after, shares=after.shares[:, 1:]).world(shares)
         features = torch.cat([logarithms(before.answers), logarithms(after.answers)], dim=1)
         asked = torch.cat(
-            [logarithms(view.before.ask(known.queries)), logarithms(view.after.ask(known.queries))], dim=1
+            [logarithms(view.before.ask(knowledge.queries)), logarithms(view.after.ask(knowledge.queries))], dim=1
         )
         reduced = Reduced.of(features)
-        return PropertyGuess(known.shares, fitted_chances("mixed", reduced(features), worlds, reduced(asked), seed))
+        return PropertyGuess(shares, fitted_chances("mixed", reduced(features), worlds, reduced(asked), seeds[0]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seepage.attacks.pooled.parts.classifiers import Classifier, fitted_chances
 from seepage.attacks.pooled.parts.features import Reduced
-from seepage.attacks.pooled.parts.shadows import Shadows
 from seepage.errors import check_choice
 from seepage.registry import attacks
 from seepage.wire.pooled import ModelView, PooledKnowledge, PropertyGuess
@@ -35,16 +35,17 @@ class WhiteBox:
     def __post_init__(self) -> None:
         check_choice("classifier", self.classifier, Classifier)
 
-    def __call__(self, view: ModelView, known: PooledKnowledge, shadows: Shadows, seed: int) -> PropertyGuess:
+    def __call__(self, view: ModelView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return the chances of each share for each target.
 
         Raises:
-            BadInputError: shadow models have other shares.
+            BadInputError: shadow models are missing or have other shares.
         """
-        worlds = shadows.world(known.shares)
+        shadows = knowledge.trained("even")
+        worlds = shadows.world(knowledge.shares)
         features, asked = shadows.models.flat().double(), view.models.flat().double()
         if self.standardised:
             reduced = Reduced.of(features)
             features, asked = reduced(features), reduced(asked)
-        chances = fitted_chances(self.classifier, features, worlds, asked, seed, hidden=(200, 50))
-        return PropertyGuess(known.shares, chances)
+        chances = fitted_chances(self.classifier, features, worlds, asked, seeds[0], hidden=(200, 50))
+        return PropertyGuess(knowledge.shares, chances)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,11 +20,9 @@ from seepage.attacks.pooled import (
     spread_shadows,
     train_shadows,
 )
-from seepage.attacks.pooled.parts.shadows import Shadows, SpreadShadows
 from seepage.attacks.pooled.parts.synthesis import synthesised
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted
-from seepage.registry import takes
 from seepage.seeds import stream
 from seepage.settings.part import make_part
 from seepage.settings.pooled.data import PooledData
@@ -34,7 +33,15 @@ from seepage.settings.setting import PlannedPart
 from seepage.settings.units import UnitFigures
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.stacked import Dense
-from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, PropertyGuess, UpdatedView
+from seepage.wire.pooled import (
+    GradientsView,
+    ModelView,
+    PooledKnowledge,
+    PropertyGuess,
+    ShadowKind,
+    Shadows,
+    UpdatedView,
+)
 from seepage.wire.secret import PooledTranscript
 
 # What figures are means of, by metric and column.
@@ -105,17 +112,13 @@ class AttackSeed:
             return self._gradients(part)
         begun = time.perf_counter()
         attack = make_part(registry.attacks.of("pooled"), part.part)
-        estimates = getattr(attack, "estimates", False)
-        seed = stream(self.spec.seed, self.unit, "attack") % 2**31
+        seeds = [stream(self.spec.seed, self.unit, "attack") % 2**31]
         view = self._seen.models if ModelView in sees else self._seen.answers.again()
-        if estimates or takes(attack, "shadows"):
-            guess = attack(view, self.known, self._spread if estimates else self._shadows, seed)
-        else:
-            guess = attack(view, self.known, seed)
+        guess = attack(view, self._knowledge, seeds)
         seconds = time.perf_counter() - begun
         figures, each = self._figures(check_guess(part.part, guess, PropertyGuess))
-        if estimates:
-            estimated, each_estimated = self._estimates(attack, seed)
+        if getattr(attack, "estimates", False):
+            estimated, each_estimated = self._estimates(attack, seeds)
             figures, each = figures | estimated, each | each_estimated
         return UnitFigures(figures, seconds / self.spec.targets, each=each)
 
@@ -125,7 +128,7 @@ class AttackSeed:
         rights = []
         for again in range(_SHUFFLES):
             seed = stream(self.spec.seed, self.unit, f"{SHUFFLED} {again}") % 2**31
-            rights.append(self._right(attack(self._seen.answers.again(), self.known, self._shadows, seed)))
+            rights.append(self._right(attack(self._seen.answers.again(), self._knowledge, [seed])))
         right = torch.stack(rights).mean(0)
         return UnitFigures({("accuracy", None): float(right.mean())}, each={("accuracy", None): right.tolist()})
 
@@ -167,12 +170,26 @@ class AttackSeed:
         return {"inputs": held.inputs, "labels": held.labels, "carries": held.carries, "drawn": chosen}
 
     @cached_property
-    def _shadows(self) -> Shadows:
-        return binary_shadows(self.known, self.spec.shadows, self._seed("shadows"))
-
-    @cached_property
-    def _spread(self) -> SpreadShadows:
-        return spread_shadows(self.known, self.spec.shadows, self._seed("spread"))
+    def _knowledge(self) -> PooledKnowledge:
+        """What the attacker knows, shadow models included; each kind is trained when an attack first asks for it."""
+        known, count, seed = self.known, self.spec.shadows, self._seed
+        doubled = replace(known, rows=2 * self.spec.rows)
+        low, high = self.spec.new_shares
+        pairs = torch.tensor([[a, b] for a in (low, high) for b in (low, high)], dtype=torch.float64)
+        lines = pairs.repeat(-(-count // 4), 1)
+        first = "before" if self.spec.protocol == "update" else "shadows"
+        return replace(
+            known,
+            shadows=_OnDemand(
+                {
+                    "even": lambda: binary_shadows(known, count, seed(first)),
+                    "spread": lambda: spread_shadows(known, count, seed("spread")),
+                    "even_after": lambda: binary_shadows(doubled, count, seed("after")),
+                    "pairs": lambda: train_shadows(known, lines[:, :1], seed("before")),
+                    "pairs_after": lambda: train_shadows(known, lines, seed("after")),
+                }
+            ),
+        )
 
     def _seed(self, purpose: str) -> int:
         return stream(self.spec.seed, self.unit, purpose) % 2**62
@@ -241,10 +258,10 @@ class AttackSeed:
         by_share = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
         return _meant({None: right, **by_share})
 
-    def _estimates(self, attack: registry.Attack, seed: int) -> tuple[Figures, Each]:
+    def _estimates(self, attack: registry.Attack, seeds: Sequence[int]) -> tuple[Figures, Each]:
         """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
         seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
-        return self._of_estimates(attack(seen.answers, self.known, self._spread, seed))
+        return self._of_estimates(attack(seen.answers, self._knowledge, seeds))
 
     @property
     def _spread_truth(self) -> Tensor:
@@ -278,7 +295,7 @@ class AttackSeed:
         begun = time.perf_counter()
         held, own, truth, rows = self.sets.held, self.sets.own, self._trained, self.spec.rows
         seen = federated(learner, held, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
-        guess = attack(seen, self.known, self._seed("attack") % 2**31)
+        guess = attack(seen, self._knowledge, [self._seed("attack") % 2**31])
         seconds = time.perf_counter() - begun
         figures, each = self._figures(guess)
         return UnitFigures(figures, seconds / self.spec.targets, each=each)
@@ -302,17 +319,7 @@ class AttackSeed:
         shares = shares[self._order]
         view = replace(view, before=view.before.again(), after=view.after.again())
         low, high = spec.new_shares
-        if not getattr(attack, "paired", False):
-            before = binary_shadows(self.known, spec.shadows, self._seed("before"))
-            after = binary_shadows(replace(self.known, rows=2 * spec.rows), spec.shadows, self._seed("after"))
-            guess = attack(view, self.known, before, after, self._seed("attack") % 2**31)
-        else:
-            two = replace(self.known, shares=(low, high))
-            pairs = torch.tensor([[a, b] for a in (low, high) for b in (low, high)], dtype=torch.float64)
-            lines = pairs.repeat(-(-spec.shadows // 4), 1)
-            before = train_shadows(two, lines[:, :1], self._seed("before"))
-            after = train_shadows(two, lines, self._seed("after"))
-            guess = attack(view, two, before, after, self._seed("attack") % 2**31)
+        guess = attack(view, self._knowledge, [self._seed("attack") % 2**31])
         seconds = time.perf_counter() - begun
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
         by_pair = {
@@ -320,6 +327,28 @@ class AttackSeed:
         }
         figures, each = _meant({None: right, **by_pair})
         return UnitFigures(figures, seconds / spec.targets, each=each)
+
+
+class _OnDemand(Mapping[ShadowKind, Shadows]):
+    """Shadow models of each kind, which are trained when they are first asked for."""
+
+    def __init__(self, train: Mapping[ShadowKind, Callable[[], Shadows]]) -> None:
+        self._train = train
+        self._trained: dict[ShadowKind, Shadows] = {}
+
+    def __getitem__(self, kind: ShadowKind) -> Shadows:
+        if kind not in self._trained:
+            self._trained[kind] = self._train[kind]()
+        return self._trained[kind]
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self._train
+
+    def __iter__(self) -> Iterator[ShadowKind]:
+        return iter(self._train)
+
+    def __len__(self) -> int:
+        return len(self._train)
 
 
 def _meant(right: dict[str | None, Tensor]) -> tuple[Figures, Each]:

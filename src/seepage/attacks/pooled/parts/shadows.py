@@ -2,49 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError, check_count
-from seepage.shadow.learner import Trained
 from seepage.shadow.pooling import MarkedRows, joint_models
-from seepage.wire.pooled import PooledKnowledge
-
-
-@dataclass(frozen=True)
-class Shadows:
-    """Shadow models and their answers to the attacker's queries.
-
-    Attributes:
-        models: all shadow models.
-        shares: share of the attribute in the rows in the victim's place: in its first rows, and in its new ones where
-            it added any.
-        answers: answers to the queries, as the attacker would see them.
-    """
-
-    models: Trained
-    shares: Float[Tensor, "shadow part"]
-    answers: Float[Tensor, "shadow query label"]
-
-    def __len__(self) -> int:
-        return len(self.shares)
-
-    def world(self, shares: Sequence[float]) -> Int[Tensor, " shadow"]:
-        """Return the position of each shadow model's share among the shares to distinguish.
-
-        Raises:
-            BadInputError: a shadow model has none of these shares.
-        """
-        distance = (self.shares[:, :1] - torch.tensor(list(shares), dtype=self.shares.dtype)).abs()
-        if float(distance.min(1).values.max()) > 1e-6:
-            raise BadInputError(
-                f"shadow models of the shares {list(shares)} are needed to tell these apart, but one has another."
-            )
-        return distance.argmin(1)
+from seepage.wire.pooled import PooledKnowledge, Shadows, SpreadShadows
 
 
 def train_shadows(known: PooledKnowledge, shares: Float[Tensor, "shadow part"], seed: int) -> Shadows:
@@ -82,33 +46,6 @@ def binary_shadows(known: PooledKnowledge, count: int, seed: int) -> Shadows:
         )
     shares = torch.tensor(known.shares, dtype=torch.float64).repeat(count // worlds)
     return train_shadows(known, shares[:, None], seed)
-
-
-@dataclass(frozen=True)
-class SpreadShadows(Shadows):
-    """Shadow models with shares over a range, in pairs of the same rows, each from one of two halves of all rows.
-
-    A half's models show the error of a rule that was fitted on the other half, on models of rows that it has never
-    seen. Differences between two models of the same rows are due to training alone.
-
-    Attributes:
-        halves: half of the auxiliary rows, 0 or 1, that each model's rows are from.
-        carrying, others: number of rows of a half with the attribute and without.
-        rows: number of rows of a model.
-    """
-
-    halves: Int[Tensor, " shadow"]
-    carrying: float
-    others: float
-    rows: int
-
-    def kept(self, shares: Float[Tensor, " share"]) -> Float[Tensor, " share"]:
-        """Return the share of a half's rows that models with these shares draw, rows of both kinds weighed by number.
-
-        This share of the variation between models' rows is common to all models of one half; the rest differs between
-        its models.
-        """
-        return self.rows * (shares.square() / self.carrying + (1 - shares).square() / self.others)
 
 
 def spread_shadows(known: PooledKnowledge, count: int, seed: int) -> SpreadShadows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,32 +60,32 @@ class Melis:
         if not self.rate > 0:
             raise BadInputError(f"rate is above 0, got rate={self.rate!r}.")
 
-    def __call__(self, view: GradientsView, known: PooledKnowledge, seed: int) -> PropertyGuess:
+    def __call__(self, view: GradientsView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return the chances of each share for each target.
 
         Args:
             view: gradients, and the models at which they were taken.
-            known: side information with auxiliary rows, the victim's number of rows and the shares to distinguish.
-            seed: seed of batches and forests.
+            knowledge: side information with auxiliary rows, the victim's number of rows and the shares to distinguish.
+            seeds: the seed of batches and forests.
 
         Raises:
             BadInputError: models are not fully connected, or auxiliary rows cannot supply the shares.
         """
-        if not isinstance(known.learner, Dense):
+        if not isinstance(knowledge.learner, Dense):
             raise BadInputError("the attack melis reads gradients of fully connected networks; choose meta or kl.")
-        generator = torch.Generator().manual_seed(seed)
-        worlds = torch.arange(len(known.shares)).repeat(self.references)
-        shares = torch.tensor(known.shares, dtype=torch.float64)[worlds]
-        chosen = known.auxiliary.drawn(shares[:, None], known.rows, generator)[:, 0]
+        generator = torch.Generator().manual_seed(seeds[0])
+        worlds = torch.arange(len(knowledge.shares)).repeat(self.references)
+        shares = torch.tensor(knowledge.shares, dtype=torch.float64)[worlds]
+        chosen = knowledge.auxiliary.drawn(shares[:, None], knowledge.rows, generator)[:, 0]
         found = []
         for target in range(view.gradients.shape[1]):
             seen = [
-                known.learner.gradients(_repeated(models, target, len(chosen)), *_rows(known), chosen)
+                knowledge.learner.gradients(_repeated(models, target, len(chosen)), *_rows(knowledge), chosen)
                 for models in view.snapshots
             ]
             features, asked = torch.cat(seen, dim=1), view.gradients[:, target].reshape(1, -1)
-            found.append(self._chances(features.double(), worlds, asked.double(), seed))
-        return PropertyGuess(known.shares, torch.cat(found))
+            found.append(self._chances(features.double(), worlds, asked.double(), seeds[0]))
+        return PropertyGuess(knowledge.shares, torch.cat(found))
 
     def _chances(
         self, features: Float[Tensor, "batch feature"], worlds: Tensor, asked: Float[Tensor, "1 feature"], seed: int
