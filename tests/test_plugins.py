@@ -16,6 +16,7 @@ from seepage.settings.option import code_of
 from tests.commands import Run, commands
 
 FAST: dict[str, Any] = {"batch_sizes": 1, "victims": 2, "labels": "true", "control": False, "workers": 1}
+KINDS = ("attack", "defense", "metric", "model")
 BAD = """
 import torch
 from seepage.wire.horizontal import GradientView, Knowledge, KnownDefense, RecordsGuess
@@ -54,9 +55,9 @@ def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.fixture
 def written(seepage: Run, tmp_path: Path) -> dict[str, str]:
-    for kind in ("attack", "defense", "model"):
+    for kind in KINDS:
         assert seepage("new", kind, f"my_{kind}.py")[0] == 0
-    return {kind: f"{tmp_path / f'my_{kind}.py'}:My{kind.capitalize()}" for kind in ("attack", "defense", "model")}
+    return {kind: f"{tmp_path / f'my_{kind}.py'}:My{kind.capitalize()}" for kind in KINDS}
 
 
 def test_what_is_written_runs_and_so_do_its_tests(
@@ -67,6 +68,7 @@ def test_what_is_written_runs_and_so_do_its_tests(
         written["model"],
         attacks=[written["attack"], {"name": written["attack"], "unit": 1, "label": "second"}],
         defenses=["none", f"{written['defense']}:{{step: 0.5}}"],
+        metrics=["accuracy", f"{written['metric']}:{{least: 20}}"],
         **FAST,
     )
     overall = report.frame().query("metric == 'accuracy' and column.isna()")
@@ -75,8 +77,10 @@ def test_what_is_written_runs_and_so_do_its_tests(
     }
     assert means["MyAttack", "none"] == means["second", "none"] == 1
     assert means["MyAttack", "MyDefense"] < 1
+    counted = report.frame().query("metric == 'my_metric' and attack == 'MyAttack' and defense == 'none'")
+    assert list(counted["mean"]) == [1]
     monkeypatch.syspath_prepend(str(tmp_path))
-    for kind in ("attack", "defense", "model"):
+    for kind in KINDS:
         module = importlib.import_module(f"test_my_{kind}")
         [test] = [value for name, value in vars(module).items() if name.startswith("test_")]
         test()

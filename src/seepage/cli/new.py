@@ -14,21 +14,24 @@ from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.text import clean
 
-Starter = Literal["attack", "defense", "model"]
+Starter = Literal["attack", "defense", "metric", "model"]
 _NEXT = {
     "attack": "seepage audit --dataset german --batch-size 1 --labels true --attack {file}:{name} --victims 3",
     "defense": "seepage audit --dataset german --batch-size 1 --defense none --defense {file}:{name} --victims 3",
+    "metric": (
+        "seepage audit --dataset german --batch-size 1 --metric accuracy --metric {file}:{name} --victims 3 --no-control"
+    ),
     "model": "seepage audit --dataset german --batch-size 1 --model {file}:{name} --victims 3",
 }
 
 
 @app.command()
 def new(
-    kind: Annotated[Starter, typer.Argument(help="What to begin: attack, defense or model.")],
+    kind: Annotated[Starter, typer.Argument(help="What to begin: attack, defense, metric or model.")],
     file: Annotated[Path, typer.Argument(help="File to write, such as mine.py; its test goes beside it.")],
     name: Annotated[str | None, typer.Option(help="Name of the class.", show_default="from the file's name")] = None,
 ) -> None:
-    """Write an attack, a defense or a network of your own in one file, which runs as it is, and its test.
+    """Write an attack, a defense, a metric or a network of your own in one file, which runs as it is, and its test.
 
     [bold]Example[/bold]
 
