@@ -34,21 +34,27 @@ _WIDTH = 120
 
 def render() -> str:
     """Return the text of the module."""
-    return _HEAD + "".join(_options(name) for name in SETTINGS)
+    lines = {name: _fields(name) for name in SETTINGS}
+    shared = set.intersection(*map(set, lines.values()))
+    first = [field for field in lines[SETTINGS[0]] if field in shared]
+    text = _HEAD + _class("SharedOptions", "TypedDict", "Options of all settings", first)
+    for name in SETTINGS:
+        own = [field for field in lines[name] if field not in shared]
+        about = f"Options of {settings()[name].spec.about}"
+        text += _class(f"{name.capitalize()}Options", "SharedOptions", about, own)
+    return text
 
 
-def _options(setting: str) -> str:
-    spec = settings()[setting].spec
-    lines = [
-        f"\n\nclass {setting.capitalize()}Options(TypedDict, total=False):",
-        f'    """Options of {spec.about}."""',
-        "",
+def _class(name: str, base: str, about: str, fields: list[str]) -> str:
+    return "\n".join([f"\n\nclass {name}({base}, total=False):", f'    """{about}."""', "", *fields]) + "\n"
+
+
+def _fields(setting: str) -> list[str]:
+    """Return each option of a setting with its type and help, as it stands in a class."""
+    fields = fields_of(settings()[setting].spec).values()
+    return [
+        f'    {field.name}: {_type(field)}\n    """{_help(field)}"""' for field in fields if field.name not in ARGUMENTS
     ]
-    for one in fields_of(spec).values():
-        if one.name in ARGUMENTS:
-            continue
-        lines += [f"    {one.name}: {_type(one)}", f'    """{_help(one)}"""']
-    return "\n".join(lines) + "\n"
 
 
 def _type(one: SpecField) -> str:

@@ -10,8 +10,8 @@ from typing import Literal, TypedDict
 PartLike = str | Mapping[str, object] | object
 
 
-class HorizontalOptions(TypedDict, total=False):
-    """Options of horizontal federated learning: what the server reads of a client's records."""
+class SharedOptions(TypedDict, total=False):
+    """Options of all settings."""
 
     dataset_options: Mapping[str, object]
     """Argument of the dataset's loader, such as missing=category of adult."""
@@ -25,8 +25,6 @@ class HorizontalOptions(TypedDict, total=False):
     """YAML schema of your table; `seepage schema` drafts one."""
     target: str | None
     """Column of your table that the model learns."""
-    sensitive: str | Sequence[str]
-    """Column of your table that the report singles out."""
     drop: str | Sequence[str]
     """Column of your table to leave out."""
     overrides: Mapping[str, object]
@@ -82,6 +80,13 @@ class HorizontalOptions(TypedDict, total=False):
     """What a recommended configuration has to meet; `seepage recommend` searches for it."""
     variant: str | None
     """Name that tells this audit from others beside it in results."""
+
+
+class HorizontalOptions(SharedOptions, total=False):
+    """Options of horizontal federated learning: what the server reads of a client's records."""
+
+    sensitive: str | Sequence[str]
+    """Column of your table that the report singles out."""
     model_options: Mapping[str, object]
     """Argument of the network's factory."""
     weights: str | Path | None
@@ -134,78 +139,11 @@ class HorizontalOptions(TypedDict, total=False):
     """Number of batches attacked in each configuration."""
 
 
-class SplitOptions(TypedDict, total=False):
+class SplitOptions(SharedOptions, total=False):
     """Options of split learning: what the server reads of the client's columns and labels."""
 
-    dataset_options: Mapping[str, object]
-    """Argument of the dataset's loader, such as missing=category of adult."""
-    data_folder: str | Path | None
-    """Folder with the files of datasets."""
-    data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
-    of a dataset.
-    """
-    schema_file: str | Path | None
-    """YAML schema of your table; `seepage schema` drafts one."""
-    target: str | None
-    """Column of your table that the model learns."""
     sensitive: str | Sequence[str]
     """Column of your table that the report singles out."""
-    drop: str | Sequence[str]
-    """Column of your table to leave out."""
-    overrides: Mapping[str, object]
-    """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
-    """
-    missing: Literal["refuse", "drop", "category"]
-    """Missing cells of your table: refuse the table, drop the rows that have one, or take them as a category of their
-    own and as the median of numbers.
-    """
-    most_categories: int
-    """Number of different values that a discrete column keeps, fewer in tables that would get too wide. The rarest
-    beyond are taken together as (other), which the attacker then guesses as one.
-    """
-    most_encoded: int
-    """Number of encoded columns beyond which most_categories is lowered."""
-    keep_dummies: bool
-    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
-    separator: str
-    """Character between the cells of your CSV file; tab for a tabulator."""
-    encoding: str
-    """Encoding of your CSV file, such as cp1252 or latin-1."""
-    day_first: bool | None
-    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
-    attacks: PartLike | Sequence[PartLike]
-    """Attack by name; `seepage attacks` lists them."""
-    baselines: PartLike | Sequence[PartLike]
-    """Baseline to compare attacks with, which knows all but the message."""
-    defenses: PartLike | Sequence[PartLike]
-    """Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."""
-    seed: int
-    """Seed that every random number of the audit follows from."""
-    device: str
-    """Device that computes: auto (a GPU where there is one), cpu, cuda or cuda:1."""
-    workers: int | None
-    """Number of processes that compute at the same time; figures do not depend on it."""
-    threads: int
-    """Number of CPU threads of each worker."""
-    time_budget: str | float | None
-    """Time for the whole audit, such as 30m or 2h: positive controls, then the first units of every configuration,
-    then as many more as fit.
-    """
-    allow_large: bool
-    """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine. A document cannot say so.
-    """
-    keep_records: bool
-    """Whether true and reconstructed records of your own table are stored."""
-    control: bool
-    """Whether a positive control shows that the attacks work here."""
-    gate: Mapping[str, object] | None
-    """Limit that the audit has to stay below."""
-    recommend: Mapping[str, object] | None
-    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
-    variant: str | None
-    """Name that tells this audit from others beside it in results."""
     private_columns: str | Sequence[str]
     """Column that the client holds."""
     protocol: Literal["split", "federated_split"]
@@ -259,78 +197,11 @@ class SplitOptions(TypedDict, total=False):
     """Number of trainings, each from seeds of its own; intervals are over them."""
 
 
-class VerticalOptions(TypedDict, total=False):
+class VerticalOptions(SharedOptions, total=False):
     """Options of vertical learning: what the active party reads of a passive party's columns."""
 
-    dataset_options: Mapping[str, object]
-    """Argument of the dataset's loader, such as missing=category of adult."""
-    data_folder: str | Path | None
-    """Folder with the files of datasets."""
-    data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
-    of a dataset.
-    """
-    schema_file: str | Path | None
-    """YAML schema of your table; `seepage schema` drafts one."""
-    target: str | None
-    """Column of your table that the model learns."""
     sensitive: str | Sequence[str]
     """Column of your table that the report singles out."""
-    drop: str | Sequence[str]
-    """Column of your table to leave out."""
-    overrides: Mapping[str, object]
-    """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
-    """
-    missing: Literal["refuse", "drop", "category"]
-    """Missing cells of your table: refuse the table, drop the rows that have one, or take them as a category of their
-    own and as the median of numbers.
-    """
-    most_categories: int
-    """Number of different values that a discrete column keeps, fewer in tables that would get too wide. The rarest
-    beyond are taken together as (other), which the attacker then guesses as one.
-    """
-    most_encoded: int
-    """Number of encoded columns beyond which most_categories is lowered."""
-    keep_dummies: bool
-    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
-    separator: str
-    """Character between the cells of your CSV file; tab for a tabulator."""
-    encoding: str
-    """Encoding of your CSV file, such as cp1252 or latin-1."""
-    day_first: bool | None
-    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
-    attacks: PartLike | Sequence[PartLike]
-    """Attack by name; `seepage attacks` lists them."""
-    baselines: PartLike | Sequence[PartLike]
-    """Baseline to compare attacks with, which knows all but the message."""
-    defenses: PartLike | Sequence[PartLike]
-    """Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."""
-    seed: int
-    """Seed that every random number of the audit follows from."""
-    device: str
-    """Device that computes: auto (a GPU where there is one), cpu, cuda or cuda:1."""
-    workers: int | None
-    """Number of processes that compute at the same time; figures do not depend on it."""
-    threads: int
-    """Number of CPU threads of each worker."""
-    time_budget: str | float | None
-    """Time for the whole audit, such as 30m or 2h: positive controls, then the first units of every configuration,
-    then as many more as fit.
-    """
-    allow_large: bool
-    """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine. A document cannot say so.
-    """
-    keep_records: bool
-    """Whether true and reconstructed records of your own table are stored."""
-    control: bool
-    """Whether a positive control shows that the attacks work here."""
-    gate: Mapping[str, object] | None
-    """Limit that the audit has to stay below."""
-    recommend: Mapping[str, object] | None
-    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
-    variant: str | None
-    """Name that tells this audit from others beside it in results."""
     passive: str | Sequence[str] | Sequence[str | Sequence[str]]
     """Columns of a passive party, with commas between them, a party each; the active party has the rest."""
     parties: int
@@ -383,78 +254,11 @@ class VerticalOptions(TypedDict, total=False):
     """Number of trainings, each from seeds of its own; intervals are over them."""
 
 
-class PooledOptions(TypedDict, total=False):
+class PooledOptions(SharedOptions, total=False):
     """Options of pooled learning: what a joint model's answers tell of a sensitive column's distribution."""
 
-    dataset_options: Mapping[str, object]
-    """Argument of the dataset's loader, such as missing=category of adult."""
-    data_folder: str | Path | None
-    """Folder with the files of datasets."""
-    data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
-    of a dataset.
-    """
-    schema_file: str | Path | None
-    """YAML schema of your table; `seepage schema` drafts one."""
-    target: str | None
-    """Column of your table that the model learns."""
     sensitive: str | Sequence[str]
     """Column whose distribution is the secret, exactly one."""
-    drop: str | Sequence[str]
-    """Column of your table to leave out."""
-    overrides: Mapping[str, object]
-    """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
-    """
-    missing: Literal["refuse", "drop", "category"]
-    """Missing cells of your table: refuse the table, drop the rows that have one, or take them as a category of their
-    own and as the median of numbers.
-    """
-    most_categories: int
-    """Number of different values that a discrete column keeps, fewer in tables that would get too wide. The rarest
-    beyond are taken together as (other), which the attacker then guesses as one.
-    """
-    most_encoded: int
-    """Number of encoded columns beyond which most_categories is lowered."""
-    keep_dummies: bool
-    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
-    separator: str
-    """Character between the cells of your CSV file; tab for a tabulator."""
-    encoding: str
-    """Encoding of your CSV file, such as cp1252 or latin-1."""
-    day_first: bool | None
-    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
-    attacks: PartLike | Sequence[PartLike]
-    """Attack by name; `seepage attacks` lists them."""
-    baselines: PartLike | Sequence[PartLike]
-    """Baseline to compare attacks with, which knows all but the message."""
-    defenses: PartLike | Sequence[PartLike]
-    """Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."""
-    seed: int
-    """Seed that every random number of the audit follows from."""
-    device: str
-    """Device that computes: auto (a GPU where there is one), cpu, cuda or cuda:1."""
-    workers: int | None
-    """Number of processes that compute at the same time; figures do not depend on it."""
-    threads: int
-    """Number of CPU threads of each worker."""
-    time_budget: str | float | None
-    """Time for the whole audit, such as 30m or 2h: positive controls, then the first units of every configuration,
-    then as many more as fit.
-    """
-    allow_large: bool
-    """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine. A document cannot say so.
-    """
-    keep_records: bool
-    """Whether true and reconstructed records of your own table are stored."""
-    control: bool
-    """Whether a positive control shows that the attacks work here."""
-    gate: Mapping[str, object] | None
-    """Limit that the audit has to stay below."""
-    recommend: Mapping[str, object] | None
-    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
-    variant: str | None
-    """Name that tells this audit from others beside it in results."""
     text_column: str | None
     """Column of your table with texts: models learn the target from them, and read no other column."""
     nodes: str | Path | None
@@ -521,78 +325,11 @@ class PooledOptions(TypedDict, total=False):
     """
 
 
-class TreesOptions(TypedDict, total=False):
+class TreesOptions(SharedOptions, total=False):
     """Options of federated trees: what histograms and tree files tell of the records that they were grown on."""
 
-    dataset_options: Mapping[str, object]
-    """Argument of the dataset's loader, such as missing=category of adult."""
-    data_folder: str | Path | None
-    """Folder with the files of datasets."""
-    data: str | Path | None
-    """A table of your own (.csv, .csv.gz, .csv.zip, .tsv, .tsv.gz, .tsv.zip, .parquet, .feather, .xlsx, .xls) instead
-    of a dataset.
-    """
-    schema_file: str | Path | None
-    """YAML schema of your table; `seepage schema` drafts one."""
-    target: str | None
-    """Column of your table that the model learns."""
     sensitive: str | Sequence[str]
     """Column of your table that the report singles out."""
-    drop: str | Sequence[str]
-    """Column of your table to leave out."""
-    overrides: Mapping[str, object]
-    """Kind of a column of your table: discrete or continuous, or fields of the schema as in 'age={low: 0, high: 110}'.
-    """
-    missing: Literal["refuse", "drop", "category"]
-    """Missing cells of your table: refuse the table, drop the rows that have one, or take them as a category of their
-    own and as the median of numbers.
-    """
-    most_categories: int
-    """Number of different values that a discrete column keeps, fewer in tables that would get too wide. The rarest
-    beyond are taken together as (other), which the attacker then guesses as one.
-    """
-    most_encoded: int
-    """Number of encoded columns beyond which most_categories is lowered."""
-    keep_dummies: bool
-    """Leave one-hot encoded columns as they are, instead of merging each group of them into one of categories."""
-    separator: str
-    """Character between the cells of your CSV file; tab for a tabulator."""
-    encoding: str
-    """Encoding of your CSV file, such as cp1252 or latin-1."""
-    day_first: bool | None
-    """Whether the day is before the month in columns of dates that leave it open, such as 05/12/2020."""
-    attacks: PartLike | Sequence[PartLike]
-    """Attack by name; `seepage attacks` lists them."""
-    baselines: PartLike | Sequence[PartLike]
-    """Baseline to compare attacks with, which knows all but the message."""
-    defenses: PartLike | Sequence[PartLike]
-    """Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."""
-    seed: int
-    """Seed that every random number of the audit follows from."""
-    device: str
-    """Device that computes: auto (a GPU where there is one), cpu, cuda or cuda:1."""
-    workers: int | None
-    """Number of processes that compute at the same time; figures do not depend on it."""
-    threads: int
-    """Number of CPU threads of each worker."""
-    time_budget: str | float | None
-    """Time for the whole audit, such as 30m or 2h: positive controls, then the first units of every configuration,
-    then as many more as fit.
-    """
-    allow_large: bool
-    """Whether to start what is above the limits: amounts and measurements above a million, a forecast above 30 days or
-    above the memory of the machine. A document cannot say so.
-    """
-    keep_records: bool
-    """Whether true and reconstructed records of your own table are stored."""
-    control: bool
-    """Whether a positive control shows that the attacks work here."""
-    gate: Mapping[str, object] | None
-    """Limit that the audit has to stay below."""
-    recommend: Mapping[str, object] | None
-    """What a recommended configuration has to meet; `seepage recommend` searches for it."""
-    variant: str | None
-    """Name that tells this audit from others beside it in results."""
     protocol: Literal["histogram", "bagging", "cyclic"]
     """Message of a client: sums of derivatives while all grow trees together (histogram), trees that are added to the
     global model in every round (bagging), or the whole model, which one client after another extends (cyclic).
