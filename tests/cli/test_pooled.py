@@ -15,7 +15,7 @@ from tests.settings.test_pooled import people
 
 @pytest.fixture
 def seepage(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    people(0.8, rows=2000).train.frame.to_csv(tmp_path / "rows.csv", index=False)
+    people(0.8, rows=2000).train.frame.assign(country="DE").to_csv(tmp_path / "rows.csv", index=False)
     return commands(capfd, monkeypatch, tmp_path, "pooled")
 
 
@@ -44,6 +44,7 @@ def test_a_table_of_ones_own_is_audited_in_private_and_gated(seepage: Any, tmp_p
     ("arguments", "said"),
     [
         (("--sensitive", "smokr"), "did you mean 'smoker'"),
+        (("--sensitive", "country"), "'country' is sensitive, but it holds one value only"),
         (("--value", "maybe"), "category of 'smoker'"),
         (("--sensitive", "age", "--value", "old"), "--value of the column of numbers 'age'"),
         (("--rows", "1900"), "do not fit into 2000 rows"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -22,6 +23,7 @@ from seepage.settings.spec import (
     Plain,
     Spec,
 )
+from seepage.tabular.policy import Policy
 from seepage.tabular.schema import Category
 
 PooledProtocol = Literal["multi_party", "single_party", "update"]
@@ -249,6 +251,11 @@ answers. Joint models with known shares say how often that is right, beside a ba
             sensitive = values.get("sensitive", ())
             return {"beside": (str(texts),), "only": (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)}
         return {} if edges is None else {"beside": (str(values.get("node_column", "id")),)}
+
+    @property
+    def policy(self) -> Policy:
+        """How the schema of a table of one's own is inferred; without the secret there is nothing to audit."""
+        return replace(super().policy, sensitive=frozenset({self.secret}))
 
     @property
     def beside(self) -> tuple[str, ...]:
