@@ -18,9 +18,7 @@ Starter = Literal["attack", "defense", "metric", "model"]
 _NEXT = {
     "attack": "seepage audit --dataset german --batch-size 1 --labels true --attack {file}:{name} --victims 3",
     "defense": "seepage audit --dataset german --batch-size 1 --defense none --defense {file}:{name} --victims 3",
-    "metric": (
-        "seepage audit --dataset german --batch-size 1 --metric accuracy --metric {file}:{name} --victims 3 --no-control"
-    ),
+    "metric": ("seepage audit --dataset german --batch-size 1 --metric accuracy --metric {file}:{name} --victims 3"),
     "model": "seepage audit --dataset german --batch-size 1 --model {file}:{name} --victims 3",
 }
 

@@ -41,9 +41,9 @@ class Convolutions(nn.Module):
     def __init__(self, make: Callable[[], nn.Conv2d | nn.ConvTranspose2d], seeds: Sequence[int]) -> None:
         super().__init__()
         convolutions = [seeded(make, seed) for seed in seeds]
-        biases = [one.bias for one in convolutions if one.bias is not None]
-        self.weights = nn.Parameter(torch.stack([one.weight.detach() for one in convolutions]))
-        self.biases = nn.Parameter(torch.stack([one.detach() for one in biases]))
+        biases = [convolution.bias for convolution in convolutions if convolution.bias is not None]
+        self.weights = nn.Parameter(torch.stack([convolution.weight.detach() for convolution in convolutions]))
+        self.biases = nn.Parameter(torch.stack([bias.detach() for bias in biases]))
         first = convolutions[0]
         # PyTorch also accepts a word for the padding, which is not used here.
         self.stride, self.padding = first.stride, tuple(int(side) for side in first.padding)
@@ -196,7 +196,9 @@ def vertical_images(partition: Partition, seeds: Sequence[int], shape: Shape) ->
     classes = target.width if isinstance(target, Discrete) else 2
     streams = [torch.Generator().manual_seed(seed) for seed in seeds]
     # Layers draw from the seeds that follow.
-    drawn = [[int(torch.randint(2**60, (1,), generator=one)) for one in streams] for _ in range(partition.parties + 1)]
+    drawn = [
+        [int(torch.randint(2**60, (1,), generator=stream)) for stream in streams] for _ in range(partition.parties + 1)
+    ]
     bottoms = tuple(ImageBottom(shape, seeds_of_party) for seeds_of_party in drawn[1:])
     outputs = 1 if classes == 2 else classes
     top = ImageTop(shape, partition.parties, outputs, drawn[0])

@@ -73,7 +73,7 @@ class Copies(nn.Module):
 
     def forward(self, rows: Float[Tensor, "network record input"]) -> Float[Tensor, "network record output"]:
         """Return each network's outputs for its rows."""
-        return torch.stack([network(one) for network, one in zip(self.networks, rows, strict=True)])
+        return torch.stack([network(row) for network, row in zip(self.networks, rows, strict=True)])
 
 
 class Summed(nn.Module):
@@ -259,7 +259,9 @@ def vertical_mlp(
     chosen = head or usual_split_head(target)
     # Each party draws from a stream of its own: another party's width changes no one else's initialisation.
     streams = [torch.Generator().manual_seed(seed) for seed in seeds]
-    drawn = [[int(torch.randint(2**62, (1,), generator=one)) for one in streams] for _ in range(partition.parties + 1)]
+    drawn = [
+        [int(torch.randint(2**62, (1,), generator=stream)) for stream in streams] for _ in range(partition.parties + 1)
+    ]
     outputs = outputs_of(target, chosen)
     widths = [features] * partition.parties if isinstance(features, int) else list(features)
     if top is None:

@@ -228,7 +228,7 @@ class VerticalLearning:
                 gradients = self._returned(step, answers, returning)
                 optimiser.zero_grad()
                 terms = self._terms(inputs, computed, spread)
-                torch.autograd.backward([*blurred, *terms], [*gradients, *(torch.ones_like(one) for one in terms)])
+                torch.autograd.backward([*blurred, *terms], [*gradients, *(torch.ones_like(term) for term in terms)])
                 for name, gradient in step.parameters.items():
                     top[name].grad = gradient
                 at = [p.detach().clone() for p in steered]
@@ -238,7 +238,7 @@ class VerticalLearning:
                 losses[:, epoch] += step.losses * batch.shape[1] / rows.records
                 if epoch == self.epochs - 1:
                     if not sent:
-                        sent = [one.new_zeros(len(seeds), rows.records, one.shape[-1]) for one in messages]
+                        sent = [message.new_zeros(len(seeds), rows.records, message.shape[-1]) for message in messages]
                         back = [torch.zeros_like(one) for one in sent]
                     for held, message in zip((*sent, *back), (*messages, *gradients), strict=True):
                         held[every, batch] = message
@@ -488,7 +488,7 @@ class VerticalLearning:
                 "batches, or attack more records."
             )
         used = seen.of(slice(0, batches * batch_size))
-        split = [one.unflatten(1, (batches, batch_size)).flatten(0, 1) for one in used.view.features]
+        split = [feature.unflatten(1, (batches, batch_size)).flatten(0, 1) for feature in used.view.features]
         top = {name: p.repeat_interleave(batches, 0) for name, p in _held(view.model.top)}
         answers = for_loss(trained.model.schema.target, used.labels).unflatten(1, (batches, batch_size)).flatten(0, 1)
         step = vertical_step(view.model, split, answers.to(split[0].dtype), top)
@@ -547,7 +547,7 @@ class VerticalLearning:
         if self.flip is None:
             return for_loss(model.schema.target, labels)
         draws = [torch.Generator().manual_seed(seed + 3) for seed in seeds]
-        return torch.stack([self.flip(one, model.classes, draw) for one, draw in zip(labels, draws, strict=True)])
+        return torch.stack([self.flip(label, model.classes, draw) for label, draw in zip(labels, draws, strict=True)])
 
     def _learned(self, model: VerticalModel, encoded: Sequence[Tensor]) -> list[nn.Parameter]:
         """Return the logarithms of the noise that is learned, for each party; none where it is not."""
@@ -573,7 +573,7 @@ class VerticalLearning:
             return step.returned
         behind = own.shape[1]
         answers = labels.to(own)
-        return (own, *(self.returned(one * behind, generator, answers) / behind for one in theirs))
+        return (own, *(self.returned(their * behind, generator, answers) / behind for their in theirs))
 
 
 def leak(seen: FeatureTranscript[FeatureView], records: int) -> tuple[FeatureTranscript[FeatureView], Leaked]:
@@ -616,7 +616,7 @@ def _chunks(records: int, size: int) -> list[slice]:
 
 
 def _named(features: Sequence[Tensor]) -> dict[str, Tensor]:
-    return {f"features of party {party}": one for party, one in enumerate(features)}
+    return {f"features of party {party}": feature for party, feature in enumerate(features)}
 
 
 def _held(module: nn.Module) -> list[tuple[str, Tensor]]:
@@ -624,4 +624,4 @@ def _held(module: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def _spread(features: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return tuple(one.detach().std(dim=1, keepdim=True, correction=0) for one in features)
+    return tuple(feature.detach().std(dim=1, keepdim=True, correction=0) for feature in features)

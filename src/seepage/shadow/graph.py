@@ -174,7 +174,7 @@ class Convolutional:
         generators = [torch.Generator().manual_seed(seed % 2**63) for seed in seeds]
         parameters = []
         for inner, outer in ((self.graph.width, self.hidden), (self.hidden, self.classes)):
-            drawn = torch.stack([torch.rand(inner, outer, generator=one) for one in generators])
+            drawn = torch.stack([torch.rand(inner, outer, generator=generator) for generator in generators])
             parameters += [(2 * drawn - 1) * (6 / (inner + outer)) ** 0.5, torch.zeros(len(seeds), outer)]
         return StackedGraph(self.graph, *parameters)
 

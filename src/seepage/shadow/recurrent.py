@@ -163,7 +163,9 @@ class Recurrent:
             "out_bias": ((self.classes,), self.dense),
         }
         drawn = {
-            name: torch.stack([(2 * torch.rand(shape, generator=one) - 1) * inner**-0.5 for one in generators])
+            name: torch.stack(
+                [(2 * torch.rand(shape, generator=generator) - 1) * inner**-0.5 for generator in generators]
+            )
             for name, (shape, inner) in shapes.items()
         }
         drawn["inward_bias"][..., self.units : 2 * self.units] += 1
@@ -202,13 +204,15 @@ class Recurrent:
         parameters = [part.requires_grad_() for part in models.parameters]
         optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
         for _ in range(self.epochs):
-            order = torch.stack([torch.randperm(chosen.shape[1], generator=one) for one in generators])
+            order = torch.stack([torch.randperm(chosen.shape[1], generator=generator) for generator in generators])
             shuffled = chosen.gather(1, order)
             for start in range(0, chosen.shape[1], size):
                 batch = shuffled[:, start : start + size]
                 kept = None
                 if self.dropout:
-                    drawn = torch.stack([torch.rand(batch.shape[1], self.dense, generator=one) for one in generators])
+                    drawn = torch.stack(
+                        [torch.rand(batch.shape[1], self.dense, generator=generator) for generator in generators]
+                    )
                     kept = (drawn >= self.dropout).float() / (1 - self.dropout)
                 found = models.logits(inputs[batch], kept)
                 # A sum over models gives each the gradient of its own mean.

@@ -125,7 +125,7 @@ class Dense:
         sizes = (width, *self.hidden, self.classes)
         weights, biases = [], []
         for inner, outer in itertools.pairwise(sizes):
-            drawn = torch.stack([torch.rand(outer, inner + 1, generator=one) for one in generators])
+            drawn = torch.stack([torch.rand(outer, inner + 1, generator=generator) for generator in generators])
             drawn = (2 * drawn - 1) * inner**-0.5
             weights.append(drawn[..., :-1].contiguous())
             biases.append(drawn[..., -1].contiguous())
@@ -162,7 +162,9 @@ class Dense:
         )
         rows = chosen.shape[1]
         for _ in range(self.epochs):
-            order = torch.stack([torch.randperm(rows, generator=one) for one in generators]).to(chosen.device)
+            order = torch.stack([torch.randperm(rows, generator=generator) for generator in generators]).to(
+                chosen.device
+            )
             shuffled = chosen.gather(1, order).to(inputs.device)
             for start in range(0, rows, size):
                 batch = shuffled[:, start : start + size]
@@ -242,5 +244,5 @@ class Dense:
         if self.noise and self.clip is not None:
             for parameter in (*models.weights, *models.biases):
                 assert parameter.grad is not None
-                drawn = torch.stack([torch.randn(parameter.shape[1:], generator=one) for one in generators])
+                drawn = torch.stack([torch.randn(parameter.shape[1:], generator=generator) for generator in generators])
                 parameter.grad += drawn.to(parameter.device) * (self.noise * self.clip * share)

@@ -151,10 +151,10 @@ def reorder(rows: Float[Tensor, "... guess value"], index: Int[Tensor, "... true
 
 
 def _check(schema: Schema, *cells: Tensor) -> None:
-    for one in cells:
-        if one.shape[-1] != len(schema.columns):
+    for cell in cells:
+        if cell.shape[-1] != len(schema.columns):
             raise BadInputError(
                 f"cells to compare must have {len(schema.columns)} columns, one for each of the schema's "
-                f"({', '.join(schema.names[:8])}{', ...' if len(schema.names) > 8 else ''}), got {one.shape[-1]}; "
+                f"({', '.join(schema.names[:8])}{', ...' if len(schema.names) > 8 else ''}), got {cell.shape[-1]}; "
                 "decode encoded rows first."
             )

@@ -154,7 +154,7 @@ class Table:
         """
         if other.schema != self.schema:
             raise BadInputError("tables of different schemas cannot be joined; give both the same one.")
-        both = [torch.cat([one, more]) for one, more in zip(self._columns, other._columns, strict=True)]
+        both = [torch.cat([column, more]) for column, more in zip(self._columns, other._columns, strict=True)]
         notes = tuple(dict.fromkeys((*self.notes, *other.notes)))
         return Table._of(self.schema, both, torch.cat([self._target, other._target]), notes)
 

@@ -91,7 +91,7 @@ class CutRounds:
     @classmethod
     def of(cls, views: Sequence[CutView]) -> CutRounds:
         """Return the rounds of views of the same records, the newest first."""
-        return cls(tuple(views), tuple(torch.arange(one.records) for one in views))
+        return cls(tuple(views), tuple(torch.arange(view.records) for view in views))
 
     @cached_property
     def records(self) -> int:

@@ -95,7 +95,7 @@ class FeatureView(ActivationView):
         """Return the view of some of the records."""
         labels = None if self.labels is None else self.labels[:, some]
         return replace(
-            self, own=self.own[:, some], features=tuple(one[:, some] for one in self.features), labels=labels
+            self, own=self.own[:, some], features=tuple(feature[:, some] for feature in self.features), labels=labels
         )
 
     @property

@@ -40,11 +40,11 @@ class LabelBatch:
         """
         first, *others = (
             ReturnedView(
-                one.features.flatten(1, 2),
-                taken_apart(one).flatten(1, 2).to(one.features.dtype),
-                one.own.flatten(1, 2),
+                exchange.features.flatten(1, 2),
+                taken_apart(exchange).flatten(1, 2).to(exchange.features.dtype),
+                exchange.own.flatten(1, 2),
             )
-            for one in view.exchanges
+            for exchange in view.exchanges
         )
         return by_heads(
             inputs_of(replace(first, earlier=tuple(others))), knowledge, seeds, "batch-level label inference"

@@ -36,7 +36,7 @@ class LabelCompletion:
         """
         inputs = {"features": view.features}
         if view.earlier:
-            inputs["features of all exchanges"] = torch.cat([one.features for one in view.exchanges], dim=-1)
+            inputs["features of all exchanges"] = torch.cat([exchange.features for exchange in view.exchanges], dim=-1)
         return by_heads(inputs, knowledge, seeds, "model completion")
 
 
@@ -80,6 +80,6 @@ class LabelDirect:
             BadInputError: labels are no classes.
         """
         classes_of(knowledge, "direct label inference")
-        came = torch.stack([one.gradient.double() for one in view.exchanges]).sum(0)
+        came = torch.stack([exchange.gradient.double() for exchange in view.exchanges]).sum(0)
         labels = (came[..., 0] < 0).double() if came.shape[-1] == 1 else came.argmin(-1).double()
         return LabelGuess(labels)

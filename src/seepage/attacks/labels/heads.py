@@ -51,7 +51,7 @@ class LabelHeads:
 
 def inputs_of(view: ReturnedView) -> dict[str, Float[Tensor, "training record _input"]]:
     """Return what heads read of each record, by name."""
-    sized = [_sized(one) for one in view.exchanges]
+    sized = [_sized(exchange) for exchange in view.exchanges]
     gradients, directions = sized[0]
     inputs = {
         "gradients": gradients,

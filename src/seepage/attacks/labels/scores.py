@@ -49,8 +49,8 @@ class LabelNorm:
         width = classes_of(knowledge, "the norm attack")
         shares = torch.zeros(width, dtype=torch.float64)
         shares[knowledge.marginal.values.long()] = knowledge.marginal.probabilities
-        sizes = [torch.linalg.vector_norm(one.gradient.double(), dim=-1) for one in view.exchanges]
-        norms = torch.stack([one / one.mean(1, keepdim=True).clamp(min=1e-300) for one in sizes]).mean(0)
+        sizes = [torch.linalg.vector_norm(exchange.gradient.double(), dim=-1) for exchange in view.exchanges]
+        norms = torch.stack([size / size.mean(1, keepdim=True).clamp(min=1e-300) for size in sizes]).mean(0)
         rarest = shares.argsort()
         ends = (shares[rarest].cumsum(0) * norms.shape[1]).round().long()
         place = norms.argsort(1, descending=True).argsort(1)
@@ -87,8 +87,8 @@ class LabelDirection:
         of_label = functional.one_hot(labels.long(), width).double().mT
         counts = of_label.sum(-1, keepdim=True)
         found = []
-        for one in view.exchanges:
-            directions = functional.normalize(one.gradient.double(), dim=-1)
+        for exchange in view.exchanges:
+            directions = functional.normalize(exchange.gradient.double(), dim=-1)
             held = directions[torch.arange(len(known))[:, None], known]
             means: Float[Tensor, "training label feature"] = (of_label @ held) / counts.clamp(min=1)
             found.append(directions @ means.mT)

@@ -112,7 +112,7 @@ class FSHA:
         with torch.no_grad():
             parts = network((seen - center) / spread).double().split(widths, dim=1)
         chances = [part.softmax(1) for part in parts]
-        codes = torch.stack([one.argmax(1) for one in chances[:-1]], dim=1)
+        codes = torch.stack([chance.argmax(1) for chance in chances[:-1]], dim=1)
         return CutGuess(
             cells=model.unscaled(space.of_codes(codes), model.private),
             labels=chances[-1].argmax(1).double(),

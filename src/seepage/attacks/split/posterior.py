@@ -123,10 +123,10 @@ class Posterior:
                 different numbers of records, or ``weights`` cannot be ``about`` here.
         """
         views = list(view.exchanges) if isinstance(view, CutView) else list(view)
-        if not views or any(one.records != views[0].records for one in views):
+        if not views or any(view.records != views[0].records for view in views):
             raise BadInputError(
                 f"views of the same records are needed, got {len(views)} view(s) of "
-                f"{', '.join(str(one.records) for one in views) or 'no'} records; give those of one set of records."
+                f"{', '.join(str(view.records) for view in views) or 'no'} records; give those of one set of records."
             )
         first = views[0]
         if self.by_round(first, knowledge):
@@ -192,10 +192,10 @@ class Posterior:
         candidates = max(1, min(space.size, _AT_ONCE // width))
         together = max(1, _AT_ONCE // (width * candidates))
         block = max(together, _AT_ONCE // (candidates * space.labels))
-        responders = [responder(one.model, self.closed_form) for one in rounds.views]
+        responders = [responder(view.model, self.closed_form) for view in rounds.views]
         fitted = [
-            self._fitted(one, respond, space, prior.rows(rows), classes.rows(rows), defense) if self.observed else None
-            for one, respond, rows in zip(rounds.views, responders, rounds.rows, strict=True)
+            self._fitted(view, respond, space, prior.rows(rows), classes.rows(rows), defense) if self.observed else None
+            for view, respond, rows in zip(rounds.views, responders, rounds.rows, strict=True)
         ]
         for start in range(0, rounds.records, block):
             some = slice(start, min(start + block, rounds.records))
@@ -259,7 +259,7 @@ class Posterior:
         classes = LabelPrior.of(model, knowledge, space, rounds.features, seed)
         chances = tuple(column.softmax(1) for column in prior.columns)
         codes = torch.stack(
-            [one.multinomial(_SAMPLES, replacement=True, generator=generator) for one in chances], dim=2
+            [chance.multinomial(_SAMPLES, replacement=True, generator=generator) for chance in chances], dim=2
         )
         true = torch.zeros(rounds.records, space.labels, dtype=torch.float64)
         for view, rows, newest in zip(rounds.views, rounds.rows, rounds.newest, strict=True):
@@ -312,7 +312,7 @@ def _weighed(
 def _decided(
     model: SplitModel, knowledge: CutKnowledge, space: Space, chances: Sequence[Float[Tensor, "record _value"]]
 ) -> Float[Tensor, "record private"]:
-    return torch.stack([decided(model, knowledge, space, k, one) for k, one in enumerate(chances)], dim=1)
+    return torch.stack([decided(model, knowledge, space, k, chance) for k, chance in enumerate(chances)], dim=1)
 
 
 def _with_numbers(

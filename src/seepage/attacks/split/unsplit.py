@@ -88,7 +88,7 @@ class UnSplit:
                     parameter.copy_(_STD * torch.randn(parameter.shape, generator=generator))
         columns = [knowledge.schema.columns[i] for i in model.private]
         cells = [torch.zeros(view.records, column.width, dtype=view.cut.dtype) for column in columns]
-        cells = [one.requires_grad_(True) for one in cells]
+        cells = [cell.requires_grad_(True) for cell in cells]
         label = torch.zeros(view.records, dtype=view.cut.dtype, requires_grad=True)
         inputs = torch.optim.Adam([*cells, label], lr=_INPUT_RATE, amsgrad=True)
         weights = torch.optim.Adam(client.parameters(), lr=_WEIGHT_RATE, amsgrad=True)
@@ -98,15 +98,15 @@ class UnSplit:
                     optimiser.zero_grad()
                     _misfit(client, view, cells, label).sum().backward()
                     optimiser.step()
-        chances = tuple(one.detach().double().softmax(1) for one in cells)
-        codes = torch.stack([one.argmax(1) for one in chances], dim=1)
+        chances = tuple(cell.detach().double().softmax(1) for cell in cells)
+        codes = torch.stack([chance.argmax(1) for chance in chances], dim=1)
         return CutGuess(codes.double(), (label.detach() > 0).double(), chances=chances)
 
 
 def _misfit(client: DeepFMClient, view: CutView, cells: Sequence[Tensor], label: Tensor) -> Float[Tensor, " record"]:
     """Return the squared distance between the gradients of relaxed cells and the received ones, relative to these."""
     cut = view.cut.clone().requires_grad_(True)
-    logits = client.relaxed(cut, [one.softmax(1) for one in cells])[:, 0]
+    logits = client.relaxed(cut, [cell.softmax(1) for cell in cells])[:, 0]
     [derivatives] = torch.autograd.grad(logits.sum(), cut, create_graph=True)
     found = (logits.sigmoid() - label.sigmoid())[:, None] * derivatives
     size = view.own_gradient.square().sum(1).clamp(min=1e-12)

@@ -57,7 +57,9 @@ class Anchor:
             torch.from_numpy(np.stack([one.cells for one in found])),
             labels=labels,
             proofs=tuple(proof_of(message, knowledge, view.clients, one) for message, one in pairs),
-            regime=tuple(f"paths of {int(one.isfinite().sum()):,} of {len(one):,} records were read" for one in labels),
+            regime=tuple(
+                f"paths of {int(label.isfinite().sum()):,} of {len(label):,} records were read" for label in labels
+            ),
         )
 
     def _read(self, message: HistogramMessage, knowledge: TreesKnowledge, seed: int) -> Solved:

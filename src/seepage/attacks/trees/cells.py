@@ -123,9 +123,9 @@ def solve(
     generator = np.random.default_rng(seed)
     records = len(alike.of_record)
     cells = np.full((records, len(values)), np.nan)
-    for column, one in enumerate(values):
-        counts = _column(sent, alike, equations, one, [*(path.bin for path in paths), *alike.bins_of_records])
-        _deal(counts, alike, one, cells[:, column], generator)
+    for column, value in enumerate(values):
+        counts = _column(sent, alike, equations, value, [*(path.bin for path in paths), *alike.bins_of_records])
+        _deal(counts, alike, value, cells[:, column], generator)
     labels = np.full(records, np.nan)
     labels[: len(paths)] = [path.label for path in paths]
     nodes = np.array([path.nodes for path in paths]) if len(paths) == records else None

@@ -86,7 +86,7 @@ def only_choices(
         if len(near) == 1:
             found.append(here)
             indices.append(by_first[low[here] + near[0]])
-    sizes = [len(one) for one in options]
+    sizes = [len(option) for option in options]
     chosen = np.stack(np.unravel_index(np.array(indices, dtype=np.int64), sizes), axis=-1)
     return np.array(found, dtype=np.int64), chosen
 

@@ -274,8 +274,8 @@ def _after(sent: Sent, state: _State, round_number: int, number: int) -> list[_S
     chosen = [(0,) * records]
     if any(len(each) > 1 for each in open_leaves):
         values = [
-            forest.gradients(one, np.full(len(one), state.labels[i])).astype(np.float64).reshape(len(one), -1)
-            for i, one in enumerate(margins)
+            forest.gradients(margin, np.full(len(margin), state.labels[i])).astype(np.float64).reshape(len(margin), -1)
+            for i, margin in enumerate(margins)
         ]
         roots = [
             sent.message.sums[position][sent.place[position][0], number] for position in forest.of_round(round_number)

@@ -63,7 +63,7 @@ class EqualitySolving:
                 outputs = view.model.top(torch.cat(list(view.features), dim=-1))
                 weight = _affine(view.model.top, "the top model")[0]
                 rest = predicted(view, view.features, shift.expand(-1, view.records, -1).to(outputs))
-                begin = sum(one.shape[-1] for one in view.features[: view.target])
+                begin = sum(feature.shape[-1] for feature in view.features[: view.target])
                 slope = slope @ weight[:, begin : begin + view.received.shape[-1]]
                 values = (outputs - rest).double()
                 if view.model.head == "softmax":

@@ -92,13 +92,13 @@ class LayerInversion:
     ) -> Float[Tensor, "training record column"]:
         """Return the cells that a network finds which learnt the way back from rows of the marginals."""
         draws = [torch.Generator().manual_seed(seed) for seed in seeds]
-        rows = torch.stack([_drawn(knowledge.marginals, self.rows, one) for one in draws])
+        rows = torch.stack([_drawn(knowledge.marginals, self.rows, draw) for draw in draws])
         encoded = encoder.encode(rows)
         with torch.no_grad():
             sent = bottom(encoded)
         if knowledge.defense.noise:
             spread = sent.std(1, keepdim=True)
-            noise = torch.stack([torch.randn(sent.shape[1:], generator=one) for one in draws])
+            noise = torch.stack([torch.randn(sent.shape[1:], generator=draw) for draw in draws])
             sent = sent + knowledge.defense.noise * spread * noise
         inverter = Inverter(loss="fields", epochs=self.epochs, steps=self.steps)
         return inverter.fit(sent, encoded, encoder, seeds).cells(view.received)
@@ -107,7 +107,8 @@ class LayerInversion:
 def _drawn(marginals: Sequence[Marginal], rows: int, generator: torch.Generator) -> Float[Tensor, "row column"]:
     """Return rows whose cells follow the columns' marginals independently."""
     columns = [
-        one.values[one.probabilities.multinomial(rows, replacement=True, generator=generator)] for one in marginals
+        marginal.values[marginal.probabilities.multinomial(rows, replacement=True, generator=generator)]
+        for marginal in marginals
     ]
     return torch.stack(columns, dim=1).double()
 

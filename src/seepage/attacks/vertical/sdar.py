@@ -72,7 +72,7 @@ class AdversarialShadowAttack(DataPassiveAttack):
             shuffled = torch.stack([torch.randperm(rows.rows, generator=one) for one in order])
             for batch in shuffled.split(self.batch_size, dim=1):
                 mine = shadows(encoded[every, batch])
-                features = [mine if one is None else one[every, batch] for one in rows.features]
+                features = [mine if feature is None else feature[every, batch] for feature in rows.features]
                 losses = losses_of(view.model.head, view.model.top(torch.cat(features, dim=-1)), labels[every, batch])
                 simulated = (mine - mean) / spread
                 # Of trainings side by side, each has a loss of its own.

@@ -102,7 +102,7 @@ class Ginver(DescentAttack):
         size = min(self.batch_size, view.records)
 
         def loss(step: int) -> Tensor:
-            batch = torch.stack([torch.randint(view.records, (size,), generator=one) for one in draws])
+            batch = torch.stack([torch.randint(view.records, (size,), generator=draw) for draw in draws])
             rows = self.rows(encoder, networks(scaled[every, batch]))
             return ((bottom(rows) - received[every, batch]) / std).square().mean((1, 2)).sum()
 
@@ -190,7 +190,7 @@ class Generator(DescentAttack):
         encoder = encoder_of(knowledge.schema)
         own = encoder_of(view.model.partition.schemas[0]).encode(view.own)
         draws = [torch.Generator().manual_seed(seed) for seed in seeds]
-        random = torch.stack([torch.randn(view.records, self.noise, generator=one) for one in draws])
+        random = torch.stack([torch.randn(view.records, self.noise, generator=draw) for draw in draws])
         inputs = torch.cat([own, random], dim=-1)
         networks = Stack((inputs.shape[-1], *self.hidden, encoder.width), seeds)
         wanted = view.model.top(torch.cat(list(view.features), dim=-1)).detach().sigmoid()
@@ -198,9 +198,9 @@ class Generator(DescentAttack):
         size = min(self.batch_size, view.records)
 
         def loss(step: int) -> Tensor:
-            batch = torch.stack([torch.randint(view.records, (size,), generator=one) for one in draws])
+            batch = torch.stack([torch.randint(view.records, (size,), generator=draw) for draw in draws])
             rows = self.bounded_rows(encoder, networks(inputs[every, batch]))
-            features = [one[every, batch] for one in view.features]
+            features = [feature[every, batch] for feature in view.features]
             error = predicted(view, features, bottom(rows)).sigmoid() - wanted[every, batch]
             beyond = (rows.var(1) - self.spread).relu().sum(-1)
             return (error.square().mean((1, 2)) + beyond).sum()
@@ -229,6 +229,6 @@ def predicted(
     sent: Float[Tensor, "training record feature"],
 ) -> Float[Tensor, "training record output"]:
     """Return the top model's outputs for the parties' features, with other features in the target's place."""
-    every = [sent if party == view.target else one for party, one in enumerate(features)]
+    every = [sent if party == view.target else feature for party, feature in enumerate(features)]
     held = {name: parameter.detach() for name, parameter in view.model.top.named_parameters()}
     return torch.func.functional_call(view.model.top, held, (torch.cat(every, dim=-1),))

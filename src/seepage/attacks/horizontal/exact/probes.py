@@ -205,7 +205,7 @@ def probed(
     wanted = [found.outputs, *held.values(), *(call.returned for call in moving)]
     out, *every = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
     gradients = dict(zip(held, every[: len(held)], strict=True))
-    apart = {each.place: (each, one) for each, one in zip(several.calls, alone.calls, strict=True)}
+    apart = {each.place: (each, call) for each, call in zip(several.calls, alone.calls, strict=True)}
     layers: list[tuple[WatchedLayer, LinearCall, int, bool]] = []
     refused: list[str] = []
     for call, back in zip(moving, every[len(held) :], strict=True):

@@ -167,7 +167,7 @@ def _refined(
 
     What an attack reads to its own precision may miss the message by more than the message's roundings.
     """
-    place = [i for i, one in enumerate(declared.columns) if one.categories is None and not one.integer]
+    place = [i for i, column in enumerate(declared.columns) if column.categories is None and not column.integer]
     if not place or declared.steps > 1 or len(cells) * len(place) > _MOVED_TOGETHER or not cells.isfinite().all():
         return cells
     module, at = copied(model.module).double(), {name: part.double() for name, part in parameters.items()}

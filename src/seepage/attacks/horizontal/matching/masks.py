@@ -95,4 +95,6 @@ class MaskedEngine:
 def joined(engines: Sequence[MaskedEngine]) -> Float[Tensor, "victim restart record mask"] | None:
     """Return the masks that engines learnt for parts of the restarts, in their order; None where they learnt none."""
     masks = [engine.masks for engine in engines]
-    return torch.cat([one for one in masks if one is not None], 1) if all(one is not None for one in masks) else None
+    return (
+        torch.cat([mask for mask in masks if mask is not None], 1) if all(mask is not None for mask in masks) else None
+    )

@@ -159,7 +159,7 @@ class Reconstruction:
             if view.training.optimizer != "sgd":
                 target = smoothed(view, knowledge, encoder)
             if not knowledge.ordered:
-                labels = torch.stack([_shuffled(one, seed) for one, seed in zip(labels, seeds, strict=True)])
+                labels = torch.stack([_shuffled(label, seed) for label, seed in zip(labels, seeds, strict=True)])
         moved = None
         # Signs do not reveal the length of the client's way.
         if isinstance(view, UpdateView) and self.local == "sme" and not knowledge.defense.signs:
@@ -235,17 +235,17 @@ class Reconstruction:
             dropped = [MaskedEngine(engine, drops, self.masks, seeds) for _ in parts]
         ends = [
             self.descent.run(
-                Guided(one, terms) if terms else one,
+                Guided(surrogate, terms) if terms else surrogate,
                 relaxation,
                 part,
                 labels,
                 scaled(progress, part.shape[1] / self.restarts),
             )
-            for part, one in zip(parts, surrogates or dropped or [engine] * len(parts), strict=True)
+            for part, surrogate in zip(parts, surrogates or dropped or [engine] * len(parts), strict=True)
         ]
         if surrogates:
             # Restarts are compared at the same parameters.
-            share = torch.cat([one.share for one in surrogates], dim=1).mean(1)
+            share = torch.cat([surrogate.share for surrogate in surrogates], dim=1).mean(1)
             engine = match(surrogates[0].at(share), self.matching)
         rows = merge_epochs(encoder, relaxation.relax(torch.cat([end.variables for end in ends], dim=1)), copies)
         # The median over restarts: the best one does not show whether the others converged.

@@ -86,11 +86,11 @@ def _mixed(X: np.ndarray, y: np.ndarray, asked: np.ndarray, seed: int) -> np.nda
     ]
     folds = StratifiedKFold(min(_FOLDS, least), shuffle=True, random_state=seed % 2**32)
     chances, losses = [], []
-    for one in classifiers:
-        held_out = np.asarray(cross_val_predict(one, X, y, cv=folds, method="predict_log_proba")).clip(_LEAST)
+    for classifier in classifiers:
+        held_out = np.asarray(cross_val_predict(classifier, X, y, cv=folds, method="predict_log_proba")).clip(_LEAST)
         sureness, loss = _calibrated(held_out, y)
         losses.append(loss)
-        logs = one.fit(X, y).predict_log_proba(asked).clip(_LEAST)
+        logs = classifier.fit(X, y).predict_log_proba(asked).clip(_LEAST)
         chances.append(np.exp(log_softmax(sureness * logs, axis=1)))
     weights = np.exp(-_SHARPNESS * (np.array(losses) - min(losses)))
     return np.average(chances, axis=0, weights=weights)

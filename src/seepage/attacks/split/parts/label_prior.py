@@ -155,7 +155,7 @@ def _by_forest(
     """Return the log-chances of a random forest: for rows out of bag, and for records."""
     values = functional.one_hot(labels, classes)
     rows = tuple(np.ascontiguousarray(one.double()) for one in (known, values, asked))
-    digest = b"".join(hashlib.blake2b(one.tobytes()).digest() + str(one.shape).encode() for one in rows)
+    digest = b"".join(hashlib.blake2b(row.tobytes()).digest() + str(row.shape).encode() for row in rows)
     found = _grown(_Fitted(digest, rows, seed % 2**32))
     first, second = ((torch.from_numpy(one) + _LEAST_OF_FOREST / classes).log() for one in found)
     return first, second

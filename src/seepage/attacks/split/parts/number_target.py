@@ -66,13 +66,13 @@ def number_target_guess(
         if prior is not None:
             total = total + prior.rows(slice(start, start + together)).of_places(space, torch.arange(space.size))
         guesses.append(_guess(some[0], knowledge, space, total, labels, apart, weigh))
-    chances = [one.chances for one in guesses if one.chances is not None]
-    fitted = [one for one in guesses if one.residual is not None and one.ties is not None]
-    alone = [one.likely for one in guesses if one.likely is not None]
-    cells = torch.cat([one.cells for one in guesses])
+    chances = [guess.chances for guess in guesses if guess.chances is not None]
+    fitted = [guess for guess in guesses if guess.residual is not None and guess.ties is not None]
+    alone = [guess.likely for guess in guesses if guess.likely is not None]
+    cells = torch.cat([guess.cells for guess in guesses])
     return CutGuess(
         cells=cells,
-        labels=torch.cat([one.labels for one in guesses]),
+        labels=torch.cat([guess.labels for guess in guesses]),
         chances=tuple(torch.cat(parts) for parts in zip(*chances, strict=True)) if chances else None,
         residual=torch.cat([one.residual for one in fitted if one.residual is not None]) if fitted else None,
         ties=torch.cat([one.ties for one in fitted if one.ties is not None]) if fitted else None,
@@ -158,7 +158,7 @@ def _guess(
             torch.zeros(len(share), width, dtype=torch.float64).index_add(1, codes[:, k], share)
             for k, width in enumerate(space.widths)
         )
-        cells = torch.stack([decided(model, knowledge, space, k, one) for k, one in enumerate(chances)], dim=1)
+        cells = torch.stack([decided(model, knowledge, space, k, chance) for k, chance in enumerate(chances)], dim=1)
         said = (share * labels).sum(1)
         return CutGuess(cells, _labels(target, said), chances)
     nearest = apart.masked_fill(~possible, torch.inf)

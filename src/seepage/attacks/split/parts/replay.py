@@ -200,7 +200,7 @@ def _search(
 def _thinned(space: Space, generator: torch.Generator) -> Space:
     """Return a space with some of the values of the widest columns, where all combinations are too many to try."""
     values = list(space.values)
-    while math.prod(len(one) for one in values) > _MOST_TRIED:
+    while math.prod(len(value) for value in values) > _MOST_TRIED:
         k = max(range(len(values)), key=lambda k: len(values[k]))
         values[k] = values[k][torch.randperm(len(values[k]), generator=generator)[: max(1, len(values[k]) // 2)]]
     return replace(space, values=tuple(values))

@@ -83,8 +83,8 @@ def or_constants(
     gained = right.double() - right_pairs(schema, row.expand_as(cells), cells).double()
     share = torch.stack(
         [
-            one.near(row[i], float(allowed))
-            for i, (one, allowed) in enumerate(zip(knowledge.marginals, _near(schema), strict=True))
+            marginal.near(row[i], float(allowed))
+            for i, (marginal, allowed) in enumerate(zip(knowledge.marginals, _near(schema), strict=True))
         ]
     )
     error = (share * (1 - share) / gained.shape[1]).sqrt()

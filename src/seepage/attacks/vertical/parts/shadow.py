@@ -49,7 +49,7 @@ def shadow(
         shuffled = torch.stack([torch.randperm(rows.rows, generator=one) for one in order])
         for batch in shuffled.split(batch_size, dim=1):
             mine = networks(encoded[every, batch])
-            features = [mine if one is None else one[every, batch] for one in rows.features]
+            features = [mine if feature is None else feature[every, batch] for feature in rows.features]
             losses = losses_of(view.model.head, view.model.top(torch.cat(features, dim=-1)), labels[every, batch])
             found = torch.autograd.grad(losses.mean(1).sum(), list(networks.parameters()))
             for parameter, gradient in zip(networks.parameters(), found, strict=True):
