@@ -28,6 +28,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -220,7 +221,7 @@ def changed(value: Any, draw: random.Random) -> Any:
     for _ in range(draw.randint(1, 3)):
         places = [*_places(value)]
         if not places:
-            return draw.choice(VALUES)
+            return deepcopy(draw.choice(VALUES))
         container, key = draw.choice(places)
         other, beside = draw.choice(places)
         what = draw.randrange(5)
@@ -233,7 +234,7 @@ def changed(value: Any, draw: random.Random) -> Any:
         elif what == 2:
             container[key] = json.loads(json.dumps(other[beside], default=str))
         else:
-            container[key] = draw.choice(VALUES)
+            container[key] = deepcopy(draw.choice(VALUES))
     return value
 
 

@@ -323,6 +323,18 @@ class Wish(Plain):
         return self
 
 
+MostRows = Annotated[
+    Annotated[int, Field(ge=20)] | None,
+    Option(
+        "Rows of the table that are used, drawn at random.",
+        TABLE,
+        "ROWS",
+        default="all, or as many as --time-budget is enough for",
+        example="5000",
+    ),
+]
+
+
 class Spec(Plain):
     """An audit in plain values; a setting adds its own fields.
 

@@ -193,6 +193,8 @@ class SplitOptions(SharedOptions, total=False):
     """
     known_labels: int
     """Number of training records whose labels attacks on labels alone know."""
+    most_rows: int | None
+    """Rows of the table that are used, drawn at random."""
     repetitions: int
     """Number of trainings, each from seeds of its own; intervals are over them."""
 
@@ -250,6 +252,8 @@ class VerticalOptions(SharedOptions, total=False):
     """Number of records of such a batch; these alone are guessed."""
     known_labels: int
     """Number of training records whose labels a passive party knows, which guesses others; they do not count."""
+    most_rows: int | None
+    """Rows of the table that are used, drawn at random."""
     repetitions: int
     """Number of trainings, each from seeds of its own; intervals are over them."""
 

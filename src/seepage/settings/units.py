@@ -13,6 +13,7 @@ from seepage import registry
 from seepage.assessment import Measurement
 from seepage.assessment.evidence import Evidence
 from seepage.datasets import Dataset
+from seepage.datasets.coins import some_rows
 from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError
 from seepage.pace import Stopwatch, rehearsing
@@ -28,6 +29,8 @@ D = TypeVar("D")
 # A forecast gives up where a rehearsal takes longer: the first job of the run tells it as well, and is kept.
 _LONGEST_REHEARSAL_SECONDS = 5.0
 _FURTHER_EPOCHS = 2
+# Fewer rows say too little, whatever the time.
+_FEWEST_ROWS = 500
 # What is done for the first time in a process takes some tenths of a second more than ever after.
 _WARM_SECONDS = 1.0
 
@@ -307,6 +310,38 @@ def origin_of(data: Dataset, rows: list[Json]) -> dict[str, Json]:
             "notes": list(data.notes),
         }
     }
+
+
+def rows_in_time(data: Dataset, most: int | None, seconds: float | None, rate: float, seed: int) -> Dataset:
+    """Return the rows that an audit uses: all of a table, or as many at random as there is time for.
+
+    How many there is time for is calculated from the budget alone, so that the same command draws the same rows on
+    every machine.
+
+    Args:
+        data: all rows.
+        most: number of rows that was asked for; None to go by the time.
+        seconds: time budget; None for no limit.
+        rate: rows that there is time for in a second.
+        seed: seed of the draw.
+    """
+    if most is None:
+        most = len(data.all) if seconds is None else max(_FEWEST_ROWS, int(seconds * rate))
+    if len(data.all) <= most:
+        return data
+    note = f"{most:,} of {len(data.all):,} rows, drawn at random"
+    return replace(some_rows(data, most, seed), notes=(*data.notes, note))
+
+
+def of_some_rows(data: Dataset, table: Dataset) -> tuple[str, ...]:
+    """Return for the headline of how many rows its figures are; nothing where of all.
+
+    Args:
+        data: rows that are used.
+        table: all rows.
+    """
+    rows, of = len(data.all), len(table.all)
+    return () if rows == of else (f"These are figures of {rows:,} of the table's {of:,} rows.",)
 
 
 def check_cpu(device: str, setting: str) -> None:

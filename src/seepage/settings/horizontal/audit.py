@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -110,24 +110,16 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             + [PlannedPart(part, "baseline") for part in spec.baselines]
             + [PlannedPart(part, "attack") for part in spec.attacks]
         )
-        self._protocols: dict[Configuration, tuple[Part, Clients[View]]] = {}
-        guards = [(part, defense_of(part)) for part in spec.defenses]
-        for batch_size in spec.batch_sizes:
-            for part, guard in guards:
-                protocol = protocols.create(
-                    spec.protocol,
-                    batch_size=batch_size,
-                    replacement=spec.replacement,
-                    defense=guard,
-                    **spec.protocol_options,
-                )
-                _check_granted(spec, subject, protocol)
-                _check_membership(spec, subject, protocol)
-                self._protocols[Configuration(part.called, batch_size)] = part, protocol
+        self._protocols = dict(_protocols(spec, subject))
         self.configurations = tuple(self._protocols)
+        self.about = self._about()
+
+    def _about(self) -> About:
+        """Return the audit in words."""
+        spec, subject = self.spec, self.subject
         dataset, schema = subject.dataset, subject.dataset.schema
         messages = "the gradient" if spec.attacked_rounds == 1 else f"the gradients of {spec.attacked_rounds} rounds"
-        self.about = About(
+        return About(
             dataset=dataset.name,
             protocol=spec.protocol,
             model=subject.model.name,
@@ -477,6 +469,27 @@ class HorizontalExposure(Exposure):
 
 def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:
     return bool(subject.later) or protocol.holds > protocol.batch_size
+
+
+def _protocols(spec: HorizontalSpec, subject: Subject) -> Iterator[tuple[Configuration, tuple[Part, Clients[View]]]]:
+    """Yield each configuration with its defense and protocol.
+
+    Raises:
+        BadInputError: the protocol does not grant what an attack or the membership test needs.
+    """
+    guards = [(part, defense_of(part)) for part in spec.defenses]
+    for batch_size in spec.batch_sizes:
+        for part, guard in guards:
+            protocol = protocols.create(
+                spec.protocol,
+                batch_size=batch_size,
+                replacement=spec.replacement,
+                defense=guard,
+                **spec.protocol_options,
+            )
+            _check_granted(spec, subject, protocol)
+            _check_membership(spec, subject, protocol)
+            yield Configuration(part.called, batch_size), (part, protocol)
 
 
 def _check_granted(spec: HorizontalSpec, subject: Subject, protocol: Clients[View]) -> None:

@@ -89,7 +89,12 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             for part in spec.defenses
         }
         self._forecast: dict[bool, float | None] = {}
-        self.about = About(
+        self.about = self._about()
+
+    def _about(self) -> About:
+        """Return the audit in words."""
+        spec, source = self.spec, self.source
+        return About(
             dataset=source.name,
             protocol=spec.protocol,
             model=str(source.learner(PooledDefense()).describe()["model"]),

@@ -57,6 +57,7 @@ from seepage.settings.units import (
     UnitFigures,
     attacks_and_baselines,
     control_fields,
+    of_some_rows,
     planned,
     with_fields,
     without_others,
@@ -151,14 +152,20 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         self.configurations = tuple(Configuration(label, size) for label in self.defenses)
         trained = len(split(dataset.all, spec.test_share, 0)[0])
         self.auxiliary = min(spec.auxiliary, trained)
-        self.about = About(
+        self.about = self._about(first, space, trained)
+
+    def _about(self, network: SplitModel, space: Space, trained: int) -> About:
+        """Return the audit in words."""
+        spec, dataset = self.spec, self.data
+        return About(
             dataset=dataset.name,
             protocol=spec.protocol,
-            model=first.name,
+            model=network.name,
             lead="What the server of split learning learns about the columns and labels that clients keep.",
             limits=(
-                *filter(None, [not_exact(first, space)]),
-                *(as_they_predict({"server": first.server, "client": first.client}) if self.factory else ()),
+                *filter(None, [not_exact(network, space)]),
+                *of_some_rows(dataset, self.table),
+                *(as_they_predict({"server": network.server, "client": network.client}) if self.factory else ()),
             ),
             attacker="The server",
             message="what comes back",

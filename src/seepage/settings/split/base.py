@@ -24,10 +24,14 @@ from seepage.settings.units import (
     UnitsExposure,
     rehearsed_training,
     rows_identity,
+    rows_in_time,
     with_fields,
 )
 
 D = TypeVar("D")
+
+# Rows for which there is time in a second, five trainings with their attacks counted in.
+_ROWS_A_SECOND, _USUAL_TRAININGS = 400, 5
 
 
 class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
@@ -53,7 +57,9 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
         self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
-        self.data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+        self.table = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+        rate = _ROWS_A_SECOND * _USUAL_TRAININGS / spec.repetitions
+        self.data = rows_in_time(self.table, spec.most_rows, spec.time_budget, rate, spec.seed)
         self.dataset = self.data
         deployed = self.deployed(spec)
         refuse_inapplicable(spec.attacks, deployed)

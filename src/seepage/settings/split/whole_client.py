@@ -44,6 +44,7 @@ from seepage.settings.units import (
     UnitFigures,
     attacks_and_baselines,
     control_fields,
+    of_some_rows,
     planned,
     with_fields,
     without_others,
@@ -101,19 +102,25 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
                 f"{spec.leaked:,} records are to leak, but {len(test):,} are attacked, of which at least one must "
                 "remain; let fewer leak."
             )
+        self.about = self._about(guessed, len(train), len(test))
+
+    def _about(self, guessed: bool, trained: int, held_out: int) -> About:
+        """Return the audit in words."""
+        spec, data, label = self.spec, self.data, self.data.schema.target.name
         model = self.network(0)
         attacker = f"The {spec.attacker if spec.topology == 'multi_hop' else 'server'}"
         ours = {"hidden": list(spec.hidden), "cut": spec.cut, "tower": list(spec.tower)}
         known = "client's first layers" + (" and those of the hop" if self.behind_hop else "")
         bottom = model.behind_hop if self.behind_hop else model.client
         assert spec.topology != "columns"
-        self.about = About(
+        return About(
             dataset=data.name,
             protocol=spec.topology,
             model=model.name,
             lead=f"What the {attacker.split()[1]} of split learning learns about the columns that clients keep.",
             limits=(
                 inversion_in_words(bottom, data.schema, known),
+                *of_some_rows(data, self.table),
                 *(as_they_predict(model.parts(spec.topology)) if self.factory else ()),
             ),
             attacker=attacker,
@@ -125,7 +132,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
                 f"The attacker is {attacker.lower()}, honest but curious. {_seen(spec)}",
                 "It knows the schema and the marginals of all columns. Where an attack needs it, it is granted the "
                 f"{known}, or {spec.leaked:,} records with what was sent for them.",
-                f"Split learning on {data.name}, {len(train):,} rows of the client, {len(test):,} held out: "
+                f"Split learning on {data.name}, {trained:,} rows of the client, {held_out:,} held out: "
                 f"{_layers(spec)}, "
                 f"{spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
                 f"Attacked are held-out records in {spec.repetitions} training(s) with seeds of their own from seed "

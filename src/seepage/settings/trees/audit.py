@@ -145,16 +145,19 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         self.parts = planned([_TRAINING], spec.baselines, spec.attacks)
         self.configurations = tuple(Configuration(label, rows) for rows in spec.rows for label in self.defenses)
         self.rows = rows_identity(data)
-        schema = data.schema
-        message = "the sums" if spec.protocol == "histogram" else "the tree files"
-        self.about = About(
+        self.about = self._about()
+
+    def _about(self) -> About:
+        """Return the audit in words."""
+        spec, data, schema = self.spec, self.data, self.data.schema
+        return About(
             dataset=data.name,
             protocol=spec.protocol,
             model=f"xgboost ({spec.trees} rounds, depth {spec.depth})",
             lead="What sums and tree files of federated boosted trees tell of the records that they were made of.",
             attacker="Who receives them" if spec.protocol == "cyclic" else "The server",
             secret="all cells",
-            message=message,
+            message="the sums" if spec.protocol == "histogram" else "the tree files",
             size="client size",
             size_option="--rows",
             control="Each record is alone in a bin of a planted column, so a working attack reads all of them.",

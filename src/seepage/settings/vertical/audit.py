@@ -67,10 +67,12 @@ from seepage.settings.units import (
     UnitsAudit,
     attacks_and_baselines,
     control_fields,
+    of_some_rows,
     outcome,
     planned,
     rehearsed_training,
     rows_identity,
+    rows_in_time,
     with_fields,
     without_others,
 )
@@ -209,14 +211,16 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self, spec: VerticalSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
-        data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+        self._table = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
+        rate = _ROWS_A_SECOND / (self._table.schema.width + _WIDTH) * _USUAL_TRAININGS / spec.repetitions
+        data = rows_in_time(self._table, spec.most_rows, spec.time_budget, rate, spec.seed)
         self.dataset = self.data = data
         if "leaked" not in spec.model_fields_set and spec.attacked == "held_out":
             held_out = len(split(data.all, spec.test_share, 0)[1])
             # Half of few records must remain to be attacked.
             if spec.leaked >= held_out:
                 self.spec = spec = with_fields(spec, {"leaked": held_out // 2})
-        self.partition = partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
+        self.partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
         # Refuses, before anything is trained, a target or widths that no network here fits.
         networks = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
         self._own = {kind: find_own(name) for kind, name in networks.items() if is_own(name)}
@@ -227,23 +231,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 self.network([0], defense)
         self.sizes = _sizes(spec, data)
         refuse_class_attacks("vertical", spec.attacks, data.schema.target)
-        attacks = {part.called: (part, make_part(registry.attacks.of("vertical"), part)) for part in spec.attacks}
-        self.shadowing = {label: attack for label, (_, attack) in attacks.items() if isinstance(attack, ShadowAttack)}
-        itself = [
-            attacks[label][0].model_copy(update={"name": SELF_INVERSION, "label": f"{label}_{SELF_INVERSION}"})
-            for label in self.shadowing
-        ]
-        label = data.schema.target.name
-        parts = with_label_columns(planned([_TRAINING, *itself], spec.baselines, spec.attacks), "vertical", label)
-        on_labels = any(part.column is not None for part in parts if part.kind == "attack")
-        if on_labels:
-            named = {part.label for part in parts}
-            further = [Part(name=name) for name in _LABEL_BASELINES if name not in named]
-            parts = (*parts, *(PlannedPart(part, "baseline", label) for part in further))
-        first, *others = parts
-        # Attack by attack, the self-inversion stands before them and behind what it is compared with.
-        kinds = {"baseline": 0, "about": 1, "attack": 2}
-        self.parts = (first, *sorted(others, key=lambda part: kinds[part.kind]))
+        attacks = {part.called: make_part(registry.attacks.of("vertical"), part) for part in spec.attacks}
+        self.shadowing = {label: attack for label, attack in attacks.items() if isinstance(attack, ShadowAttack)}
+        self.parts = self._planned()
         self.defenses = {part.called: defense_of(part) for part in spec.defenses}
         for name, defense in self.defenses.items():
             check_two_labels(name, defense.returned, data.schema.target)
@@ -254,11 +244,33 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         # Both controls take about as long.
         self._forecast: dict[str, float | None] = {}
         self._of_controls: dict[str, float | None] = {}
+        self.about = self._about(network)
+
+    def _planned(self) -> tuple[PlannedPart, ...]:
+        """Return what is measured, attack by attack: the self-inversion before it, behind what it is compared with."""
+        spec, label = self.spec, self.data.schema.target.name
+        itself = [
+            part.model_copy(update={"name": SELF_INVERSION, "label": f"{part.called}_{SELF_INVERSION}"})
+            for part in spec.attacks
+            if part.called in self.shadowing
+        ]
+        parts = with_label_columns(planned([_TRAINING, *itself], spec.baselines, spec.attacks), "vertical", label)
+        if _reads_labels(parts):
+            labels = {part.label for part in parts}
+            further = [Part(name=name) for name in _LABEL_BASELINES if name not in labels]
+            parts = (*parts, *(PlannedPart(part, "baseline", label) for part in further))
+        first, *others = parts
+        kinds = {"baseline": 0, "about": 1, "attack": 2}
+        return (first, *sorted(others, key=lambda part: kinds[part.kind]))
+
+    def _about(self, network: VerticalModel) -> About:
+        """Return the audit in words."""
+        spec, data, partition, label = self.spec, self.data, self.partition, self.data.schema.target.name
         held_schema, tables = partition.schemas[spec.victim], data.image is None
-        held = held_schema.names
+        columns, on_labels = held_schema.names, _reads_labels(self.parts)
         own_parts = {"bottom": network.bottoms[spec.victim], "top": network.top}
         layers = {"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}
-        self.about = About(
+        return About(
             dataset=data.name,
             protocol="vertical",
             model=network.name,
@@ -266,6 +278,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             limits=(
                 *((inversion_in_words(network.bottoms[spec.victim], held_schema),) if "bottom" in self._own else ()),
                 *as_they_predict({kind: own_parts[kind] for kind in self._own}),
+                *of_some_rows(data, self._table),
             ),
             attacker="The active party",
             secret="all cells of the passive party" if tables else "all brightnesses of the passive party's half",
@@ -280,7 +293,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             target=label,
             label=label if on_labels else None,
             label_attacker="A passive party" if on_labels else None,
-            columns=tuple(held) if tables else (),
+            columns=tuple(columns) if tables else (),
             sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
             scales={
                 "loss": Scale(None),
@@ -295,7 +308,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 "epochs": spec.epochs,
                 "learning_rate": spec.learning_rate,
                 **layers,
-                **({"columns": list(held)} if tables else {}),
+                **({"columns": list(columns)} if tables else {}),
             },
         )
 
@@ -436,6 +449,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         return not self.spec.unsplit and bool({"queries", "leaked"} & set(entry.needs))
 
 
+# A row takes as long as its encoded columns and as many more, for the networks' hidden layers; five trainings with all
+# attacks of the default have time for this many columns of rows in a second.
+_ROWS_A_SECOND, _WIDTH, _USUAL_TRAININGS = 8_000, 100, 5
 # Share of the rows above which a rehearsal takes all of them.
 _WORTH_A_SHARE = 0.35
 # Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
@@ -788,6 +804,11 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
         swapped=audit.swapped,
         keep_records=spec.keep_records or not audit.own,
     )
+
+
+def _reads_labels(parts: Sequence[PlannedPart]) -> bool:
+    """Return whether an attack guesses labels."""
+    return any(part.column is not None for part in parts if part.kind == "attack")
 
 
 def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory]) -> None:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Fraction, Option, Positive
 from seepage.settings.part import Part, several
-from seepage.settings.spec import Attacks, Baselines, Spec
+from seepage.settings.spec import Attacks, Baselines, MostRows, Spec
 
 Attacked = Literal["held_out", "trained"]
 
@@ -168,6 +168,7 @@ Beside every figure stands the best baseline, which holds all but the message.
             "RECORDS",
         ),
     ] = 100
+    most_rows: MostRows = None
     repetitions: Annotated[
         Count, Option("Number of trainings, each from seeds of its own; intervals are over them.", ATTACK)
     ] = 5
