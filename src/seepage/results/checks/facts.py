@@ -18,7 +18,6 @@ from seepage.errors import BadInputError
 from seepage.results.checks.alarm import Where
 from seepage.results.tiers import settings, strongest_row
 from seepage.run.runner import Run
-from seepage.settings.catalogue import deployment_of
 from seepage.settings.probe import Probe
 from seepage.settings.setting import LEAKED, Audit, Configuration
 from seepage.settings.threat_model import applicability
@@ -65,7 +64,7 @@ def in_words(gaps: Iterable[Gap]) -> str:
 def _applicable(audit: Audit) -> list[str]:
     """Return the default attacks that can be run on the deployment of an audit."""
     try:
-        deployment = deployment_of(audit.spec)
+        deployment = audit.deployment()
     except BadInputError:
         # A setting of another package may declare no threat model.
         return list(dict.fromkeys(audit.usual_attacks))
