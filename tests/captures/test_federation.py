@@ -17,7 +17,6 @@ from seepage import registry
 from seepage.attacks import create
 from seepage.captures.captured import Description, encoding_of, save_capture
 from seepage.captures.federation import (
-    PROOFS_ONLY,
     ClientFinding,
     FederationAttack,
     FederationFindings,
@@ -25,11 +24,12 @@ from seepage.captures.federation import (
     find_captures,
 )
 from seepage.captures.recovery import Recovered
+from seepage.captures.spec import PROOFS_ONLY
 from seepage.captures.states import state_digest
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.mlp import nn3
-from seepage.report.federation import in_words, render_federation
+from seepage.report.captured import federation_words, render_captured
 from seepage.run.runner import Listener
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
@@ -104,7 +104,7 @@ def test_records_seen_in_two_rounds_count_once(findings: FederationFindings) -> 
     [together] = [client for client in findings.clients if client.client == "a"]
     assert (together.rounds, together.records, together.proved_records) == (2, 6, RECORDS)
     assert together.score is not None
-    assert together.score.accuracy == 1
+    assert together.score.mean == 1
     assert together.score.lift is not None
     assert together.score.lift > 0.2
 
@@ -157,7 +157,7 @@ def test_an_update_on_which_the_attack_breaks_is_a_row_and_the_others_are_read(
     assert found.updates[0].why == "MemoryError: no place for so large a bias"
     assert found.counts["failed"] == 1
     assert found.incomplete
-    assert in_words(found)[-1] == "An update that was not tried, or failed, is not known to be safe."
+    assert federation_words(found)[-1] == "An update that was not tried, or failed, is not known to be safe."
 
 
 def test_rounds_whose_linking_breaks_are_a_row(folder: Path, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_names_that_are_no_path_or_no_text_are_read_all_the_same(folder: Path, t
         r"\udcff": "not tried",
     }
     json.dumps(found.to_plain(), ensure_ascii=False).encode()
-    render_federation(found).encode()
+    render_captured(found).encode()
 
 
 def test_what_was_read_is_handed_over_by_name(findings: FederationFindings, kept: dict[str, Recovered]) -> None:
@@ -218,7 +218,7 @@ def test_one_update_with_the_rows_of_its_batch_is_scored(folder: Path, tmp_path:
     attack = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY, reference=DATA.train, truth=tmp_path / "own.csv")
     [found] = attack.run(tmp_path).updates
     assert found.score is not None
-    assert found.score.accuracy == 1
+    assert found.score.mean == 1
 
 
 def test_the_model_of_another_round_is_not_used(folder: Path, tmp_path: Path) -> None:
@@ -324,11 +324,11 @@ def test_progress_ends_with_all_work_done(folder: Path) -> None:
 def test_the_page_holds_every_update_and_no_markup_of_a_file_name() -> None:
     one = UpdateFinding("<b>x</b>", "<script>alert(1)</script>", 3, None, "not tried", "it is broken")
     found = FederationFindings((one,), (), "unmix")
-    text = render_federation(found)
+    text = render_captured(found)
     assert "<script>alert" not in text
     assert "it is broken" in text
     assert '<span class="tier open">not tried</span>' in text
-    assert "not known to be safe" in in_words(found)[-1]
+    assert "not known to be safe" in federation_words(found)[-1]
 
 
 def test_the_command_writes_prints_and_tells_failures_by_its_status(
@@ -344,7 +344,7 @@ def test_the_command_writes_prints_and_tells_failures_by_its_status(
     assert "2 proved, 0 estimated, 0 nothing, 2 not tried, 0 failed" in text
     results = json.loads((tmp_path / "read" / "results.json").read_text())
     assert [update["outcome"] for update in results["updates"]] == ["proved", "proved", "not tried", "not tried"]
-    assert results["clients"][0]["score"]["accuracy"] == 1
+    assert results["clients"][0]["score"]["mean"] == 1
     assert (tmp_path / "read" / "round-0001" / "client-a" / "reconstruction.csv").is_file()
     assert "What each update gives away" in (tmp_path / "read" / "report.html").read_text()
     status, _, err = seepage("attack", folder, *given, "--out", "read")

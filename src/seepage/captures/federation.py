@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
@@ -12,17 +12,27 @@ import torch
 from torch import nn
 
 from seepage import registry
+from seepage.assessment.row import ResultRow
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.attacks.horizontal.matching.rounds import pooled
+from seepage.captures.audit import Attacked, run_parts, several
 from seepage.captures.captured import Capture, Description, load_capture, read_description
-from seepage.captures.recovery import Recovered, client_schema, doubts, known_statistics, recover, scores
+from seepage.captures.records import RecordsExposure
+from seepage.captures.recovery import (
+    Recovered,
+    client_schema,
+    doubts,
+    known_statistics,
+    recover,
+)
 from seepage.captures.states import as_state, state_digest
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
 from seepage.models.making import make_model
 from seepage.models.model import Head, Model
 from seepage.run.runner import Listener
 from seepage.seeds import stream
+from seepage.settings.spec import Gate
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
@@ -33,8 +43,6 @@ Outcome = Literal["proved", "estimated", "nothing", "not tried", "failed"]
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
-# Arguments with which an attack spends next to nothing on what it cannot prove.
-PROOFS_ONLY = {"restarts": 1, "iterations": 1}
 # Mean certainty of its cells from which a record counts as estimated: the lowest tenth from which nine in ten such
 # records were whole on both tables of benchmarks/estimates.py.
 SURE = 0.9
@@ -66,21 +74,6 @@ class CapturedFile:
 
 
 @dataclass(frozen=True)
-class Score:
-    """Share of cells read, beside the best baseline, which has no update.
-
-    Attributes:
-        accuracy: share of cells read.
-        baseline: share that the best baseline reads; None where there is none.
-        lift: difference of the two.
-    """
-
-    accuracy: float
-    baseline: float | None
-    lift: float | None
-
-
-@dataclass(frozen=True)
 class UpdateFinding:
     """What one update gives away.
 
@@ -93,7 +86,7 @@ class UpdateFinding:
         why: what the attack says of its method, the reason why it was not tried, or the error it failed with.
         proved_records, proved_cells: numbers of records with a proved cell, and of proved cells.
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
-        score: comparison with the client's own rows; None where they are not known.
+        score: share of cells read, beside the best baseline; None where the client's own rows are not known.
         notes: what a reader should know of the update.
     """
 
@@ -106,7 +99,7 @@ class UpdateFinding:
     proved_records: int = 0
     proved_cells: int = 0
     estimated_records: int = 0
-    score: Score | None = None
+    score: ResultRow | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -122,7 +115,7 @@ class ClientFinding:
             that proves most.
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
         why: way in which rounds were linked, or the reason why they were not.
-        score: comparison with the client's own rows; None where they are not known.
+        score: share of cells read, beside the best baseline; None where the client's own rows are not known.
         failed: whether linking broke off with an error.
     """
 
@@ -133,7 +126,7 @@ class ClientFinding:
     proved_cells: int
     estimated_records: int
     why: str
-    score: Score | None = None
+    score: ResultRow | None = None
     failed: bool = False
 
 
@@ -145,11 +138,13 @@ class FederationFindings:
         updates: finding of each update, in order of client and round.
         clients: finding of each client with several updates.
         attack: name of the attack.
+        attacked: all updates as one audit, whose units are those that were scored; None without any.
     """
 
     updates: tuple[UpdateFinding, ...]
     clients: tuple[ClientFinding, ...]
     attack: str
+    attacked: Attacked | None = None
 
     @property
     def counts(self) -> dict[Outcome, int]:
@@ -163,8 +158,18 @@ class FederationFindings:
         return any(update.records is None for update in self.updates) or any(one.failed for one in self.clients)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return all findings as values of JSON."""
-        return {"schema_version": 1, "counts": self.counts, **asdict(self)}
+        """Return what each update and client gives away as values of JSON."""
+        return {
+            "counts": self.counts,
+            "attack": self.attack,
+            **{
+                name: [
+                    {**asdict(replace(one, score=None)), "score": None if one.score is None else one.score.as_dict()}
+                    for one in found
+                ]
+                for name, found in (("updates", self.updates), ("clients", self.clients))
+            },
+        }
 
 
 def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFile]:
@@ -264,11 +269,12 @@ class FederationAttack:
         seed: seed of the attack's random starts.
         restore_labels: whether labels that updates hold are left unused.
         allow_large: whether to attack batches that may take more memory than the machine has.
+        gate: limit that the updates have to stay below; None without one.
 
     Example:
         >>> from seepage.datasets.planted import distinct
         >>> data = distinct(rows=40)
-        >>> attack = FederationAttack("nn3", data.schema, options=PROOFS_ONLY, reference=data.train)
+        >>> attack = FederationAttack("nn3", data.schema, reference=data.train)
         >>> attack.run(Path("nowhere"))
         Traceback (most recent call last):
         ...
@@ -290,6 +296,7 @@ class FederationAttack:
     seed: int = 0
     restore_labels: bool = False
     allow_large: bool = False
+    gate: Gate | None = None
 
     def run(
         self,
@@ -323,6 +330,7 @@ class FederationAttack:
         shown.begin(float(len(files)), jobs=len(files))
         updates: list[UpdateFinding] = []
         together: list[ClientFinding] = []
+        each: list[_Attacked] = []
         for client in clients:
             own = [file for file in files if file.client == client]
             attacked: list[_Attacked] = []
@@ -336,9 +344,20 @@ class FederationAttack:
                 else:
                     attacked.append(found)
                 shown.ended()
+            each += attacked
             if len(own) > 1:
                 together.append(self._linked(client, attacked, truths.get(client)))
-        return FederationFindings(tuple(updates), tuple(together), self.attack)
+        lost = {place: update.why for place, update in enumerate(updates) if update.records is None}
+        return FederationFindings(tuple(updates), tuple(together), self.attack, self._every(each, lost))
+
+    def _every(self, each: Sequence[_Attacked], lost: Mapping[int, str]) -> Attacked | None:
+        """Return all updates as one audit; None where none could be attacked."""
+        if not each:
+            return None
+        first = each[0].recovered.attacked.audit
+        parts = {part.called: part for one in each for part in one.recovered.attacked.audit.spec.defenses}
+        spec = first.spec.model_copy(update={"defenses": tuple(parts.values()), "gate": self.gate})
+        return several(first.of_several("captured updates", spec), [one.recovered.attacked for one in each], lost)
 
     def _one(
         self,
@@ -400,7 +419,7 @@ class FederationAttack:
 
     def _attacked(
         self, file: CapturedFile, truth: Path | None, progress: Callable[[float], None]
-    ) -> tuple[_Attacked, tuple[str, ...], Score | None]:
+    ) -> tuple[_Attacked, tuple[str, ...], ResultRow | None]:
         about = read_description(file.path)
         schema = client_schema(self.schema, about)
         statistics, origin = known_statistics(schema, about, self._reference(schema))
@@ -430,7 +449,7 @@ class FederationAttack:
             progress=progress,
             allow_large=self.allow_large,
         )
-        return _Attacked(capture, recovered, statistics), notes, _score(recovered.scores)
+        return _Attacked(capture, recovered, statistics), notes, recovered.attacked.row()
 
     def _linked(self, client: str, attacked: Sequence[_Attacked], truth: Path | None) -> ClientFinding:
         """Return what the updates of a client give away together, or the error that linking them failed with."""
@@ -476,8 +495,17 @@ class FederationAttack:
             estimated = min(
                 estimated, sum(_counts(one.recovered.guess, one.recovered.certainty)[2] for one in attacked)
             )
-        score = None if rows is None else _score(scores(view, knowledge, guess, rows, self.seed))
+        score = (
+            None
+            if rows is None
+            else self._scored(first, RecordsExposure(view, knowledge, self.seed, lambda _: guess, rows))
+        )
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
+
+    def _scored(self, first: _Attacked, exposure: RecordsExposure) -> ResultRow | None:
+        """Return the share of cells that is read of all rounds of a client."""
+        audit = first.recovered.attacked.audit
+        return run_parts(exposure.audit(audit.spec, audit.about, first.capture.about.defense)).row()
 
     def _weights(self, file: CapturedFile, about: Description) -> Path:
         """Return the file of the model that was sent when an update was made."""
@@ -553,13 +581,6 @@ def _counts(guess: RecordsGuess, certainty: torch.Tensor) -> tuple[int, int, int
     # A mean with an unknown certainty is unknown, and not above anything.
     estimated = (certainty.mean(1) >= SURE) & ~whole
     return int(whole.sum()), int(proved.sum()), int(estimated.sum())
-
-
-def _score(rows: Sequence[Mapping[str, Any]] | None) -> Score | None:
-    for row in rows or ():
-        if row["metric"] == "accuracy" and row["column"] is None:
-            return Score(row["value"], row["baseline"], row["lift"])
-    return None
 
 
 def _unlinkable(attacked: Sequence[_Attacked]) -> str:

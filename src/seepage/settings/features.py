@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from seepage.assessment import Figures, measure_features
 from seepage.assessment.evidence import evidence_of_columns
-from seepage.assessment.features import right_features
+from seepage.assessment.features import NO_LEAK, right_features
+from seepage.settings.setting import Scale
 from seepage.settings.units import UnitFigures
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge
+
+FEATURE_SCALES = {metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK}
+"""Readings of the figures of columns behind features, by metric, where these are no rates of leakage."""
 
 
 def features_figures(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from seepage.assessment import measure_columns
 from seepage.assessment.evidence import evidence_of_columns
-from seepage.tabular.align import right_cells
 from seepage.settings.setting import Scale
 from seepage.settings.units import UnitFigures
+from seepage.tabular.align import right_cells
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.secret import CutTranscript

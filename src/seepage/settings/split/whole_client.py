@@ -10,7 +10,6 @@ import torch
 
 from seepage import registry
 from seepage.assessment import Figures
-from seepage.assessment.features import NO_LEAK
 from seepage.attacks.vertical import inversion_in_words
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
@@ -28,7 +27,7 @@ from seepage.protocols.whole_client import (
     WholeClientModel,
 )
 from seepage.seeds import stream
-from seepage.settings.features import features_figures
+from seepage.settings.features import FEATURE_SCALES, features_figures
 from seepage.settings.labels import (
     label_figures,
     refuse_class_attacks,
@@ -141,7 +140,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             scales={
                 "loss": Scale(None),
                 "task_rmse": Scale(None),
-                **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
+                **FEATURE_SCALES,
             },
             marks=marks_of("split", spec.attacks, spec.defenses),
             utility=("auc", "task_accuracy"),

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from seepage import datasets, registry
 from seepage.assessment import Figures, auc
-from seepage.assessment.features import NO_LEAK
 from seepage.assessment.images import measure_images, picture
 from seepage.attacks.vertical import (
     ShadowAttack,
@@ -44,7 +43,7 @@ from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
 from seepage.registry import Attack, Entry
 from seepage.seeds import stream
-from seepage.settings.features import features_figures
+from seepage.settings.features import FEATURE_SCALES, features_figures
 from seepage.settings.labels import (
     check_two_labels,
     classes_of,
@@ -287,7 +286,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 "task_rmse": Scale(None),
                 "queries": Scale(None),
                 "label_epsilon": Scale(None),
-                **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
+                **FEATURE_SCALES,
                 "psnr": Scale(),
                 "ssim": Scale(True, -1.0, 1.0),
             },
