@@ -25,10 +25,10 @@ from seepage.captures.federation import (
 )
 from seepage.captures.recovery import Recovered
 from seepage.captures.spec import PROOFS_ONLY
-from seepage.captures.states import state_digest
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.mlp import nn3
+from seepage.models.states import state_digest
 from seepage.report.captured import federation_words, render_captured
 from seepage.run.runner import Listener
 from seepage.tabular.encoder import Encoder
@@ -102,7 +102,7 @@ def test_each_update_of_a_client_is_proved(findings: FederationFindings) -> None
 def test_records_seen_in_two_rounds_count_once(findings: FederationFindings) -> None:
     """Six different records are behind two updates of four, no more are left to guess, and a proof is of one update."""
     [together] = [client for client in findings.clients if client.client == "a"]
-    assert (together.rounds, together.records, together.proved_records) == (2, 6, RECORDS)
+    assert (together.rounds, together.records, together.proved_records) == (2, 6, RECORDS), together.why
     assert together.score is not None
     assert together.score.mean == 1
     assert together.score.lift is not None

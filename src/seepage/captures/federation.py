@@ -17,7 +17,7 @@ from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.attacks.horizontal.matching.rounds import pooled
 from seepage.captures.audit import Attacked, run_parts, several
-from seepage.captures.captured import Capture, Description, load_capture, read_description
+from seepage.captures.captured import Description, load_capture, read_description
 from seepage.captures.records import RecordsExposure
 from seepage.captures.recovery import (
     Recovered,
@@ -26,15 +26,16 @@ from seepage.captures.recovery import (
     known_statistics,
     recover,
 )
-from seepage.captures.states import as_state, state_digest
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
+from seepage.models.head import Dropout
 from seepage.models.making import make_model
 from seepage.models.model import Head, Model
+from seepage.models.states import as_state, state_digest
 from seepage.run.runner import Listener
 from seepage.seeds import stream
+from seepage.settings.setting import Progress
 from seepage.settings.spec import Gate
 from seepage.tabular.schema import Schema
-from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import NOT_TRIED, Knowledge, RecordsGuess, RoundsView
 
@@ -228,19 +229,6 @@ def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
 
 
 @dataclass(frozen=True)
-class _Attacked:
-    """An update that was attacked, for linking."""
-
-    capture: Capture
-    recovered: Recovered
-    statistics: Statistics
-
-    @property
-    def records(self) -> int:
-        return self.recovered.guess.cells.shape[1]
-
-
-@dataclass(frozen=True)
 class FederationAttack:
     """An attack on all captured updates of a folder.
 
@@ -269,6 +257,8 @@ class FederationAttack:
         seed: seed of the attack's random starts.
         restore_labels: whether labels that updates hold are left unused.
         allow_large: whether to attack batches that may take more memory than the machine has.
+        model_seed: seed of the model's initialisation, for an update without weights.
+        dropout: whether a network that drops values in training is attacked with its dropout.
         gate: limit that the updates have to stay below; None without one.
 
     Example:
@@ -296,6 +286,8 @@ class FederationAttack:
     seed: int = 0
     restore_labels: bool = False
     allow_large: bool = False
+    model_seed: int = 0
+    dropout: Dropout = "on"
     gate: Gate | None = None
 
     def run(
@@ -330,10 +322,10 @@ class FederationAttack:
         shown.begin(float(len(files)), jobs=len(files))
         updates: list[UpdateFinding] = []
         together: list[ClientFinding] = []
-        each: list[_Attacked] = []
+        each: list[Recovered] = []
         for client in clients:
             own = [file for file in files if file.client == client]
-            attacked: list[_Attacked] = []
+            attacked: list[Recovered] = []
             for file in own:
                 what = f"client {client}, round {'?' if file.round is None else file.round}"
                 shown.started(what)
@@ -350,14 +342,14 @@ class FederationAttack:
         lost = {place: update.why for place, update in enumerate(updates) if update.records is None}
         return FederationFindings(tuple(updates), tuple(together), self.attack, self._every(each, lost))
 
-    def _every(self, each: Sequence[_Attacked], lost: Mapping[int, str]) -> Attacked | None:
+    def _every(self, each: Sequence[Recovered], lost: Mapping[int, str]) -> Attacked | None:
         """Return all updates as one audit; None where none could be attacked."""
         if not each:
             return None
-        first = each[0].recovered.attacked.audit
-        parts = {part.called: part for one in each for part in one.recovered.attacked.audit.spec.defenses}
+        first = each[0].attacked.audit
+        parts = {part.called: part for one in each for part in one.attacked.audit.spec.defenses}
         spec = first.spec.model_copy(update={"defenses": tuple(parts.values()), "gate": self.gate})
-        return several(first.of_several("captured updates", spec), [one.recovered.attacked for one in each], lost)
+        return several(first.of_several("captured updates", spec), [one.attacked for one in each], lost)
 
     def _one(
         self,
@@ -365,7 +357,7 @@ class FederationAttack:
         truth: Path | None,
         listener: Listener,
         keep: Callable[[str, Recovered], None] | None,
-    ) -> tuple[UpdateFinding, _Attacked | None]:
+    ) -> tuple[UpdateFinding, Recovered | None]:
         """Return the finding of an update, and what links it with others; None where it could not be attacked."""
         done = 0.0
 
@@ -377,7 +369,7 @@ class FederationAttack:
         try:
             if file.why is not None:
                 raise BadInputError(file.why)
-            found, notes, score = self._attacked(file, truth, advance)
+            found = self.update(file.path, self._weights(file), truth, advance, alone=False)
         except CertifiedWrongError:
             raise
         # An odd update may break an attack in any way; the others are attacked all the same.
@@ -387,14 +379,14 @@ class FederationAttack:
             listener.advance(1.0 - done)
         try:
             if keep is not None:
-                keep(file.name, found.recovered)
+                keep(file.name, found)
         except (BadInputError, OSError):
             # What cannot be written for one update cannot be for the others.
             raise
         except Exception as error:
             return _without(file, error), None
-        guess = found.recovered.guess
-        records, cells, estimated = _counts(guess, found.recovered.certainty)
+        guess = found.guess
+        records, cells, estimated = _counts(guess, found.certainty)
         regime = "" if guess.regime is None else guess.regime[0]
         outcome: Outcome = "proved" if records else "estimated" if estimated else "nothing"
         why = regime.removeprefix(NOT_TRIED)
@@ -407,51 +399,77 @@ class FederationAttack:
             file=file.name,
             client=file.client,
             round=file.round,
-            records=found.records,
+            records=found.number,
             outcome=outcome,
             why=why,
             proved_records=records,
             proved_cells=cells,
             estimated_records=estimated,
-            score=score,
-            notes=notes,
+            score=found.attacked.row(),
+            notes=found.notes,
         ), found
 
-    def _attacked(
-        self, file: CapturedFile, truth: Path | None, progress: Callable[[float], None]
-    ) -> tuple[_Attacked, tuple[str, ...], ResultRow | None]:
-        about = read_description(file.path)
-        schema = client_schema(self.schema, about)
+    def update(
+        self,
+        path: Path,
+        weights: Path | None = None,
+        truth: Path | None = None,
+        progress: Progress | None = None,
+        alone: bool = True,
+    ) -> Recovered:
+        """Return what one update gives away.
+
+        Args:
+            path: file of the update.
+            weights: weights of the model that was sent; those of its initialisation if None.
+            truth: true rows of its batch; None where they are not known.
+            progress: called now and then with the share of the work done since the last call.
+            alone: whether it is the only one. Where it is not, ``truth`` may be of other rows, which do not score it,
+                and ``batch_size`` is of updates that do not say it.
+
+        Raises:
+            BadInputError: a file cannot be read or used, see also ``recover``.
+        """
+        about = read_description(path)
+        schema, notes = client_schema(self.schema, about), list[str]()
         statistics, origin = known_statistics(schema, about, self._reference(schema))
-        weights = self._weights(file, about)
-        head = self.head or about.head
-        model, _ = make_model(self.model, schema, statistics, head=head, weights=weights, device=self.device)
-        capture = load_capture(file.path, model, schema)
-        if self.restore_labels:
-            capture = capture.without_labels()
-        known = capture.about.batch_size or self.batch_size
+        head, seed = self.head or about.head, self.model_seed
         rows = None if truth is None else Table.read(truth, schema, self.separator, missing=None)
-        notes = capture.notes
-        if rows is not None and len(rows) != known:
+        model, _ = make_model(
+            self.model,
+            schema,
+            statistics,
+            seed=seed,
+            head=head,
+            weights=weights,
+            dropout=self.dropout,
+            device=self.device,
+        )
+        capture = load_capture(path, model, schema)
+        if weights is None:
+            notes.append(f"weights: those of the model's initialisation with seed {seed}; give --weights if it moved")
+        known = about.batch_size or self.batch_size
+        if not alone and rows is not None and len(rows) != known:
             of = "an unknown number of" if known is None else f"{known}"
-            notes += (f"not scored by itself: the client's own rows are {len(rows)}, the update is of {of} records",)
+            notes.append(f"not scored by itself: the client's own rows are {len(rows)}, the update is of {of} records")
             rows = None
-        recovered = recover(
-            capture,
+        return recover(
+            capture.without_labels() if self.restore_labels else capture,
             schema,
             statistics,
             origin,
             self.attack,
-            batch_size=None if capture.about.batch_size is not None else self.batch_size,
+            batch_size=self.batch_size if alone or about.batch_size is None else None,
             options=dict(self.options or {}),
             seed=self.seed,
             truth=rows,
             progress=progress,
             allow_large=self.allow_large,
+            gate=self.gate,
+            notes=notes,
         )
-        return _Attacked(capture, recovered, statistics), notes, recovered.attacked.row()
 
-    def _linked(self, client: str, attacked: Sequence[_Attacked], truth: Path | None) -> ClientFinding:
+    def _linked(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
         """Return what the updates of a client give away together, or the error that linking them failed with."""
         try:
             return self._together(client, attacked, truth)
@@ -460,55 +478,51 @@ class FederationAttack:
         except Exception as error:
             return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {one_line(error)}", failed=True)
 
-    def _together(self, client: str, attacked: Sequence[_Attacked], truth: Path | None) -> ClientFinding:
+    def _together(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
         """Return what the updates of a client give away together."""
         why = _unlinkable(attacked)
-        largest = max((one.records for one in attacked), default=0)
+        largest = max((one.number for one in attacked), default=0)
         if not why and self.holds is not None and self.holds < largest:
             why = f"the client holds {self.holds} records, but an update is of {largest}"
         if why:
             return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {why}")
         first = attacked[0]
-        schema, statistics = first.recovered.schema, first.statistics
+        schema, statistics = first.schema, first.statistics
         rows = None if truth is None else Table.read(truth, schema, self.separator, missing=None)
         if rows is not None and len(rows) < largest:
             rows = None
-        total = sum(one.records for one in attacked)
+        total = sum(one.number for one in attacked)
         held = self.holds if rows is None else len(rows)
         if held is not None:
             total = held
-        known = first.capture.about.known(first.records)
+        known = first.capture.about.known(first.number)
         knowledge = Knowledge(schema, statistics, total, defense=known)
         view = RoundsView(tuple(one.capture.view for one in attacked), largest)
         made = registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
-        same = held == largest and {one.records for one in attacked} == {largest}
+        same = held == largest and {one.number for one in attacked} == {largest}
         if isinstance(made, Reconstruction) and same and made.joins(view, knowledge):
             guess = OverRounds(made)(view, knowledge, [stream(self.seed, 0, "starts")])
             way = _MATCHED
         else:
-            guess = pooled([one.recovered.guess for one in attacked], knowledge)
+            guess = pooled([one.guess for one in attacked], knowledge)
             way = _LINKED
         certainty, _ = doubts(schema, statistics, guess)
         records, cells, estimated = _counts(guess, certainty)
         if way == _LINKED:
             # Records that no round has shown are filled by the marginals, which is no estimate from an update.
-            estimated = min(
-                estimated, sum(_counts(one.recovered.guess, one.recovered.certainty)[2] for one in attacked)
-            )
-        score = (
-            None
-            if rows is None
-            else self._scored(first, RecordsExposure(view, knowledge, self.seed, lambda _: guess, rows))
-        )
+            estimated = min(estimated, sum(_counts(one.guess, one.certainty)[2] for one in attacked))
+        exposure = RecordsExposure("horizontal", view, knowledge, self.seed, lambda _: guess, rows)
+        score = None if rows is None else self._scored(first, exposure)
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
 
-    def _scored(self, first: _Attacked, exposure: RecordsExposure) -> ResultRow | None:
+    def _scored(self, first: Recovered, exposure: RecordsExposure) -> ResultRow | None:
         """Return the share of cells that is read of all rounds of a client."""
-        audit = first.recovered.attacked.audit
+        audit = first.attacked.audit
         return run_parts(exposure.audit(audit.spec, audit.about, first.capture.about.defense)).row()
 
-    def _weights(self, file: CapturedFile, about: Description) -> Path:
+    def _weights(self, file: CapturedFile) -> Path:
         """Return the file of the model that was sent when an update was made."""
+        about = read_description(file.path)
         label = file.path.stem.removeprefix("client-")
         # A client's name is never a path.
         names = [one for one in dict.fromkeys((label, file.client)) if not set(one) & set("/\\\0")]
@@ -565,13 +579,13 @@ def _without(file: CapturedFile, error: Exception) -> UpdateFinding:
     return UpdateFinding(file.name, file.client, file.round, None, outcome, one_line(error).rstrip("."))
 
 
-def _doubt(found: _Attacked) -> str | None:
+def _doubt(found: Recovered) -> str | None:
     """Return why an update in which nothing was proved is not shown to hold nothing; None where it is."""
-    guess, about = found.recovered.guess, found.capture.about
+    guess, about = found.guess, found.capture.about
     [search] = guess.searches or [None]
     if search is None or about.defense is not None or about.sent_as != "full" or about.precision in _COARSE:
         return None
-    return search.doubt(found.records, found.recovered.schema.width)
+    return search.doubt(found.number, found.schema.width)
 
 
 def _counts(guess: RecordsGuess, certainty: torch.Tensor) -> tuple[int, int, int]:
@@ -583,7 +597,7 @@ def _counts(guess: RecordsGuess, certainty: torch.Tensor) -> tuple[int, int, int
     return int(whole.sum()), int(proved.sum()), int(estimated.sum())
 
 
-def _unlinkable(attacked: Sequence[_Attacked]) -> str:
+def _unlinkable(attacked: Sequence[Recovered]) -> str:
     """Return why rounds cannot be linked; empty where they can."""
     if len(attacked) < 2:
         return f"{len(attacked)} of the client's updates could be attacked"
@@ -591,8 +605,8 @@ def _unlinkable(attacked: Sequence[_Attacked]) -> str:
         return "an update is the mean over several clients"
     if len({one.capture.about.protocol for one in attacked}) > 1:
         return "the updates are of two protocols"
-    if any(one.recovered.schema != attacked[0].recovered.schema for one in attacked):
+    if any(one.schema != attacked[0].schema for one in attacked):
         return "the client encoded its rows in several ways"
-    if any((one.recovered.guess.labels is None) != (attacked[0].recovered.guess.labels is None) for one in attacked):
+    if any((one.guess.labels is None) != (attacked[0].guess.labels is None) for one in attacked):
         return "labels are known in some rounds only"
     return ""

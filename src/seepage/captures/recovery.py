@@ -56,6 +56,8 @@ class Recovered:
 
     Attributes:
         attacked: the update as an audit, with what attack and baselines got.
+        capture: the update and its model.
+        statistics: what the attacker knows of the columns.
         guess: records in no particular order, and the attacker's own doubts.
         certainty: certainty of each cell in [0, 1], see ``assessment.certainties``; NaN where the attack has no
             ensemble.
@@ -66,12 +68,19 @@ class Recovered:
     """
 
     attacked: Attacked
+    capture: Capture
+    statistics: Statistics
     guess: RecordsGuess
     certainty: Float[Tensor, "record column"]
     spread: Float[Tensor, "record column"]
     settings: dict[str, Any]
     knowledge: dict[str, Any]
     notes: tuple[str, ...]
+
+    @property
+    def number(self) -> int:
+        """Number of records."""
+        return self.guess.cells.shape[1]
 
     @property
     def schema(self) -> Schema:
@@ -173,7 +182,7 @@ def recover(
     progress: Callable[[float], None] | None = None,
     allow_large: bool = False,
     gate: Gate | None = None,
-    initial: int | None = None,
+    notes: Sequence[str] = (),
 ) -> Recovered:
     """Attack a captured update as an audit attacks its first victim of the same seed.
 
@@ -190,7 +199,7 @@ def recover(
         progress: called now and then with the share of the work done since the last call.
         allow_large: whether to attack batches that may take more memory than the machine has.
         gate: limit that the update has to stay below; None without one.
-        initial: seed of the model's initialisation, where its weights are those; None where they are others.
+        notes: what else a reader should know of the update.
 
     Raises:
         BadInputError: the number of records is not known or contradicts the update or the truth, or is very large; the
@@ -250,7 +259,7 @@ def recover(
         "records": "counted in the update" if counted else "granted",
     }
     spec = AttackSpec.of(attacks=(Part(name=attack, options=options or {}),), seed=seed, gate=gate)
-    notes = (*capture.notes, *_assumed(model, initial))
+    notes = (*capture.notes, *notes, *_assumed(model))
     facts = update_facts(capture.about, model, records, origin, notes)
     exposure = RecordsExposure("horizontal", capture.view, knowledge, seed, read, truth)
     audit = exposure.audit(spec, facts, capture.about.defense, settings, granted)
@@ -259,7 +268,7 @@ def recover(
     assert guess is not None
     certainty, spread = doubts(schema, statistics, guess)
     loss = None if guess.loss is None else _plain(guess.loss[0])
-    return Recovered(found, guess, certainty, spread, {**settings, "loss": loss}, granted, notes)
+    return Recovered(found, capture, statistics, guess, certainty, spread, {**settings, "loss": loss}, granted, notes)
 
 
 def update_facts(about: Description, model: Model, records: int, origin: Origin, notes: Sequence[str] = ()) -> About:
@@ -308,11 +317,9 @@ def doubts(
     return certainties(schema, doubt[0], scale), spreads(schema, doubt[0], scale)
 
 
-def _assumed(model: Model, initial: int | None) -> list[str]:
+def _assumed(model: Model) -> list[str]:
     """Return what was taken for granted of the client's training."""
     notes = []
-    if initial is not None:
-        notes.append(f"weights: those of the model's initialisation with seed {initial}; give --weights if it moved")
     if model.switched_off:
         notes.append(
             "dropout is switched off: an update of a client that drops values is not that of the network attacked here"

@@ -13,17 +13,13 @@ import pandas as pd
 import torch
 
 from seepage import registry
+from seepage.attacks.horizontal.exact.certifying import WrittenCertificate, check_new_certificate, write_certificate
 from seepage.captures.audit import Attacked
-from seepage.captures.captured import load_capture, read_description
-from seepage.captures.certifying import WrittenCertificate, check_new_certificate, write_certificate
 from seepage.captures.federation import FederationAttack, FederationFindings, find_captures
 from seepage.captures.recovery import (
     FILES,
     Recovered,
     check_new,
-    client_schema,
-    known_statistics,
-    recover,
     write_recovered,
 )
 from seepage.captures.spec import (
@@ -38,7 +34,6 @@ from seepage.captures.transcripts import TRANSCRIPT, is_transcript, read_about, 
 from seepage.captures.trees import ReadTrees, is_tree_file, load_tree_files, read_trees
 from seepage.devices import find_device
 from seepage.errors import BadInputError, check_count
-from seepage.models.making import make_model
 from seepage.run.runner import Listener
 from seepage.settings.option import fields_of
 from seepage.tabular.schema import Schema
@@ -246,13 +241,14 @@ class UpdateFolder(Source):
         found |= {name: value for name, value in asked.items() if value is not None}
         return found | (PROOFS_ONLY if spec.proofs_only else {})
 
-    def attack(self, out: Path, listener: Listener) -> Found:
-        """Attack every update, and link the rounds of each client."""
-        spec, schema = self.spec, self.schema("captured updates are")
+    @property
+    def made(self) -> FederationAttack:
+        """The attack."""
+        spec = self.spec
         assert spec.model is not None
-        made = FederationAttack(
+        return FederationAttack(
             spec.model,
-            schema,
+            self.schema("captured updates are"),
             self.name,
             self.options,
             reference=spec.data,
@@ -266,10 +262,16 @@ class UpdateFolder(Source):
             seed=spec.seed,
             restore_labels=spec.restore_labels,
             allow_large=spec.allow_large,
+            model_seed=spec.model_seed,
+            dropout=spec.dropout,
             gate=spec.gate,
         )
+
+    def attack(self, out: Path, listener: Listener) -> Found:
+        """Attack every update, and link the rounds of each client."""
+        made = self.made
         check_new(out, (RESULTS, PAGE))
-        for file in find_captures(self.path, spec.weights):
+        for file in find_captures(self.path, self.spec.weights):
             check_new(out / file.name)
         found = made.run(self.path, listener, lambda name, recovered: write_recovered(out / name, recovered))
         return Found(found, found.attacked, found.to_plain(), {}, incomplete=found.incomplete)
@@ -288,46 +290,17 @@ class UpdateFile(UpdateFolder):
 
     def attack(self, out: Path, listener: Listener) -> Found:
         """Attack the update, and write a certificate where one is asked for."""
-        spec = self.spec
+        spec, written = self.spec, None
         check_new(out, (*FILES, PAGE))
         if spec.certificate is not None:
             check_new_certificate(spec.certificate)
-        about = read_description(self.path)
-        schema = client_schema(self.schema("captured updates are"), about)
-        statistics, origin = known_statistics(schema, about, self.table(spec.data, schema))
-        truth = self.table(spec.truth, schema)
-        network, _ = make_model(
-            spec.model or "",
-            schema,
-            statistics,
-            seed=spec.model_seed,
-            head=spec.head or about.head,
-            weights=spec.weights,
-            dropout=spec.dropout,
-            device=find_device(spec.device),
-        )
-        capture = load_capture(self.path, network, schema)
-        capture = capture.without_labels() if spec.restore_labels else capture
         listener.begin(1.0, jobs=1)
-        found = recover(
-            capture,
-            schema,
-            statistics,
-            origin,
-            self.name,
-            batch_size=spec.batch_size,
-            options=self.options,
-            seed=spec.seed,
-            truth=truth,
-            progress=listener.advance,
-            allow_large=spec.allow_large,
-            gate=spec.gate,
-            initial=spec.model_seed if spec.weights is None else None,
-        )
-        written = None
+        found = self.made.update(self.path, spec.weights, spec.truth, listener.advance)
         if spec.certificate is not None:
-            opened = spec.open_certificate
-            written = write_certificate(spec.certificate, found.guess, capture.view, schema, statistics, opened=opened)
+            view, opened = found.capture.view, spec.open_certificate
+            written = write_certificate(
+                spec.certificate, found.guess, view, found.schema, found.statistics, opened=opened
+            )
         return Found(found, found.attacked, found.to_plain(), found.tables, written)
 
 

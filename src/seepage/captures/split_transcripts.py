@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from seepage import kernel, registry
+from seepage import registry
 from seepage.assessment.columns import shown_figures
 from seepage.attacks.split import Posterior
 from seepage.attacks.split.exact import check_gradient, not_exact
@@ -28,7 +28,6 @@ from seepage.captures.transcript_runs import (
 )
 from seepage.captures.transcripts import RecordedTraining, RoundMessages
 from seepage.errors import BadInputError, one_line, unknown_name
-from seepage.kernel import Certified
 from seepage.models.batch_norm import normalising
 from seepage.models.deepfm import deepfm
 from seepage.models.dropout import dropping
@@ -159,7 +158,7 @@ class SplitExposure(TranscriptExposure):
             return guess
         prior = replace(attack, observed=False) if isinstance(attack, Posterior) else self._prior
         unread = _unread(guess, self._answered(prior, False, rest))
-        return _chosen(_joined([guess, unread]), torch.tensor([*sorted(self._used), *sorted(rest)]).argsort())
+        return CutGuess.joined([guess, unread]).take(torch.tensor([*sorted(self._used), *sorted(rest)]).argsort())
 
     @property
     def _prior(self) -> Callable[..., CutGuess]:
@@ -190,7 +189,7 @@ class SplitExposure(TranscriptExposure):
             history = _newest(history, 1)
         groups = self._grouped(history)
         order = torch.cat([group.places for group in groups]).argsort()
-        return _chosen(_joined([attack(group.view, knowledge, seeds) for group in groups]), order)
+        return CutGuess.joined([attack(group.view, knowledge, seeds) for group in groups]).take(order)
 
     def _fitting(self, part: Part, guess: CutGuess) -> Bool[Tensor, " record"] | None:
         """Return whose newest message the guess replays, up to rounding, and say so where these are few.
@@ -219,7 +218,7 @@ class SplitExposure(TranscriptExposure):
         at, held = known
         model, seen = self._base, CutTranscript(self._newest_view(), held[:, :-1], held[:, -1])
         statistics = self.tables.statistics
-        found = columns_figures(model.schema, model.private, statistics, seen, _chosen(guess, at), seconds, False)
+        found = columns_figures(model.schema, model.private, statistics, seen, guess.take(at), seconds, False)
         labels = LabelGuess(guess.labels[None], None if guess.label_chances is None else guess.label_chances[None])
         right, target = self.right_labels(self.places, labels), model.schema.target.name
         figures = {key: value for key, value in found.figures.items() if key[0] not in NO_MEANING and key[1] != target}
@@ -488,39 +487,3 @@ def _unread(guess: CutGuess, prior: CutGuess) -> CutGuess:
         proof=None if guess.proof is None else guess.proof.take(torch.full((records,), -1)),
         mass=None if guess.mass is None else nowhere[:, None].repeat(1, private),
     )
-
-
-def _joined(guesses: Sequence[CutGuess]) -> CutGuess:
-    """Return the guesses of several groups as one."""
-    if len(guesses) == 1:
-        return guesses[0]
-    joined = {}
-    for one in fields(CutGuess):
-        values = [getattr(guess, one.name) for guess in guesses]
-        if any(value is None for value in values) or (
-            isinstance(values[0], tuple) and len({tuple(part.shape[1] for part in value) for value in values}) > 1
-        ):
-            # What one of the guesses lacks, or gives for other values, is given for none.
-            joined[one.name] = None
-        elif isinstance(values[0], tuple):
-            joined[one.name] = tuple(torch.cat(parts) for parts in zip(*values, strict=True))
-        elif isinstance(values[0], Certified):
-            joined[one.name] = kernel.joined(values)
-        else:
-            joined[one.name] = torch.cat(values)
-    return CutGuess(**joined)
-
-
-def _chosen(guess: CutGuess, at: Tensor) -> CutGuess:
-    """Return the guess for some of the records."""
-    chosen = {}
-    for one in fields(CutGuess):
-        value = getattr(guess, one.name)
-        if isinstance(value, tuple):
-            value = tuple(part[at] for part in value)
-        elif isinstance(value, Certified):
-            value = value.take(at)
-        elif value is not None:
-            value = value[at]
-        chosen[one.name] = value
-    return CutGuess(**chosen)

@@ -8,11 +8,11 @@ from typing import Literal
 
 from torch import Tensor
 
+from seepage.attacks.horizontal.exact.certifying import WrittenCertificate, write_certificate
 from seepage.captures.captured import Description, save_capture
-from seepage.captures.certifying import WrittenCertificate, write_certificate
-from seepage.captures.recipe import MessageRecipe
 from seepage.defenses.accounting import Guarantee
 from seepage.errors import BadInputError
+from seepage.protocols.recipe import MessageRecipe
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import RecordsGuess, View
