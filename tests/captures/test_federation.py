@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from seepage import registry
 from seepage.attacks import create
+from seepage.auditing import captured_report
 from seepage.captures.captured import Description, encoding_of, save_capture
 from seepage.captures.federation import (
     ClientFinding,
@@ -31,6 +33,7 @@ from seepage.models.mlp import nn3
 from seepage.models.states import state_digest
 from seepage.report.captured import federation_words, render_captured
 from seepage.run.runner import Listener
+from seepage.settings.spec import Gate
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 from tests.commands import commands
@@ -219,6 +222,31 @@ def test_one_update_with_the_rows_of_its_batch_is_scored(folder: Path, tmp_path:
     [found] = attack.run(tmp_path).updates
     assert found.score is not None
     assert found.score.mean == 1
+
+
+def test_scored_updates_are_the_units_of_one_audit(tmp_path: Path) -> None:
+    """Five clients with a record each, and a file that cannot be read: a verdict on five, and a gate that refuses."""
+    module = nn3(DATA.schema, seed=1).module
+    save_file(dict(module.state_dict()), tmp_path / "model.safetensors")
+    (tmp_path / "own").mkdir()
+    for place in range(5):
+        about = description(1, module, batch_size=1, client=f"c{place}")
+        save_capture(tmp_path / f"{place}.safetensors", gradient(module, slice(place, place + 1)), about)
+        DATA.train.frame.iloc[place : place + 1].to_csv(tmp_path / "own" / f"c{place}.csv", index=False)
+    (tmp_path / "5.safetensors").write_bytes(b"nothing")
+    limit = Gate(above=0.2)
+    attack = FederationAttack("nn3", DATA.schema, "single_activation", reference=DATA.train, gate=limit)
+    found = replace(attack, truth=tmp_path / "own").run(tmp_path)
+    assert found.attacked is not None
+    row = found.attacked.row()
+    assert row is not None
+    assert (row.mean, row.n, row.status) == (1.0, 5, "failed")
+    assert row.lift is not None
+    report = captured_report(found.attacked)
+    assert report.overviews[0]["tier"] == "total"
+    assert report.decision is not None
+    assert report.decision.outcome == "failed"
+    assert "Threat model" in render_captured(found, report)
 
 
 def test_the_model_of_another_round_is_not_used(folder: Path, tmp_path: Path) -> None:

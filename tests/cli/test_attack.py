@@ -19,6 +19,7 @@ from seepage import capture, cli
 from seepage.captures.captured import Description, save_capture
 from seepage.learning import LocalTraining
 from seepage.models.making import make_model
+from seepage.results.rows import read_results
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -128,6 +129,30 @@ def test_an_update_of_one_record_gives_it_away(seepage: Any, tmp_path: Path, fol
     assert "What was read" in text
     assert "Read of all cells" in text
     assert results["knowledge"]["statistics"] == "marginals and moments of the reference rows"
+
+
+def test_a_scored_update_has_the_report_and_the_gate_of_an_audit(seepage: Any, tmp_path: Path) -> None:
+    out = tmp_path / "read"
+    given = [*files_of("plain"), "--attack", "single_activation", "--data", "plain/reference.csv"]
+    gate = ["--fail-above", 0.2, "--out", out]
+    status, _, err = seepage("attack", *given, *gate)
+    assert (status, "give it with --truth" in err, out.exists()) == (2, True, False)
+    status, text, err = seepage("attack", *given, *gate, "--truth", "plain/truth.csv")
+    assert status == 1
+    assert "gate failed: incomplete: single_activation: on 1 captured update" in err
+    assert "Audit of captured update" in text
+    page = (out / "report.html").read_text()
+    for title in ("What the server learns", "Threat model and attacks that apply", "Checks of this audit", "Columns"):
+        assert title in page
+    # Nothing can be changed any more about what was captured.
+    assert "What to change" not in page
+    assert "No positive control was run" not in text
+    truth = pd.read_csv("plain/truth.csv")
+    assert not any(str(value) in page for value in truth.iloc[0] if isinstance(value, str) and len(value) > 12)
+    rows = read_results(out / "results.json")
+    [own] = [row for row in rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
+    assert (own.setting, own.attack, own.batch_size, own.n) == ("horizontal", "single_activation", 1, 1)
+    assert {row.attack for row in rows if row.kind == "baseline"} == {"likeliest", "mode", "random"}
 
 
 def test_without_the_truth_nothing_is_scored_and_assumptions_are_said(seepage: Any, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 
@@ -14,11 +13,11 @@ from seepage.assessment.evidence import together
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json
 from seepage.errors import BadInputError, CertifiedWrongError, one_line
-from seepage.results.proofs import WRONG, contradicted
+from seepage.results.proofs import contradicted
 from seepage.results.rows import rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Failure
-from seepage.settings.setting import About, Audit, Configuration, Exposure, Outcome, PlannedPart, Progress
+from seepage.settings.setting import About, Audit, Configuration, Exposure, PlannedPart, Progress
 from seepage.settings.threat_model import Deployment
 from seepage.tabular.schema import Schema
 
@@ -55,27 +54,24 @@ class CapturedAudit(Audit[AttackSpec]):
         usual: Sequence[str] = (),
     ) -> None:
         self.setting, self.spec, self.about, self.parts = spec.setting, spec, about, tuple(parts)
-        self.configurations: tuple[Configuration, ...] = (configuration,)
+        self.configurations = (configuration,)
         self._deployed, self._exposure, self._table = deployed, exposure, table
         self._settings, self._knowledge, self._usual = dict(settings or {}), dict(knowledge or {}), tuple(usual)
         self.captured = 1
 
-    def of_several(self, name: str, spec: AttackSpec) -> CapturedAudit:
-        """Return an audit of several captures like this one.
+    def like(self, spec: AttackSpec, about: About, parts: Sequence[PlannedPart], units: int) -> CapturedAudit:
+        """Return an audit of several captures on the same table, which were attacked one by one.
 
         Args:
-            name: what they are called.
             spec: what to do.
+            about: the captures in words.
+            parts: baselines and attacks.
+            units: number of captures.
         """
-        about = replace(self.about, dataset=name, message="the updates", notes=(), rows=0)
-        made = CapturedAudit(
-            spec, about, self._deployed, None, self.configurations[0], self.parts, self._table, usual=self._usual
-        )
+        first = self.configurations[0]
+        made = CapturedAudit(spec, about, self._deployed, None, first, parts, self._table, usual=self._usual)
+        made.captured = units
         return made
-
-    def note(self, settings: Mapping[str, Json], knowledge: Mapping[str, Json]) -> None:
-        """Take note of options and of what was granted, for results."""
-        self._settings, self._knowledge = dict(settings), dict(knowledge)
 
     @property
     def schema(self) -> Schema:
@@ -137,10 +133,10 @@ class CapturedAudit(Audit[AttackSpec]):
             evidence=found.evidence[0] if found.evidence else None,
             asked=1,
         )
-        if contradicted([run]):
+        for share in contradicted([run]).values():
             raise CertifiedWrongError(
-                "The truth contradicts a cell that is certified: a mistake in seepage, please report it, or the truth "
-                "is that of other records. Nothing of this capture counts as certified."
+                f"{share:.1%} of the certified cells are wrong by the truth: a mistake in seepage, please report it, "
+                "or the truth is that of other records. Nothing of this capture counts as certified."
             )
         return run
 
@@ -215,19 +211,22 @@ def run_parts(
     return Attacked(audit, tuple(runs), not_tried)
 
 
-def several(audit: CapturedAudit, each: Sequence[Attacked], failures: Mapping[int, str]) -> Attacked:
+def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Mapping[int, str]) -> Attacked:
     """Return several captures as one audit, each of them a unit.
 
     Args:
-        audit: all captures as one audit.
-        each: captures that were attacked by the same parts.
+        name: what they are called.
+        spec: what to do.
+        each: captures that were attacked by the same attack.
         failures: reason, by the place of each unit that could not be attacked.
     """
     places = [unit for unit in range(len(each) + len(failures)) if unit not in failures]
     lost = tuple(Failure(range(unit, unit + 1), why, "") for unit, why in failures.items())
+    first = each[0].audit
+    about = replace(first.about, dataset=name, threat_model=first.about.threat_model[:1], notes=(), rows=0)
+    parts = {part.label: part for one in each for part in one.audit.parts}
+    audit = first.like(spec, about, tuple(parts.values()), len(places) + len(failures))
     audit.configurations = tuple(dict.fromkeys(run.configuration for one in each for run in one.runs))
-    audit.parts = tuple({part.label: part for one in each for part in one.audit.parts}.values())
-    audit.captured = len(each) + len(failures)
     runs = []
     for configuration in audit.configurations:
         for part in audit.parts:
@@ -270,12 +269,3 @@ def _side_by_side(measured: Sequence[Sequence[Measured]]) -> list[Measured]:
         numbers = [own[unit].values if unit in own else torch.full((1,), torch.nan) for unit in range(len(measured))]
         joined.append(replace(next(iter(own.values())), values=torch.cat(numbers), clusters=None))
     return joined
-
-
-def figures_of(outcome: Outcome, left_out: frozenset[str] = frozenset({WRONG})) -> dict[tuple[str, str | None], Any]:
-    """Return the figures of the one unit of an outcome by metric and column, without some metrics."""
-    return {
-        (one.metric, one.column): float(one.values[0])
-        for one in outcome.measured
-        if isinstance(one, Measurement) and one.metric not in left_out
-    }

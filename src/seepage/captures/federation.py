@@ -349,7 +349,7 @@ class FederationAttack:
         first = each[0].attacked.audit
         parts = {part.called: part for one in each for part in one.attacked.audit.spec.defenses}
         spec = first.spec.model_copy(update={"defenses": tuple(parts.values()), "gate": self.gate})
-        return several(first.of_several("captured updates", spec), [one.attacked for one in each], lost)
+        return several("captured updates", spec, [one.attacked for one in each], lost)
 
     def _one(
         self,

@@ -206,38 +206,17 @@ def recover(
             attack or an option is unknown, or labels can be neither restored nor are they given.
     """
     records, counted = _records(capture, schema, statistics, batch_size, truth, seed)
-    given = capture.about.labels
-    model = capture.view.model
-    if given is None and model.head == "regression":
-        raise BadInputError(
-            f"model {model.name!r} has a regression head: its labels are numbers, which cannot be restored from an "
-            "update. Capture the update with labels=..., for an attacker that knows them."
-        )
-    if given is not None and len(given) != records:
-        raise BadInputError(f"the update has {len(given)} labels for a batch of {records} records; give one a record.")
-    labels = None if given is None else torch.tensor([given], dtype=torch.float64)
-    moments = capture.batch_statistics
-    knowledge = Knowledge(
-        schema, statistics, records, labels, defense=capture.about.known(records), batch_statistics=moments
-    )
+    knowledge, model = _knowledge(capture, schema, statistics, records), capture.view.model
     made = registry.attacks.of("horizontal").create(attack, **(options or {}))
-    restarts = int(getattr(made, "restarts", 1))
-    numbers = records * schema.width * restarts
-    if (numbers > _MOST_NUMBERS or records > _MOST_RECORDS) and not allow_large:
-        raise BadInputError(
-            f"{records:,} records of {schema.width} encoded columns, searched from {restarts:,} random starts, are "
-            f"{numbers:,} numbers; above {_MOST_RECORDS:,} records or {_MOST_NUMBERS:,} numbers an attack may take "
-            "more memory than there is. Check the number of records, ask for fewer restarts, or allow it: ",
-            Remedy("allow_large", True),
-            ".",
-        )
+    if not allow_large:
+        _check_size(records, schema.width, int(getattr(made, "restarts", 1)))
     # An attack that another package adds may have no progress to report.
     reports = "progress" in inspect.signature(made).parameters
     doubt = coarse(capture.about, model)
 
     def read(progress: Progress | None) -> RecordsGuess:
-        told = {"progress": progress} if reports and progress is not None else {}
-        guess = made(capture.view, knowledge, [stream(seed, 0, "starts")], **told)
+        listening = {"progress": progress} if reports and progress is not None else {}
+        guess = made(capture.view, knowledge, [stream(seed, 0, "starts")], **listening)
         if guess.proofs is None or doubt is None:
             return guess
         return replace(guess, proofs=(kernel.nothing(guess.cells.shape[1], guess.cells.shape[2], doubt),))
@@ -255,7 +234,7 @@ def recover(
         **knowledge.describe(),
         "statistics": _SAID[origin],
         "encoding": "as the update says" if states_encoding(capture.about) else "that of the statistics",
-        "labels": "restored" if labels is None else "those in the update",
+        "labels": "restored" if knowledge.labels is None else "those in the update",
         "records": "counted in the update" if counted else "granted",
     }
     spec = AttackSpec.of(attacks=(Part(name=attack, options=options or {}),), seed=seed, gate=gate)
@@ -269,6 +248,35 @@ def recover(
     certainty, spread = doubts(schema, statistics, guess)
     loss = None if guess.loss is None else _plain(guess.loss[0])
     return Recovered(found, capture, statistics, guess, certainty, spread, {**settings, "loss": loss}, granted, notes)
+
+
+def _knowledge(capture: Capture, schema: Schema, statistics: Statistics, records: int) -> Knowledge:
+    """Return what the attacker has beside the update."""
+    given, model = capture.about.labels, capture.view.model
+    if given is None and model.head == "regression":
+        raise BadInputError(
+            f"model {model.name!r} has a regression head: its labels are numbers, which cannot be restored from an "
+            "update. Capture the update with labels=..., for an attacker that knows them."
+        )
+    if given is not None and len(given) != records:
+        raise BadInputError(f"the update has {len(given)} labels for a batch of {records} records; give one a record.")
+    labels = None if given is None else torch.tensor([given], dtype=torch.float64)
+    moments = capture.batch_statistics
+    return Knowledge(
+        schema, statistics, records, labels, defense=capture.about.known(records), batch_statistics=moments
+    )
+
+
+def _check_size(records: int, width: int, restarts: int) -> None:
+    numbers = records * width * restarts
+    if numbers > _MOST_NUMBERS or records > _MOST_RECORDS:
+        raise BadInputError(
+            f"{records:,} records of {width} encoded columns, searched from {restarts:,} random starts, are "
+            f"{numbers:,} numbers; above {_MOST_RECORDS:,} records or {_MOST_NUMBERS:,} numbers an attack may take "
+            "more memory than there is. Check the number of records, ask for fewer restarts, or allow it: ",
+            Remedy("allow_large", True),
+            ".",
+        )
 
 
 def update_facts(about: Description, model: Model, records: int, origin: Origin, notes: Sequence[str] = ()) -> About:

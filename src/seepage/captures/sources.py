@@ -76,7 +76,7 @@ class Found:
     incomplete: bool = False
 
 
-class Source(ABC):
+class CapturedSource(ABC):
     """A capture on disk with what is to be done.
 
     Args:
@@ -84,8 +84,8 @@ class Source(ABC):
         given: fields of the spec that were given.
 
     Attributes:
-        words: what it is called in messages.
-        takes: fields of the spec that it has a use for.
+        words: words for it, in messages.
+        takes: names of the fields of the spec that are of use for it.
         specs: class of the spec.
 
     Raises:
@@ -138,7 +138,7 @@ class Source(ABC):
         return None if path is None else Table.read(path, schema, self.spec.separator, missing=None)
 
 
-class TranscriptFolder(Source):
+class TranscriptFolder(CapturedSource):
     """The folder of a transcript of split or vertical training."""
 
     words = "a transcript"
@@ -166,7 +166,7 @@ class TranscriptFolder(Source):
         return Found(found, found.attacked, found.to_plain(), {RECONSTRUCTION: found.reconstruction})
 
 
-class TreeFiles(Source):
+class TreeFiles(CapturedSource):
     """A client's trees as xgboost's JSON, or a folder with those of its rounds."""
 
     words = "tree files"
@@ -204,7 +204,7 @@ class TreeFiles(Source):
         return Found(found, found.attacked, found.to_plain(), {RECONSTRUCTION: guessed})
 
 
-class UpdateFolder(Source):
+class UpdateFolder(CapturedSource):
     """A folder of the updates of many clients and rounds."""
 
     words = "a folder of updates"
@@ -305,10 +305,10 @@ class UpdateFile(UpdateFolder):
 
 
 # The first that reads a path counts.
-KINDS: tuple[type[Source], ...] = (TranscriptFolder, TreeFiles, UpdateFolder, UpdateFile)
+KINDS: tuple[type[CapturedSource], ...] = (TranscriptFolder, TreeFiles, UpdateFolder, UpdateFile)
 
 
-def open_source(path: Path, given: Mapping[str, object]) -> Source:
+def open_source(path: Path, given: Mapping[str, object]) -> CapturedSource:
     """Return the capture at a path, with what is to be done.
 
     Args:

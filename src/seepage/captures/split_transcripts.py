@@ -71,7 +71,7 @@ class _Group:
 _Kind = tuple[int, float | None]
 
 
-class SplitExposure(TranscriptExposure):
+class SplitTranscriptExposure(TranscriptExposure):
     """A transcript of split learning in which the server holds columns of its own.
 
     Args:

@@ -13,11 +13,11 @@ from seepage.assessment import Figures
 from seepage.assessment.row import ResultRow
 from seepage.captures.audit import Attacked, CapturedAudit, run_parts
 from seepage.captures.spec import SplitTranscriptSpec, VerticalTranscriptSpec
-from seepage.captures.split_transcripts import SplitExposure, split_model
+from seepage.captures.split_transcripts import SplitTranscriptExposure, split_model
 from seepage.captures.transcript_runs import OWN_FIGURES, TranscriptExposure, TranscriptTables
 from seepage.captures.transcripts import RecordedTraining
-from seepage.captures.vertical_transcripts import VerticalExposure
-from seepage.captures.whole_transcripts import WholeClientExposure
+from seepage.captures.vertical_transcripts import VerticalTranscriptExposure
+from seepage.captures.whole_transcripts import WholeTranscriptExposure
 from seepage.digests import Json
 from seepage.needs import Need
 from seepage.registry import Attack, Entry
@@ -191,9 +191,11 @@ class TranscriptAttack:
         """
         training, tables = self.training, self._tables
         if self._model is not None:
-            exposure: TranscriptExposure = SplitExposure(tables, self._model)
+            exposure: TranscriptExposure = SplitTranscriptExposure(tables, self._model)
         else:
-            exposure = (WholeClientExposure if training.about.whole else VerticalExposure)(tables, self.model)
+            exposure = (WholeTranscriptExposure if training.about.whole else VerticalTranscriptExposure)(
+                tables, self.model
+            )
         registered = registry.attacks.of(exposure.setting)
         found = run_parts(
             self._audit(exposure),

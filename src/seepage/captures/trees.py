@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from seepage.attacks.trees.timberstrike import TimberStrike
 from seepage.captures.audit import Attacked, run_parts
 from seepage.captures.records import RecordsExposure
 from seepage.captures.spec import TreeFilesSpec
-from seepage.digests import Json
+from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.settings.setting import About
 from seepage.settings.spec import Gate
@@ -177,7 +178,8 @@ def read_trees(
         scales=TREES_SCALES,
     )
     spec = TreeFilesSpec.of(attacks=("timberstrike",), seed=seed, gate=gate)
-    found = run_parts(exposure.audit(spec, facts, settings={"seed": seed}, knowledge=known.describe()))
+    granted = cast("Mapping[str, Json]", plain(known.describe()))
+    found = run_parts(exposure.audit(spec, facts, settings={"seed": seed}, knowledge=granted))
     assert exposure.guess is not None
     return ReadTrees(
         found,

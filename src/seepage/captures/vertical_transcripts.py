@@ -201,7 +201,7 @@ class ActivationExposure(TranscriptExposure):
         return all(getattr(rounds[k], name) is not None for k, _ in self.newest.values())
 
 
-class VerticalExposure(ActivationExposure):
+class VerticalTranscriptExposure(ActivationExposure):
     """A transcript of vertical learning: the active party attacks columns, the passive party labels.
 
     Args:

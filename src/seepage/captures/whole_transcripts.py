@@ -19,7 +19,7 @@ from seepage.wire.labels import ReturnedView
 from seepage.wire.vertical import SmashedView
 
 
-class WholeClientExposure(ActivationExposure):
+class WholeTranscriptExposure(ActivationExposure):
     """What a client with all columns sends to a server, or to a hop before it.
 
     Args:

@@ -102,7 +102,8 @@ def _write(out: Path, found: Found, report: Report | None) -> str:
     lifts = [] if report is None else lifts_of(report.audit, report.runs)
     verdicts = [] if report is None else verdicts_of([report])
     write_whole(out / "results.csv", as_csv(rows), private=True)
-    plain = results_json(rows, verdicts, lifts, found.plain)
+    headline = [words for section in captured_sections(found.findings) for words in section.words]
+    plain = results_json(rows, verdicts, lifts, {"headline": headline, **found.plain})
     # Last: where it is, the others are whole.
     write_whole(out / RESULTS, plain + "\n", private=True)
     return plain

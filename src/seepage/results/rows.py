@@ -265,8 +265,8 @@ def as_json(
     """Return the JSON document that ``results.json`` holds: schema_version, verdicts, rows and, if any, lifts.
 
     Args:
-        rows, verdicts, lifts: as in ``write_results``.
-        further: further entries by name, such as what a capture tells beside figures.
+        rows, verdicts, lifts: arguments of ``write_results``.
+        further: further entries by name, such as those of a capture beside figures.
 
     Example:
         >>> print(as_json([]))
