@@ -33,7 +33,7 @@ class Proof:
         recipe: computation by which the message was made.
         schema: schema of the table, in the order of the client's encoder.
         statistics: statistics whose means and standard deviations rows are standardised with.
-        update: SHA-256 of the message, see ``captures.states.state_digest``.
+        update: SHA-256 of the message, see ``models.states.state_digest``.
         model: SHA-256 of the received model.
     """
 
