@@ -279,7 +279,8 @@ class TranscriptAttack:
             limits=tuple(exposure.limits),
             rows=len(self._tables.ids),
             target=schema.target.name,
-            label=schema.target.name if labels or about.topology == "columns" else None,
+            label=schema.target.name if labels or self._model is not None else None,
+            label_attacker="The passive party" if about.setting == "vertical" else None,
             columns=private,
             sensitive=tuple(column.name for column in schema.columns if column.sensitive),
         )
