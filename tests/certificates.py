@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from seepage import verify
+from seepage.attacks.horizontal.exact.certifying import certificate_files
 from seepage.attacks.horizontal.exact.proving import declaration
 from seepage.captures.captured import load_capture
-from seepage.captures.certifying import certificate_files
 from seepage.models.model import Model
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics

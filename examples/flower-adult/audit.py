@@ -14,9 +14,10 @@ from pathlib import Path
 from flower_adult.task import DATA, Net
 from rich.console import Console
 
-from seepage.captures.federation import PROOFS_ONLY, FederationAttack, FederationFindings
+from seepage.captures.federation import FederationAttack, FederationFindings
+from seepage.captures.spec import PROOFS_ONLY
 from seepage.errors import BadInputError
-from seepage.report.federation import show_federation
+from seepage.report.captured import captured_sections, show_sections
 
 
 def main() -> int:
@@ -28,7 +29,7 @@ def main() -> int:
     except BadInputError as error:
         print(error, file=sys.stderr)
         return 2
-    show_federation(Console(), findings)
+    show_sections(Console(), captured_sections(findings))
     return int(findings.counts["proved"] > 0)
 
 

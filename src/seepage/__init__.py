@@ -20,9 +20,9 @@ from seepage.versions import installed
 if TYPE_CHECKING:
     from seepage import attacks, guard, models
     from seepage.advise.recommend import recommend
+    from seepage.attacks.horizontal.exact.certifying import write_certificate
     from seepage.auditing import audit, audit_document, audit_pooled, audit_split, audit_trees, audit_vertical
     from seepage.captures.capturing import capture
-    from seepage.captures.certifying import write_certificate
     from seepage.captures.transcribing import TranscriptWriter, write_weights
     from seepage.datasets.own import read_table
     from seepage.report.report import Report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from torch import nn
 
 from seepage.assessment.decision import ALPHA
 from seepage.assessment.row import ResultRow
+from seepage.captures.audit import Attacked
 from seepage.config.document import make_specs, read_text_document
 from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset
@@ -35,7 +37,7 @@ from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
 from seepage.run.plan import Plan, make_plan
 from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
-from seepage.run.runner import Listener, Run, run_audits
+from seepage.run.runner import Listener, Run, run_audits, side_by_side
 from seepage.run.size import check_counts, enough_memory
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
@@ -245,6 +247,22 @@ def _reports(
             )
         )
     return reports
+
+
+def captured_report(found: Attacked) -> Report:
+    """Return the report on a capture that was attacked: rows, checks and gate as of any audit.
+
+    Args:
+        found: the capture as an audit, with what each part got out of it.
+    """
+    audit, runs = found.audit, [run for run in found.runs if run.measured]
+    facts = Facts(audit, found.rows, runs)
+    findings, limits = run_checks(facts), Limits(audit) if audit.spec.gate else None
+    if limits is not None:
+        check_gate(limits.limit, audit.about.columns, [one.defense for one in audit.configurations])
+        limits.look(functools.partial(side_by_side, runs))
+    decision = None if limits is None else decide(limits, found.rows, runs, findings, facts.gaps)
+    return Report(audit, found.rows, runs, findings, origin=provenance([audit]), decision=decision)
 
 
 def measured(

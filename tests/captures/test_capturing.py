@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 import seepage
 from seepage.captures.captured import Description, load_capture, read_description
-from seepage.captures.encoders import ClientEncoder
-from seepage.captures.recipe import Arithmetic
 from seepage.captures.recovery import client_schema, known_statistics, recover
-from seepage.captures.states import state_digest
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining, batch_statistics
 from seepage.models.model import Model
+from seepage.models.states import state_digest
+from seepage.protocols.recipe import Arithmetic
+from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import KnownDefense, UpdateView

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ from torch import Tensor, nn
 
 from seepage import registry
 from seepage.attacks import create
+from seepage.auditing import captured_report
 from seepage.captures.captured import Description, encoding_of, save_capture
 from seepage.captures.federation import (
-    PROOFS_ONLY,
     ClientFinding,
     FederationAttack,
     FederationFindings,
@@ -25,12 +26,14 @@ from seepage.captures.federation import (
     find_captures,
 )
 from seepage.captures.recovery import Recovered
-from seepage.captures.states import state_digest
+from seepage.captures.spec import PROOFS_ONLY
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.models.mlp import nn3
-from seepage.report.federation import in_words, render_federation
+from seepage.models.states import state_digest
+from seepage.report.captured import federation_words, render_captured
 from seepage.run.runner import Listener
+from seepage.settings.spec import Gate
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 from tests.commands import commands
@@ -102,9 +105,9 @@ def test_each_update_of_a_client_is_proved(findings: FederationFindings) -> None
 def test_records_seen_in_two_rounds_count_once(findings: FederationFindings) -> None:
     """Six different records are behind two updates of four, no more are left to guess, and a proof is of one update."""
     [together] = [client for client in findings.clients if client.client == "a"]
-    assert (together.rounds, together.records, together.proved_records) == (2, 6, RECORDS)
+    assert (together.rounds, together.records, together.proved_records) == (2, 6, RECORDS), together.why
     assert together.score is not None
-    assert together.score.accuracy == 1
+    assert together.score.mean == 1
     assert together.score.lift is not None
     assert together.score.lift > 0.2
 
@@ -157,7 +160,7 @@ def test_an_update_on_which_the_attack_breaks_is_a_row_and_the_others_are_read(
     assert found.updates[0].why == "MemoryError: no place for so large a bias"
     assert found.counts["failed"] == 1
     assert found.incomplete
-    assert in_words(found)[-1] == "An update that was not tried, or failed, is not known to be safe."
+    assert federation_words(found)[-1] == "An update that was not tried, or failed, is not known to be safe."
 
 
 def test_rounds_whose_linking_breaks_are_a_row(folder: Path, tmp_path: Path) -> None:
@@ -203,7 +206,7 @@ def test_names_that_are_no_path_or_no_text_are_read_all_the_same(folder: Path, t
         r"\udcff": "not tried",
     }
     json.dumps(found.to_plain(), ensure_ascii=False).encode()
-    render_federation(found).encode()
+    render_captured(found).encode()
 
 
 def test_what_was_read_is_handed_over_by_name(findings: FederationFindings, kept: dict[str, Recovered]) -> None:
@@ -218,7 +221,32 @@ def test_one_update_with_the_rows_of_its_batch_is_scored(folder: Path, tmp_path:
     attack = FederationAttack("nn3", DATA.schema, options=PROOFS_ONLY, reference=DATA.train, truth=tmp_path / "own.csv")
     [found] = attack.run(tmp_path).updates
     assert found.score is not None
-    assert found.score.accuracy == 1
+    assert found.score.mean == 1
+
+
+def test_scored_updates_are_the_units_of_one_audit(tmp_path: Path) -> None:
+    """Five clients with a record each, and a file that cannot be read: a verdict on five, and a gate that refuses."""
+    module = nn3(DATA.schema, seed=1).module
+    save_file(dict(module.state_dict()), tmp_path / "model.safetensors")
+    (tmp_path / "own").mkdir()
+    for place in range(5):
+        about = description(1, module, batch_size=1, client=f"c{place}")
+        save_capture(tmp_path / f"{place}.safetensors", gradient(module, slice(place, place + 1)), about)
+        DATA.train.frame.iloc[place : place + 1].to_csv(tmp_path / "own" / f"c{place}.csv", index=False)
+    (tmp_path / "5.safetensors").write_bytes(b"nothing")
+    limit = Gate(above=0.2)
+    attack = FederationAttack("nn3", DATA.schema, "single_activation", reference=DATA.train, gate=limit)
+    found = replace(attack, truth=tmp_path / "own").run(tmp_path)
+    assert found.attacked is not None
+    row = found.attacked.row()
+    assert row is not None
+    assert (row.mean, row.n, row.status) == (1.0, 5, "failed")
+    assert row.lift is not None
+    report = captured_report(found.attacked)
+    assert report.overviews[0]["tier"] == "total"
+    assert report.decision is not None
+    assert report.decision.outcome == "failed"
+    assert "Threat model" in render_captured(found, report)
 
 
 def test_the_model_of_another_round_is_not_used(folder: Path, tmp_path: Path) -> None:
@@ -324,11 +352,11 @@ def test_progress_ends_with_all_work_done(folder: Path) -> None:
 def test_the_page_holds_every_update_and_no_markup_of_a_file_name() -> None:
     one = UpdateFinding("<b>x</b>", "<script>alert(1)</script>", 3, None, "not tried", "it is broken")
     found = FederationFindings((one,), (), "unmix")
-    text = render_federation(found)
+    text = render_captured(found)
     assert "<script>alert" not in text
     assert "it is broken" in text
     assert '<span class="tier open">not tried</span>' in text
-    assert "not known to be safe" in in_words(found)[-1]
+    assert "not known to be safe" in federation_words(found)[-1]
 
 
 def test_the_command_writes_prints_and_tells_failures_by_its_status(
@@ -344,7 +372,7 @@ def test_the_command_writes_prints_and_tells_failures_by_its_status(
     assert "2 proved, 0 estimated, 0 nothing, 2 not tried, 0 failed" in text
     results = json.loads((tmp_path / "read" / "results.json").read_text())
     assert [update["outcome"] for update in results["updates"]] == ["proved", "proved", "not tried", "not tried"]
-    assert results["clients"][0]["score"]["accuracy"] == 1
+    assert results["clients"][0]["score"]["mean"] == 1
     assert (tmp_path / "read" / "round-0001" / "client-a" / "reconstruction.csv").is_file()
     assert "What each update gives away" in (tmp_path / "read" / "report.html").read_text()
     status, _, err = seepage("attack", folder, *given, "--out", "read")

@@ -13,12 +13,12 @@ from torch import nn
 
 from seepage import TranscriptWriter, write_weights
 from seepage.captures.split_transcripts import _misfit  # pyright: ignore[reportPrivateUsage]
-from seepage.captures.transcript_attacks import TranscriptAttack
-from seepage.captures.transcript_runs import TranscriptFindings
+from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
 from seepage.captures.transcripts import read_transcript
 from seepage.defenses.cut_noise import CutNoise
 from seepage.models.deepfm import deepfm
 from seepage.protocols.split import SplitLearning, TrainedSplit
+from seepage.report.captured import transcript_words
 from seepage.tabular.table import Table as Rows
 from tests.attacks.split.test_numbers import table as numbers
 from tests.captures.test_transcripts import PRIVATE, ROWS, trained, value, with_ids
@@ -125,7 +125,9 @@ def test_a_transcript_that_does_not_fit_is_said(tmp_path: Path) -> None:
         held = load_file(str(file))
         save_file({name: torch.randn(one.shape, generator=generator) for name, one in held.items()}, str(file))
     found = read(folder, "exact")
-    assert found.headline()[1].startswith("No combination of private values that exact compared replays any message")
+    assert transcript_words(found)[1].startswith(
+        "No combination of private values that exact compared replays any message"
+    )
     assert found.tried[0].shown["replayed", None] == 0.0
     for file in folder.glob("round-*.safetensors"):
         held = load_file(str(file))

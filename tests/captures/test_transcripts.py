@@ -15,8 +15,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from seepage import TranscriptWriter, write_weights
-from seepage.captures.transcript_attacks import TranscriptAttack
-from seepage.captures.transcript_runs import TranscriptFindings
+from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
 from seepage.captures.transcripts import TRANSCRIPT, read_transcript
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.planted import telling
@@ -26,7 +25,7 @@ from seepage.models.deepfm import deepfm
 from seepage.models.vertical import vertical_mlp
 from seepage.protocols.split import SplitLearning, TrainedSplit
 from seepage.protocols.vertical import Rows, VerticalLearning
-from seepage.report.transcript import show_transcript
+from seepage.report.captured import captured_sections, show_sections, transcript_words
 from seepage.tabular.partition import by_names
 
 DATA: Dataset = telling(rows=200)
@@ -69,10 +68,10 @@ def table(path: Path, frame: pd.DataFrame) -> Path:
     return path
 
 
-def value(found: TranscriptFindings, attack: str, metric: str, column: str | None, key: str = "value") -> float:
+def value(found: TranscriptFindings, attack: str, metric: str, column: str | None, key: str = "mean") -> float:
     [one] = [one for one in found.tried if one.attack == attack]
-    rows = {(row["metric"], row["column"]): row for row in one.scores or []}
-    number = rows[metric, column][key]
+    rows = {(row.metric, row.column): row for row in one.rows or ()}
+    number = getattr(rows[metric, column], key)
     assert isinstance(number, float)
     return number
 
@@ -80,7 +79,7 @@ def value(found: TranscriptFindings, attack: str, metric: str, column: str | Non
 def test_a_transcript_is_read_without_raw_data_and_scored_with_the_truth(folder: Path, tmp_path: Path) -> None:
     training = read_transcript(folder)
     found = TranscriptAttack(training, attacks=["exact"]).run()
-    assert found.tried[0].scores is None
+    assert found.tried[0].rows is None
     assert found.tried[0].shown["certified_cells", None] == 1.0
     truth = table(tmp_path / "truth.csv", with_ids(ids=range(10, 40)))
     known = table(tmp_path / "known.csv", with_ids([TARGET], range(20)))
@@ -91,7 +90,7 @@ def test_a_transcript_is_read_without_raw_data_and_scored_with_the_truth(folder:
     assert value(found, "exact", "accuracy", None, "lift") > 0
     assert value(found, "label_direction", "accuracy", TARGET) == 1.0
     assert set(found.not_tried) == {"fsha"}
-    assert "Not tried: fsha." in found.headline()[-1]
+    assert "Not tried: fsha." in transcript_words(found)[-1]
     assert found.knowledge["labels"] == 20
 
 
@@ -164,7 +163,7 @@ def test_vertical_attacks_run_that_need_no_live_party(vertical: Path, tmp_path: 
     assert value(equal, "esa", "accuracy", None) == 1.0
     inverse = TranscriptAttack(training, attacks=["layer_inversion"], truth=truth).run()
     assert value(inverse, "layer_inversion", "accuracy", None) == 1.0
-    assert "can be inverted layer by layer" in inverse.headline()[-1]
+    assert "can be inverted layer by layer" in transcript_words(inverse)[-1]
     changed(model="ours")(vertical)
     unnamed = TranscriptAttack(read_transcript(vertical), attacks=["layer_inversion"]).run()
     assert "known by name alone; name it with --model" in unnamed.notes[-1]
@@ -204,7 +203,7 @@ def test_baselines_hold_what_the_attacker_knows(vertical: Path, tmp_path: Path) 
     nothing = TranscriptAttack(training, attacks=["label_norm"], truth=truth).run()
     assert nothing.assumed == (*PRIVATE, TARGET)
     console = Console(width=300, record=True, file=io.StringIO())
-    show_transcript(console, nothing)
+    show_sections(console, captured_sections(nothing))
     assert "the best baseline, which sees no message and holds no marginals" in " ".join(console.export_text().split())
 
 

@@ -12,14 +12,14 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from seepage import TranscriptWriter, write_weights
-from seepage.captures.transcript_attacks import TranscriptAttack
-from seepage.captures.transcript_runs import TranscriptFindings
+from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
 from seepage.captures.transcripts import TRANSCRIPT, read_transcript
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.models.model import seeded
 from seepage.models.vertical import encoder_of
 from seepage.protocols.whole_client import WholeClientModel
+from seepage.report.captured import transcript_words
 
 DATA = telling(rows=200)
 ROWS = DATA.train.rows(range(80))
@@ -98,9 +98,9 @@ def trained(folder: Path, topology: str, attacker: str = "server", epochs: int =
 
 def value(found: TranscriptFindings, attack: str, column: str | None) -> float:
     [one] = [one for one in found.tried if one.attack == attack]
-    [row] = [r for r in one.scores or [] if (r["metric"], r["column"]) == ("accuracy", column)]
-    assert isinstance(row["value"], float)
-    return row["value"]
+    [row] = [r for r in one.rows or () if (r.metric, r.column) == ("accuracy", column)]
+    assert row.mean is not None
+    return row.mean
 
 
 def tables(tmp_path: Path) -> dict[str, Any]:
@@ -129,8 +129,10 @@ def test_what_clients_with_all_columns_send_is_read(
     found = TranscriptAttack(training, f"{file}:{factory}", attacks, **tables(tmp_path)).run()
     assert value(found, "layer_inversion", None) == 1.0
     assert value(found, "ridge_sa", None) > 0.8
-    assert "can be inverted layer by layer" in " ".join(found.headline())
-    assert ("those of the hop" in " ".join(found.headline())) == (topology == "multi_hop" and attacker == "server")
+    assert "can be inverted layer by layer" in " ".join(transcript_words(found))
+    assert ("those of the hop" in " ".join(transcript_words(found))) == (
+        topology == "multi_hop" and attacker == "server"
+    )
     assert "CutView" in found.not_tried["exact"]
     if labels:
         assert value(found, "label_direction", TARGET) == 1.0

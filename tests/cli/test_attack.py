@@ -19,6 +19,7 @@ from seepage import capture, cli
 from seepage.captures.captured import Description, save_capture
 from seepage.learning import LocalTraining
 from seepage.models.making import make_model
+from seepage.results.rows import read_results
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -84,6 +85,12 @@ def files_of(folder: str, model: str = "nn1") -> list[str]:
 TINY = ["--restarts", "2", "--iterations", "3"]
 
 
+def overall(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """The accuracies of the attack over all cells."""
+    rows = [row for row in results["rows"] if row["is_attack"]]
+    return [row for row in rows if (row["metric"], row["column"]) == ("accuracy", None)]
+
+
 def test_what_a_client_leaves_is_private_and_whole(client: Path) -> None:
     names = {"update.safetensors", "model.safetensors", "schema.yaml", "encoder.json", "truth.csv", "reference.csv"}
     assert {path.name for path in (client / "plain").iterdir()} == names
@@ -103,12 +110,12 @@ def test_an_update_of_one_record_gives_it_away(seepage: Any, tmp_path: Path, fol
     )
     assert status == 0
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in out.iterdir()} == dict.fromkeys(
-        ("reconstruction.csv", "confidence.csv", "results.json"), 0o600
+        ("reconstruction.csv", "confidence.csv", "results.json", "results.csv", "report.html"), 0o600
     )
     assert stat.S_IMODE(out.stat().st_mode) == 0o700
     results = json.loads((out / "results.json").read_text())
-    [score] = [row for row in results["scores"] if row["metric"] == "accuracy" and row["column"] is None]
-    assert score["value"] > 0.9
+    [score] = overall(results)
+    assert score["mean"] > 0.9
     assert score["lift"] > 0.15
     read, truth = pd.read_csv(out / "reconstruction.csv"), pd.read_csv(f"{folder}/truth.csv")
     assert list(read.columns) == list(truth.columns)
@@ -120,8 +127,32 @@ def test_an_update_of_one_record_gives_it_away(seepage: Any, tmp_path: Path, fol
     assert sure["certainty"].between(0, 1).all()
     assert set(sure[sure["spread"].notna()]["column"]) <= set(truth.columns) - set(discrete)
     assert "What was read" in text
-    assert "Beside the truth" in text
+    assert "Read of all cells" in text
     assert results["knowledge"]["statistics"] == "marginals and moments of the reference rows"
+
+
+def test_a_scored_update_has_the_report_and_the_gate_of_an_audit(seepage: Any, tmp_path: Path) -> None:
+    out = tmp_path / "read"
+    given = [*files_of("plain"), "--attack", "single_activation", "--data", "plain/reference.csv"]
+    gate = ["--fail-above", 0.2, "--out", out]
+    status, _, err = seepage("attack", *given, *gate)
+    assert (status, "give it with --truth" in err, out.exists()) == (2, True, False)
+    status, text, err = seepage("attack", *given, *gate, "--truth", "plain/truth.csv")
+    assert status == 1
+    assert "gate failed: incomplete: single_activation: on 1 captured update" in err
+    assert "Audit of captured update" in text
+    page = (out / "report.html").read_text()
+    for title in ("What the server learns", "Threat model and attacks that apply", "Checks of this audit", "Columns"):
+        assert title in page
+    # Nothing can be changed any more about what was captured.
+    assert "What to change" not in page
+    assert "No positive control was run" not in text
+    truth = pd.read_csv("plain/truth.csv")
+    assert not any(str(value) in page for value in truth.iloc[0] if isinstance(value, str) and len(value) > 12)
+    rows = read_results(out / "results.json")
+    [own] = [row for row in rows if row.is_attack and (row.metric, row.column) == ("accuracy", None)]
+    assert (own.setting, own.attack, own.batch_size, own.n) == ("horizontal", "single_activation", 1, 1)
+    assert {row.attack for row in rows if row.kind == "baseline"} == {"likeliest", "mode", "random"}
 
 
 def test_without_the_truth_nothing_is_scored_and_assumptions_are_said(seepage: Any, tmp_path: Path) -> None:
@@ -132,11 +163,11 @@ def test_without_the_truth_nothing_is_scored_and_assumptions_are_said(seepage: A
     status, text, _ = seepage("attack", *given, *TINY, "--out", tmp_path / "read")
     assert status == 0
     results = json.loads((tmp_path / "read" / "results.json").read_text())
-    assert results["scores"] is None
+    assert results["rows"] == []
     assert results["knowledge"]["statistics"].startswith("assumed")
     assert "assumed: every category" in text
     assert "initialisation with seed 0" in text
-    assert "Beside the truth" not in text
+    assert "Read of all cells" not in text
 
 
 def test_an_update_of_a_network_with_dropout_is_attacked_with_and_without_it(seepage: Any, tmp_path: Path) -> None:
@@ -213,7 +244,7 @@ def broken(path: Path, **changes: Any) -> Path:
         (lambda p: broken(p), ["--head", "softmaxx"], "did you mean 'softmax'"),
         (lambda p: broken(p), ["--head", "regression"], "regression head does not fit"),
         (lambda p: broken(p), ["--profile", "fast"], "Known: default, faithful"),
-        (lambda p: broken(p), ["--iterations", 0], "at least 1"),
+        (lambda p: broken(p), ["--iterations", 0], "iterations=0: must be greater than or equal to 1"),
         (lambda p: broken(p), ["--device", "gpu"], "unknown device"),
     ],
 )
@@ -309,6 +340,6 @@ def test_a_change_by_local_training_is_checked_and_read(seepage: Any, tmp_path: 
     )
     assert status == 0
     results = json.loads((tmp_path / "read" / "results.json").read_text())
-    [score] = [row for row in results["scores"] if row["metric"] == "accuracy" and row["column"] is None]
-    assert score["value"] == 1
+    [score] = overall(results)
+    assert score["mean"] == 1
     assert results["settings"]["protocol"] == "fedavg"

@@ -29,9 +29,9 @@ def test_a_transcript_is_attacked(seepage: Run, tmp_path: Path) -> None:
     assert (read["cause"].to_numpy() == with_ids()["cause"].to_numpy()).all()
     assert read["cause certified"].all()
     found = json.loads((tmp_path / "read" / "results.json").read_text())
-    accuracy = next(score for score in found["attacks"][0]["scores"] if score["metric"] == "accuracy")
+    accuracy = next(row for row in found["rows"] if row["attack"] == "exact" and row["metric"] == "accuracy")
     assert accuracy["baseline_name"] is not None
-    assert "certified_wrong" not in {score["metric"] for score in found["attacks"][0]["scores"]}
+    assert "certified_wrong" not in {row["metric"] for row in found["rows"]}
     status, _, err = seepage(*some)
     assert (status, "holds results.json already" in err) == (2, True)
 
@@ -47,7 +47,7 @@ def test_every_named_attack_runs(seepage: Run, tmp_path: Path) -> None:
     _, out, _ = seepage("attack", "transcript", *again)
     assert "Attacks that ran: exact, exact(keep=3)." in out
     _, out, _ = seepage("attack", "--help")
-    assert "Repeatable for a transcript." in " ".join(out.replace("│", " ").split())
+    assert "Several of a transcript, one of updates. Repeatable." in " ".join(out.replace("│", " ").split())
     status, _, err = seepage(
         *("attack", "u.safetensors", "--model", "nn3", "--schema", "transcript/schema.yaml", "--out", "other"),
         *("--attack", "unmix", "--attack", "tableak"),

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from seepage import guard
 from seepage.captures.captured import Description, read_description, save_capture
-from seepage.captures.states import changes, state_digest
 from seepage.datasets.planted import distinct
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.errors import BadInputError
@@ -25,6 +24,7 @@ from seepage.kernel import RefusedError
 from seepage.learning import LocalTraining
 from seepage.models.mlp import nn3
 from seepage.models.model import Model
+from seepage.models.states import changes, state_digest
 from seepage.registry import models
 from seepage.tabular.encoder import Encoder
 from tests.certificates import checked

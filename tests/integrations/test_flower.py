@@ -20,11 +20,11 @@ from torch import Tensor
 
 from seepage.captures.captured import load_capture
 from seepage.captures.recovery import known_statistics, recover
-from seepage.captures.states import state_digest
 from seepage.errors import BadInputError
 from seepage.guard.policy import GuardPolicy
 from seepage.integrations.flower import CaptureReplies, leak_guard_mod
 from seepage.models.model import Model
+from seepage.models.states import state_digest
 from tests.integrations.updates import DATA, NOISE, RECIPE, after_one_step, guard_file, guarded, network
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from seepage.captures.states import state_digest
+from seepage.models.states import state_digest
 from tests.integrations.updates import after_one_step, guard_file, network
 
 ROOT = Path(__file__).resolve().parents[2]

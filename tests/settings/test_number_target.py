@@ -131,6 +131,6 @@ def test_transcripts_may_have_a_number_as_target(tmp_path: Path) -> None:
     found = TranscriptAttack(
         read_transcript(tmp_path / "run"), attacks=["posterior", "label_norm"], truth=tmp_path / "truth.csv"
     ).run()
-    scores = {(row["metric"], row["column"]): row["value"] for row in found.tried[0].scores or []}
+    scores = {(row.metric, row.column): row.mean for row in found.tried[0].rows or ()}
     assert scores["accuracy", TARGET.name] == 1.0
     assert found.not_tried["label_norm"] == "it tells classes apart, and the target 'pay' is a number"

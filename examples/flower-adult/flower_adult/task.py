@@ -6,10 +6,10 @@ import torch
 from flwr.app import UserConfig
 from torch import Tensor, nn
 
-from seepage.captures.recipe import MessageRecipe
 from seepage.datasets import load
 from seepage.guard import ClientEncoder, GuardPolicy
 from seepage.learning import LocalTraining
+from seepage.protocols.recipe import MessageRecipe
 from seepage.tabular.encoder import Encoder
 
 DATA = load("adult")

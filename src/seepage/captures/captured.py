@@ -23,14 +23,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from seepage.captures.descriptions import described, json_object
-from seepage.captures.encoders import ClientEncoder
-from seepage.captures.recipe import MessageRecipe
-from seepage.captures.states import common_prefix, is_buffer, state_digest
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.batch_norm import Moments, from_running, normalisations, running_statistics
 from seepage.models.model import Head, Model
+from seepage.models.states import common_prefix, is_buffer, state_digest
 from seepage.models.weights import FLOATS, read_tensors
+from seepage.protocols.recipe import MessageRecipe
+from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import View

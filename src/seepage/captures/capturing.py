@@ -13,13 +13,13 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from seepage.captures.captured import as_description, encoding_of, save_capture
-from seepage.captures.encoders import ClientEncoder
-from seepage.captures.recipe import Arithmetic
-from seepage.captures.states import State, as_state, changes, common_prefix, state_digest
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.learning import LocalTraining
 from seepage.models.model import Head
+from seepage.models.states import State, as_state, changes, common_prefix, state_digest
+from seepage.protocols.recipe import Arithmetic
+from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.statistics import Statistics
 from seepage.wire.precision import Precision
 

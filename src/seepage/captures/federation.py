@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
@@ -12,19 +12,30 @@ import torch
 from torch import nn
 
 from seepage import registry
+from seepage.assessment.row import ResultRow
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.attacks.horizontal.matching.rounds import pooled
-from seepage.captures.captured import Capture, Description, load_capture, read_description
-from seepage.captures.recovery import Recovered, client_schema, doubts, known_statistics, recover, scores
-from seepage.captures.states import as_state, state_digest
+from seepage.captures.audit import Attacked, run_parts, several
+from seepage.captures.captured import Description, load_capture, read_description
+from seepage.captures.records import RecordsExposure
+from seepage.captures.recovery import (
+    Recovered,
+    client_schema,
+    doubts,
+    known_statistics,
+    recover,
+)
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
+from seepage.models.head import Dropout
 from seepage.models.making import make_model
 from seepage.models.model import Head, Model
+from seepage.models.states import as_state, state_digest
 from seepage.run.runner import Listener
 from seepage.seeds import stream
+from seepage.settings.setting import Progress
+from seepage.settings.spec import Gate
 from seepage.tabular.schema import Schema
-from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
 from seepage.wire.horizontal import NOT_TRIED, Knowledge, RecordsGuess, RoundsView
 
@@ -33,8 +44,6 @@ Outcome = Literal["proved", "estimated", "nothing", "not tried", "failed"]
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
-# Arguments with which an attack spends next to nothing on what it cannot prove.
-PROOFS_ONLY = {"restarts": 1, "iterations": 1}
 # Mean certainty of its cells from which a record counts as estimated: the lowest tenth from which nine in ten such
 # records were whole on both tables of benchmarks/estimates.py.
 SURE = 0.9
@@ -66,21 +75,6 @@ class CapturedFile:
 
 
 @dataclass(frozen=True)
-class Score:
-    """Share of cells read, beside the best baseline, which has no update.
-
-    Attributes:
-        accuracy: share of cells read.
-        baseline: share that the best baseline reads; None where there is none.
-        lift: difference of the two.
-    """
-
-    accuracy: float
-    baseline: float | None
-    lift: float | None
-
-
-@dataclass(frozen=True)
 class UpdateFinding:
     """What one update gives away.
 
@@ -93,7 +87,7 @@ class UpdateFinding:
         why: what the attack says of its method, the reason why it was not tried, or the error it failed with.
         proved_records, proved_cells: numbers of records with a proved cell, and of proved cells.
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
-        score: comparison with the client's own rows; None where they are not known.
+        score: share of cells read, beside the best baseline; None where the client's own rows are not known.
         notes: what a reader should know of the update.
     """
 
@@ -106,7 +100,7 @@ class UpdateFinding:
     proved_records: int = 0
     proved_cells: int = 0
     estimated_records: int = 0
-    score: Score | None = None
+    score: ResultRow | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -122,7 +116,7 @@ class ClientFinding:
             that proves most.
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
         why: way in which rounds were linked, or the reason why they were not.
-        score: comparison with the client's own rows; None where they are not known.
+        score: share of cells read, beside the best baseline; None where the client's own rows are not known.
         failed: whether linking broke off with an error.
     """
 
@@ -133,7 +127,7 @@ class ClientFinding:
     proved_cells: int
     estimated_records: int
     why: str
-    score: Score | None = None
+    score: ResultRow | None = None
     failed: bool = False
 
 
@@ -145,11 +139,13 @@ class FederationFindings:
         updates: finding of each update, in order of client and round.
         clients: finding of each client with several updates.
         attack: name of the attack.
+        attacked: all updates as one audit, whose units are those that were scored; None without any.
     """
 
     updates: tuple[UpdateFinding, ...]
     clients: tuple[ClientFinding, ...]
     attack: str
+    attacked: Attacked | None = None
 
     @property
     def counts(self) -> dict[Outcome, int]:
@@ -163,8 +159,18 @@ class FederationFindings:
         return any(update.records is None for update in self.updates) or any(one.failed for one in self.clients)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return all findings as values of JSON."""
-        return {"schema_version": 1, "counts": self.counts, **asdict(self)}
+        """Return what each update and client gives away as values of JSON."""
+        return {
+            "counts": self.counts,
+            "attack": self.attack,
+            **{
+                name: [
+                    {**asdict(replace(one, score=None)), "score": None if one.score is None else one.score.as_dict()}
+                    for one in found
+                ]
+                for name, found in (("updates", self.updates), ("clients", self.clients))
+            },
+        }
 
 
 def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFile]:
@@ -223,19 +229,6 @@ def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
 
 
 @dataclass(frozen=True)
-class _Attacked:
-    """An update that was attacked, for linking."""
-
-    capture: Capture
-    recovered: Recovered
-    statistics: Statistics
-
-    @property
-    def records(self) -> int:
-        return self.recovered.guess.cells.shape[1]
-
-
-@dataclass(frozen=True)
 class FederationAttack:
     """An attack on all captured updates of a folder.
 
@@ -264,11 +257,14 @@ class FederationAttack:
         seed: seed of the attack's random starts.
         restore_labels: whether labels that updates hold are left unused.
         allow_large: whether to attack batches that may take more memory than the machine has.
+        model_seed: seed of the model's initialisation, for an update without weights.
+        dropout: whether a network that drops values in training is attacked with its dropout.
+        gate: limit that the updates have to stay below; None without one.
 
     Example:
         >>> from seepage.datasets.planted import distinct
         >>> data = distinct(rows=40)
-        >>> attack = FederationAttack("nn3", data.schema, options=PROOFS_ONLY, reference=data.train)
+        >>> attack = FederationAttack("nn3", data.schema, reference=data.train)
         >>> attack.run(Path("nowhere"))
         Traceback (most recent call last):
         ...
@@ -290,6 +286,9 @@ class FederationAttack:
     seed: int = 0
     restore_labels: bool = False
     allow_large: bool = False
+    model_seed: int = 0
+    dropout: Dropout = "on"
+    gate: Gate | None = None
 
     def run(
         self,
@@ -323,9 +322,10 @@ class FederationAttack:
         shown.begin(float(len(files)), jobs=len(files))
         updates: list[UpdateFinding] = []
         together: list[ClientFinding] = []
+        each: list[Recovered] = []
         for client in clients:
             own = [file for file in files if file.client == client]
-            attacked: list[_Attacked] = []
+            attacked: list[Recovered] = []
             for file in own:
                 what = f"client {client}, round {'?' if file.round is None else file.round}"
                 shown.started(what)
@@ -336,9 +336,20 @@ class FederationAttack:
                 else:
                     attacked.append(found)
                 shown.ended()
+            each += attacked
             if len(own) > 1:
                 together.append(self._linked(client, attacked, truths.get(client)))
-        return FederationFindings(tuple(updates), tuple(together), self.attack)
+        lost = {place: update.why for place, update in enumerate(updates) if update.records is None}
+        return FederationFindings(tuple(updates), tuple(together), self.attack, self._every(each, lost))
+
+    def _every(self, each: Sequence[Recovered], lost: Mapping[int, str]) -> Attacked | None:
+        """Return all updates as one audit; None where none could be attacked."""
+        if not each:
+            return None
+        first = each[0].attacked.audit
+        parts = {part.called: part for one in each for part in one.attacked.audit.spec.defenses}
+        spec = first.spec.model_copy(update={"defenses": tuple(parts.values()), "gate": self.gate})
+        return several("captured updates", spec, [one.attacked for one in each], lost)
 
     def _one(
         self,
@@ -346,7 +357,7 @@ class FederationAttack:
         truth: Path | None,
         listener: Listener,
         keep: Callable[[str, Recovered], None] | None,
-    ) -> tuple[UpdateFinding, _Attacked | None]:
+    ) -> tuple[UpdateFinding, Recovered | None]:
         """Return the finding of an update, and what links it with others; None where it could not be attacked."""
         done = 0.0
 
@@ -358,7 +369,7 @@ class FederationAttack:
         try:
             if file.why is not None:
                 raise BadInputError(file.why)
-            found, notes, score = self._attacked(file, truth, advance)
+            found = self.update(file.path, self._weights(file), truth, advance, alone=False)
         except CertifiedWrongError:
             raise
         # An odd update may break an attack in any way; the others are attacked all the same.
@@ -368,14 +379,14 @@ class FederationAttack:
             listener.advance(1.0 - done)
         try:
             if keep is not None:
-                keep(file.name, found.recovered)
+                keep(file.name, found)
         except (BadInputError, OSError):
             # What cannot be written for one update cannot be for the others.
             raise
         except Exception as error:
             return _without(file, error), None
-        guess = found.recovered.guess
-        records, cells, estimated = _counts(guess, found.recovered.certainty)
+        guess = found.guess
+        records, cells, estimated = _counts(guess, found.certainty)
         regime = "" if guess.regime is None else guess.regime[0]
         outcome: Outcome = "proved" if records else "estimated" if estimated else "nothing"
         why = regime.removeprefix(NOT_TRIED)
@@ -388,51 +399,77 @@ class FederationAttack:
             file=file.name,
             client=file.client,
             round=file.round,
-            records=found.records,
+            records=found.number,
             outcome=outcome,
             why=why,
             proved_records=records,
             proved_cells=cells,
             estimated_records=estimated,
-            score=score,
-            notes=notes,
+            score=found.attacked.row(),
+            notes=found.notes,
         ), found
 
-    def _attacked(
-        self, file: CapturedFile, truth: Path | None, progress: Callable[[float], None]
-    ) -> tuple[_Attacked, tuple[str, ...], Score | None]:
-        about = read_description(file.path)
-        schema = client_schema(self.schema, about)
+    def update(
+        self,
+        path: Path,
+        weights: Path | None = None,
+        truth: Path | None = None,
+        progress: Progress | None = None,
+        alone: bool = True,
+    ) -> Recovered:
+        """Return what one update gives away.
+
+        Args:
+            path: file of the update.
+            weights: weights of the model that was sent; those of its initialisation if None.
+            truth: true rows of its batch; None where they are not known.
+            progress: called now and then with the share of the work done since the last call.
+            alone: whether it is the only one. Where it is not, ``truth`` may be of other rows, which do not score it,
+                and ``batch_size`` is of updates that do not say it.
+
+        Raises:
+            BadInputError: a file cannot be read or used, see also ``recover``.
+        """
+        about = read_description(path)
+        schema, notes = client_schema(self.schema, about), list[str]()
         statistics, origin = known_statistics(schema, about, self._reference(schema))
-        weights = self._weights(file, about)
-        head = self.head or about.head
-        model, _ = make_model(self.model, schema, statistics, head=head, weights=weights, device=self.device)
-        capture = load_capture(file.path, model, schema)
-        if self.restore_labels:
-            capture = capture.without_labels()
-        known = capture.about.batch_size or self.batch_size
+        head, seed = self.head or about.head, self.model_seed
         rows = None if truth is None else Table.read(truth, schema, self.separator, missing=None)
-        notes = capture.notes
-        if rows is not None and len(rows) != known:
+        model, _ = make_model(
+            self.model,
+            schema,
+            statistics,
+            seed=seed,
+            head=head,
+            weights=weights,
+            dropout=self.dropout,
+            device=self.device,
+        )
+        capture = load_capture(path, model, schema)
+        if weights is None:
+            notes.append(f"weights: those of the model's initialisation with seed {seed}; give --weights if it moved")
+        known = about.batch_size or self.batch_size
+        if not alone and rows is not None and len(rows) != known:
             of = "an unknown number of" if known is None else f"{known}"
-            notes += (f"not scored by itself: the client's own rows are {len(rows)}, the update is of {of} records",)
+            notes.append(f"not scored by itself: the client's own rows are {len(rows)}, the update is of {of} records")
             rows = None
-        recovered = recover(
-            capture,
+        return recover(
+            capture.without_labels() if self.restore_labels else capture,
             schema,
             statistics,
             origin,
             self.attack,
-            batch_size=None if capture.about.batch_size is not None else self.batch_size,
+            batch_size=self.batch_size if alone or about.batch_size is None else None,
             options=dict(self.options or {}),
             seed=self.seed,
             truth=rows,
             progress=progress,
             allow_large=self.allow_large,
+            gate=self.gate,
+            notes=notes,
         )
-        return _Attacked(capture, recovered, statistics), notes, _score(recovered.scores)
 
-    def _linked(self, client: str, attacked: Sequence[_Attacked], truth: Path | None) -> ClientFinding:
+    def _linked(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
         """Return what the updates of a client give away together, or the error that linking them failed with."""
         try:
             return self._together(client, attacked, truth)
@@ -441,46 +478,51 @@ class FederationAttack:
         except Exception as error:
             return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {one_line(error)}", failed=True)
 
-    def _together(self, client: str, attacked: Sequence[_Attacked], truth: Path | None) -> ClientFinding:
+    def _together(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
         """Return what the updates of a client give away together."""
         why = _unlinkable(attacked)
-        largest = max((one.records for one in attacked), default=0)
+        largest = max((one.number for one in attacked), default=0)
         if not why and self.holds is not None and self.holds < largest:
             why = f"the client holds {self.holds} records, but an update is of {largest}"
         if why:
             return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {why}")
         first = attacked[0]
-        schema, statistics = first.recovered.schema, first.statistics
+        schema, statistics = first.schema, first.statistics
         rows = None if truth is None else Table.read(truth, schema, self.separator, missing=None)
         if rows is not None and len(rows) < largest:
             rows = None
-        total = sum(one.records for one in attacked)
+        total = sum(one.number for one in attacked)
         held = self.holds if rows is None else len(rows)
         if held is not None:
             total = held
-        known = first.capture.about.known(first.records)
+        known = first.capture.about.known(first.number)
         knowledge = Knowledge(schema, statistics, total, defense=known)
         view = RoundsView(tuple(one.capture.view for one in attacked), largest)
         made = registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
-        same = held == largest and {one.records for one in attacked} == {largest}
+        same = held == largest and {one.number for one in attacked} == {largest}
         if isinstance(made, Reconstruction) and same and made.joins(view, knowledge):
             guess = OverRounds(made)(view, knowledge, [stream(self.seed, 0, "starts")])
             way = _MATCHED
         else:
-            guess = pooled([one.recovered.guess for one in attacked], knowledge)
+            guess = pooled([one.guess for one in attacked], knowledge)
             way = _LINKED
         certainty, _ = doubts(schema, statistics, guess)
         records, cells, estimated = _counts(guess, certainty)
         if way == _LINKED:
             # Records that no round has shown are filled by the marginals, which is no estimate from an update.
-            estimated = min(
-                estimated, sum(_counts(one.recovered.guess, one.recovered.certainty)[2] for one in attacked)
-            )
-        score = None if rows is None else _score(scores(view, knowledge, guess, rows, self.seed))
+            estimated = min(estimated, sum(_counts(one.guess, one.certainty)[2] for one in attacked))
+        exposure = RecordsExposure("horizontal", view, knowledge, self.seed, lambda _: guess, rows)
+        score = None if rows is None else self._scored(first, exposure)
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
 
-    def _weights(self, file: CapturedFile, about: Description) -> Path:
+    def _scored(self, first: Recovered, exposure: RecordsExposure) -> ResultRow | None:
+        """Return the share of cells that is read of all rounds of a client."""
+        audit = first.attacked.audit
+        return run_parts(exposure.audit(audit.spec, audit.about, first.capture.about.defense)).row()
+
+    def _weights(self, file: CapturedFile) -> Path:
         """Return the file of the model that was sent when an update was made."""
+        about = read_description(file.path)
         label = file.path.stem.removeprefix("client-")
         # A client's name is never a path.
         names = [one for one in dict.fromkeys((label, file.client)) if not set(one) & set("/\\\0")]
@@ -537,13 +579,13 @@ def _without(file: CapturedFile, error: Exception) -> UpdateFinding:
     return UpdateFinding(file.name, file.client, file.round, None, outcome, one_line(error).rstrip("."))
 
 
-def _doubt(found: _Attacked) -> str | None:
+def _doubt(found: Recovered) -> str | None:
     """Return why an update in which nothing was proved is not shown to hold nothing; None where it is."""
-    guess, about = found.recovered.guess, found.capture.about
+    guess, about = found.guess, found.capture.about
     [search] = guess.searches or [None]
     if search is None or about.defense is not None or about.sent_as != "full" or about.precision in _COARSE:
         return None
-    return search.doubt(found.records, found.recovered.schema.width)
+    return search.doubt(found.number, found.schema.width)
 
 
 def _counts(guess: RecordsGuess, certainty: torch.Tensor) -> tuple[int, int, int]:
@@ -555,14 +597,7 @@ def _counts(guess: RecordsGuess, certainty: torch.Tensor) -> tuple[int, int, int
     return int(whole.sum()), int(proved.sum()), int(estimated.sum())
 
 
-def _score(rows: Sequence[Mapping[str, Any]] | None) -> Score | None:
-    for row in rows or ():
-        if row["metric"] == "accuracy" and row["column"] is None:
-            return Score(row["value"], row["baseline"], row["lift"])
-    return None
-
-
-def _unlinkable(attacked: Sequence[_Attacked]) -> str:
+def _unlinkable(attacked: Sequence[Recovered]) -> str:
     """Return why rounds cannot be linked; empty where they can."""
     if len(attacked) < 2:
         return f"{len(attacked)} of the client's updates could be attacked"
@@ -570,8 +605,8 @@ def _unlinkable(attacked: Sequence[_Attacked]) -> str:
         return "an update is the mean over several clients"
     if len({one.capture.about.protocol for one in attacked}) > 1:
         return "the updates are of two protocols"
-    if any(one.recovered.schema != attacked[0].recovered.schema for one in attacked):
+    if any(one.schema != attacked[0].schema for one in attacked):
         return "the client encoded its rows in several ways"
-    if any((one.recovered.guess.labels is None) != (attacked[0].recovered.guess.labels is None) for one in attacked):
+    if any((one.guess.labels is None) != (attacked[0].guess.labels is None) for one in attacked):
         return "labels are known in some rounds only"
     return ""

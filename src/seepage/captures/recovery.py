@@ -14,22 +14,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage import kernel, registry
-from seepage.assessment import certainties, lift, measure, spreads
-from seepage.assessment.certified import contradicted
+from seepage.assessment import certainties, spreads
 from seepage.attacks.horizontal.exact.record_count import count_records
+from seepage.captures.audit import Attacked, run_parts
 from seepage.captures.captured import Capture, Description, coarse
-from seepage.errors import BadInputError, CertifiedWrongError, Remedy, check_count
+from seepage.captures.records import RecordsExposure
+from seepage.captures.spec import AttackSpec
+from seepage.errors import BadInputError, Remedy, check_count
 from seepage.files import make_folder, write_whole
 from seepage.models.model import Model
 from seepage.models.wrapping import returns_chances
+from seepage.results.rows import as_json
 from seepage.seeds import stream
+from seepage.settings.part import Part
+from seepage.settings.setting import About, Progress
+from seepage.settings.spec import Gate
 from seepage.tabular.assumed import standardised_statistics, uniform_statistics
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
-from seepage.text import printable_json
-from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess
-from seepage.wire.secret import RecordsSecret
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 
 FILES = ("reconstruction.csv", "confidence.csv", "results.json")
 
@@ -51,7 +55,9 @@ class Recovered:
     """What was read out of one update.
 
     Attributes:
-        schema: schema of the table.
+        attacked: the update as an audit, with what attack and baselines got.
+        capture: the update and its model.
+        statistics: what the attacker knows of the columns.
         guess: records in no particular order, and the attacker's own doubts.
         certainty: certainty of each cell in [0, 1], see ``assessment.certainties``; NaN where the attack has no
             ensemble.
@@ -59,17 +65,27 @@ class Recovered:
         settings: attack, seed and other settings of the run.
         knowledge: what the attacker was granted or assumed.
         notes: what a reader should know of the update.
-        scores: score of each metric and column, beside guessing; None where the truth is not known.
     """
 
-    schema: Schema
+    attacked: Attacked
+    capture: Capture
+    statistics: Statistics
     guess: RecordsGuess
     certainty: Float[Tensor, "record column"]
     spread: Float[Tensor, "record column"]
     settings: dict[str, Any]
     knowledge: dict[str, Any]
     notes: tuple[str, ...]
-    scores: list[dict[str, Any]] | None
+
+    @property
+    def number(self) -> int:
+        """Number of records."""
+        return self.guess.cells.shape[1]
+
+    @property
+    def schema(self) -> Schema:
+        """Schema of the table."""
+        return self.attacked.audit.schema
 
     @property
     def records(self) -> pd.DataFrame:
@@ -79,6 +95,18 @@ class Recovered:
             alone = self.schema.model_copy(update={"columns": (self.schema.target,), "target": self.schema.columns[0]})
             frame = pd.concat([frame, frame_of(alone, self.guess.labels[0][:, None])], axis=1)
         return frame
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Records and confidence by the name of their file."""
+        return {FILES[0]: self.records, FILES[1]: self.confidence}
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what goes beside the rows of results as JSON values; no guessed cell."""
+        means = self.certainty.nanmean(dim=0)
+        certain = {name: _plain(mean) for name, mean in zip(self.schema.names, means, strict=True)}
+        plain = {"settings": self.settings, "knowledge": self.knowledge, "notes": list(self.notes)}
+        return {**plain, "certainty": certain}
 
     @property
     def confidence(self) -> pd.DataFrame:
@@ -153,6 +181,8 @@ def recover(
     truth: Table | None = None,
     progress: Callable[[float], None] | None = None,
     allow_large: bool = False,
+    gate: Gate | None = None,
+    notes: Sequence[str] = (),
 ) -> Recovered:
     """Attack a captured update as an audit attacks its first victim of the same seed.
 
@@ -168,14 +198,61 @@ def recover(
         truth: the batch's records in any order, to score the guess with.
         progress: called now and then with the share of the work done since the last call.
         allow_large: whether to attack batches that may take more memory than the machine has.
+        gate: limit that the update has to stay below; None without one.
+        notes: what else a reader should know of the update.
 
     Raises:
         BadInputError: the number of records is not known or contradicts the update or the truth, or is very large; the
             attack or an option is unknown, or labels can be neither restored nor are they given.
     """
     records, counted = _records(capture, schema, statistics, batch_size, truth, seed)
-    given = capture.about.labels
-    model = capture.view.model
+    knowledge, model = _knowledge(capture, schema, statistics, records), capture.view.model
+    made = registry.attacks.of("horizontal").create(attack, **(options or {}))
+    if not allow_large:
+        _check_size(records, schema.width, int(getattr(made, "restarts", 1)))
+    # An attack that another package adds may have no progress to report.
+    reports = "progress" in inspect.signature(made).parameters
+    doubt = coarse(capture.about, model)
+
+    def read(progress: Progress | None) -> RecordsGuess:
+        listening = {"progress": progress} if reports and progress is not None else {}
+        guess = made(capture.view, knowledge, [stream(seed, 0, "starts")], **listening)
+        if guess.proofs is None or doubt is None:
+            return guess
+        return replace(guess, proofs=(kernel.nothing(guess.cells.shape[1], guess.cells.shape[2], doubt),))
+
+    settings: dict[str, Any] = {
+        "attack": attack,
+        "options": options or {},
+        "seed": seed,
+        "protocol": capture.about.protocol,
+        "model": model.name,
+        "head": model.head,
+        "batch_size": records,
+    }
+    granted = {
+        **knowledge.describe(),
+        "statistics": _SAID[origin],
+        "encoding": "as the update says" if states_encoding(capture.about) else "that of the statistics",
+        "labels": "restored" if knowledge.labels is None else "those in the update",
+        "records": "counted in the update" if counted else "granted",
+    }
+    spec = AttackSpec.of(attacks=(Part(name=attack, options=options or {}),), seed=seed, gate=gate)
+    notes = (*capture.notes, *notes, *_assumed(model))
+    facts = update_facts(capture.about, model, records, origin, notes)
+    exposure = RecordsExposure("horizontal", capture.view, knowledge, seed, read, truth)
+    audit = exposure.audit(spec, facts, capture.about.defense, settings, granted)
+    found = run_parts(audit, progress=lambda _: progress)
+    guess = exposure.guess
+    assert guess is not None
+    certainty, spread = doubts(schema, statistics, guess)
+    loss = None if guess.loss is None else _plain(guess.loss[0])
+    return Recovered(found, capture, statistics, guess, certainty, spread, {**settings, "loss": loss}, granted, notes)
+
+
+def _knowledge(capture: Capture, schema: Schema, statistics: Statistics, records: int) -> Knowledge:
+    """Return what the attacker has beside the update."""
+    given, model = capture.about.labels, capture.view.model
     if given is None and model.head == "regression":
         raise BadInputError(
             f"model {model.name!r} has a regression head: its labels are numbers, which cannot be restored from an "
@@ -185,54 +262,46 @@ def recover(
         raise BadInputError(f"the update has {len(given)} labels for a batch of {records} records; give one a record.")
     labels = None if given is None else torch.tensor([given], dtype=torch.float64)
     moments = capture.batch_statistics
-    knowledge = Knowledge(
+    return Knowledge(
         schema, statistics, records, labels, defense=capture.about.known(records), batch_statistics=moments
     )
-    made = registry.attacks.of("horizontal").create(attack, **(options or {}))
-    restarts = int(getattr(made, "restarts", 1))
-    numbers = records * schema.width * restarts
-    if (numbers > _MOST_NUMBERS or records > _MOST_RECORDS) and not allow_large:
+
+
+def _check_size(records: int, width: int, restarts: int) -> None:
+    numbers = records * width * restarts
+    if numbers > _MOST_NUMBERS or records > _MOST_RECORDS:
         raise BadInputError(
-            f"{records:,} records of {schema.width} encoded columns, searched from {restarts:,} random starts, are "
+            f"{records:,} records of {width} encoded columns, searched from {restarts:,} random starts, are "
             f"{numbers:,} numbers; above {_MOST_RECORDS:,} records or {_MOST_NUMBERS:,} numbers an attack may take "
             "more memory than there is. Check the number of records, ask for fewer restarts, or allow it: ",
             Remedy("allow_large", True),
             ".",
         )
-    seeds = [stream(seed, 0, "starts")]
-    # An attack that another package adds may have no progress to report.
-    reports = progress is not None and "progress" in inspect.signature(made).parameters
-    guess = made(capture.view, knowledge, seeds, **({"progress": progress} if reports else {}))
-    doubt = coarse(capture.about, model)
-    if guess.proofs is not None and doubt is not None:
-        guess = replace(guess, proofs=(kernel.nothing(guess.cells.shape[1], guess.cells.shape[2], doubt),))
-    certainty, spread = doubts(schema, statistics, guess)
-    return Recovered(
-        schema=schema,
-        guess=guess,
-        certainty=certainty,
-        spread=spread,
-        settings={
-            "attack": attack,
-            "options": options or {},
-            "seed": seed,
-            "protocol": capture.about.protocol,
-            "model": model.name,
-            "head": model.head,
-            "batch_size": records,
-            "loss": None if guess.loss is None else _plain(guess.loss[0]),
-        },
-        knowledge={
-            **knowledge.describe(),
-            "statistics": _SAID[origin],
-            "encoding": "as the update says"
-            if capture.about.encoding or capture.about.encoder
-            else "that of the statistics",
-            "labels": "restored" if labels is None else "those in the update",
-            "records": "counted in the update" if counted else "granted",
-        },
-        notes=(*capture.notes, *_assumed(model)),
-        scores=None if truth is None else scores(capture.view, knowledge, guess, truth, seed),
+
+
+def update_facts(about: Description, model: Model, records: int, origin: Origin, notes: Sequence[str] = ()) -> About:
+    """Return a captured update in words.
+
+    Args:
+        about: what is known of it besides its numbers.
+        model: network that was sent.
+        records: number of records behind it.
+        origin: origin of the statistics.
+        notes: what a reader should know of it.
+    """
+    return About(
+        "captured update",
+        about.protocol,
+        model.name,
+        lead="What a captured update gives away of the records behind it.",
+        message="the update",
+        threat_model=(
+            "The attacker is the server, honest but curious: it has the update, the model that it sent and the schema.",
+            f"The update is {about.describe()}, of {records:,} records.",
+            f"Columns: {_SAID[origin]}.",
+        ),
+        notes=tuple(notes),
+        without_dropout=model.switched_off,
     )
 
 
@@ -278,12 +347,11 @@ def write_recovered(folder: Path, found: Recovered) -> None:
     """
     check_new(folder)
     make_folder(folder, private=True)
-    results = {"settings": found.settings, "knowledge": found.knowledge, "notes": list(found.notes)}
-    results |= {"certainty": _by_column(found), "scores": found.scores}
-    write_whole(folder / FILES[0], found.records.to_csv(index=False), private=True)
-    write_whole(folder / FILES[1], found.confidence.to_csv(index=False), private=True)
+    for name, table in found.tables.items():
+        write_whole(folder / name, table.to_csv(index=False), private=True)
     # Last: where it is, the others are whole.
-    write_whole(folder / FILES[2], printable_json(results) + "\n", private=True)
+    results = as_json(found.attacked.rows, further=found.to_plain())
+    write_whole(folder / FILES[2], results + "\n", private=True)
 
 
 def check_new(folder: Path, files: Sequence[str] = FILES) -> None:
@@ -331,58 +399,6 @@ def _records(
             f"the truth has {len(truth)} rows, the update is of {records} records; give exactly the rows of its batch."
         )
     return records, counted
-
-
-def scores(view: AnyView, knowledge: Knowledge, guess: RecordsGuess, truth: Table, seed: int) -> list[dict[str, Any]]:
-    """Return the figures of the one victim, each beside the best baseline, which has no update.
-
-    Args:
-        view: view of the update, or of several rounds.
-        knowledge: side information of the attacker.
-        guess: what was read.
-        truth: true records, as many as the guess has.
-        seed: seed of the baselines.
-
-    Raises:
-        CertifiedWrongError: a certified cell is wrong.
-    """
-    if guess.certified is not None:
-        wrong = int(contradicted(knowledge.schema, guess.cells, truth.cells[None], guess.certified))
-        if wrong:
-            raise CertifiedWrongError(
-                f"{wrong} of {int(guess.certified.sum())} certified cells are wrong by the truth: an error of seepage, "
-                "or the truth is that of another batch. Nothing of this counts as certified."
-            )
-    secret = RecordsSecret(truth.cells[None], truth.labels[None])
-    schema, statistics = knowledge.schema, knowledge.statistics
-    seeds = [stream(seed, 0, "baseline")]
-    guessing = {
-        entry.name: measure(schema, statistics, secret, entry.factory()(view, knowledge, seeds))
-        for entry in registry.baselines.of("horizontal").entries()
-    }
-    rows = []
-    for measured in measure(schema, statistics, secret, guess):
-        mean = measured.estimate().mean
-        if mean is None:
-            # A correlation needs several victims.
-            continue
-        gained = lift(measured, guessing)
-        rows.append(
-            {
-                "metric": measured.metric,
-                "column": measured.column,
-                "value": mean,
-                "baseline": None if gained is None else gained.reference.mean,
-                "baseline_name": None if gained is None else gained.baseline,
-                "lift": None if gained is None else gained.gain.mean,
-            }
-        )
-    return rows
-
-
-def _by_column(found: Recovered) -> dict[str, float | None]:
-    means = found.certainty.nanmean(dim=0)
-    return {name: _plain(mean) for name, mean in zip(found.schema.names, means, strict=True)}
 
 
 def _plain(value: Tensor) -> float | None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from seepage import kernel, registry
-from seepage.assessment import Figures, measure_columns
+from seepage import registry
 from seepage.assessment.columns import shown_figures
 from seepage.attacks.split import Posterior
 from seepage.attacks.split.exact import check_gradient, not_exact
@@ -22,17 +21,13 @@ from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.space import Space
 from seepage.captures.transcript_runs import (
     NO_MEANING,
-    TranscriptRun,
+    TranscriptExposure,
     TranscriptTables,
-    TriedAttack,
     UnknownPart,
-    best_figures,
     history_of,
-    score_rows,
 )
 from seepage.captures.transcripts import RecordedTraining, RoundMessages
-from seepage.errors import BadInputError, CertifiedWrongError, one_line, unknown_name
-from seepage.kernel import Certified
+from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.models.batch_norm import normalising
 from seepage.models.deepfm import deepfm
 from seepage.models.dropout import dropping
@@ -42,13 +37,16 @@ from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.models.weights import load_weights
 from seepage.protocols.split import SplitLearning
-from seepage.results.proofs import WRONG
+from seepage.registry import Registry
 from seepage.seeds import stream
 from seepage.settings.part import Part, as_part, entry_of, make_part
+from seepage.settings.setting import PlannedPart
 from seepage.settings.split.audit import PRIOR, defense_of
+from seepage.settings.split.columns import COLUMN_SCALES, columns_figures
+from seepage.settings.units import UnitFigures
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import frame_of
-from seepage.wire.labels import ReturnedView
+from seepage.wire.labels import LabelGuess, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutRounds, CutView, KnownCut
 
@@ -73,8 +71,8 @@ class _Group:
 _Kind = tuple[int, float | None]
 
 
-class SplitRun(TranscriptRun):
-    """Attacks on a transcript of split learning in which the server holds columns of its own.
+class SplitTranscriptExposure(TranscriptExposure):
+    """A transcript of split learning in which the server holds columns of its own.
 
     Args:
         tables: the transcript with the tables beside it.
@@ -85,6 +83,7 @@ class SplitRun(TranscriptRun):
     """
 
     setting = "split"
+    scales = COLUMN_SCALES
 
     def __init__(self, tables: TranscriptTables, model: SplitModel) -> None:
         super().__init__(tables)
@@ -115,45 +114,39 @@ class SplitRun(TranscriptRun):
         for one in training.rounds:
             # Weights that do not fit are refused before anything is attacked.
             self._with_weights(self._weights_of(one.number))
-        self.figures, self.named = self._baselines()
 
-    def tried(self, part: Part) -> TriedAttack:
-        """Return what an attack reads."""
-        entry = entry_of(registry.attacks.of("split"), part)
-        if any(issubclass(view, ReturnedView) for view in entry.sees):
-            return self.tables.label_finding(part, self.places, self._returned(), self.figures, self.named)
-        made = make_part(registry.attacks.of("split"), part)
+    def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
+        """Return the figures of a guess of the private columns and labels, and keep its answers."""
+        made = Posterior(observed=False) if part.part.name == PRIOR else make_part(registered, part.part)
         begun = time.perf_counter()
-        guess = self._guess(made, "auxiliary" in entry.needs)
-        fits = self._fitting(part, guess)
+        if part.kind == "baseline":
+            guess = self._answered(made, False, self._every)
+            return self._scored(guess, time.perf_counter() - begun)
+        guess = self._guess(made, "auxiliary" in entry_of(registered, part.part).needs)
+        fits = self._fitting(part.part, guess)
         if fits is not None and guess.ties is not None:
             # Several answers of which none replays the message are no ties.
             guess = replace(guess, ties=torch.where(fits, guess.ties.cpu(), 0))
-        seconds = time.perf_counter() - begun
+        found = self._scored(guess, time.perf_counter() - begun)
+        self._keep_answers(part, guess)
+        if guess.proof is not None and guess.proof.doubt is not None and not self.doubts:
+            less = "not all that it may" if bool(guess.proof.cells.any()) else "nothing"
+            self.doubts.append(f"{part.label} certifies {less}: {guess.proof.doubt}.")
+        shown = shown_figures(self._base.schema, self._base.private, guess)
+        if fits is not None:
+            shown["replayed", None] = float(fits.double().mean())
+        return replace(found, figures={**found.figures, **shown})
+
+    def _keep_answers(self, part: PlannedPart, guess: CutGuess) -> None:
         model = self._base
         columns = [model.schema.columns[i] for i in model.private]
         alone = Schema.model_construct(columns=(*columns, model.schema.target), target=model.schema.target)
         frame = frame_of(alone, torch.cat([guess.cells, guess.labels[:, None].to(guess.cells)], dim=1))
         said: dict[str, Iterable[object]] = {name: frame[name] for name in frame.columns}
-        if guess.proof is not None and guess.proof.doubt is not None and not self.doubts:
-            less = "not all that it may" if bool(guess.proof.cells.any()) else "nothing"
-            self.doubts.append(f"{part.called} certifies {less}: {guess.proof.doubt}.")
         if guess.certified is not None:
             held = zip(columns, guess.certified.unbind(1), strict=True)
             said |= {f"{column.name} certified": cells.tolist() for column, cells in held}
-        shown = shown_figures(model.schema, model.private, guess)
-        if fits is not None:
-            shown["replayed", None] = float(fits.double().mean())
-        figures = self._scored(guess)
-        return TriedAttack(
-            part.called,
-            "columns",
-            len(self.places),
-            seconds,
-            shown,
-            None if figures is None else score_rows(figures, self.figures, self.named),
-            self.tables.answers(part.called, self.places, said),
-        )
+        self.keep(part, self.places, said)
 
     def _guess(self, attack: Callable[..., CutGuess], auxiliary: bool) -> CutGuess:
         """Return an attack's guess for all records; that of those without a gradient is the prior's."""
@@ -165,7 +158,7 @@ class SplitRun(TranscriptRun):
             return guess
         prior = replace(attack, observed=False) if isinstance(attack, Posterior) else self._prior
         unread = _unread(guess, self._answered(prior, False, rest))
-        return _chosen(_joined([guess, unread]), torch.tensor([*sorted(self._used), *sorted(rest)]).argsort())
+        return CutGuess.joined([guess, unread]).take(torch.tensor([*sorted(self._used), *sorted(rest)]).argsort())
 
     @property
     def _prior(self) -> Callable[..., CutGuess]:
@@ -196,7 +189,7 @@ class SplitRun(TranscriptRun):
             history = _newest(history, 1)
         groups = self._grouped(history)
         order = torch.cat([group.places for group in groups]).argsort()
-        return _chosen(_joined([attack(group.view, knowledge, seeds) for group in groups]), order)
+        return CutGuess.joined([attack(group.view, knowledge, seeds) for group in groups]).take(order)
 
     def _fitting(self, part: Part, guess: CutGuess) -> Bool[Tensor, " record"] | None:
         """Return whose newest message the guess replays, up to rounding, and say so where these are few.
@@ -217,57 +210,46 @@ class SplitRun(TranscriptRun):
             self.doubts.append(_misfit(part.called, int((~within[read]).sum()), int(read.sum()), self._base.client))
         return within & read
 
-    def _scored(self, guess: CutGuess) -> Figures | None:
-        known = self.tables.true_cells(self.places)
+    def _scored(self, guess: CutGuess, seconds: float) -> UnitFigures:
+        """Return the figures of a guess of the records with a known truth; none without one."""
+        known, seconds = self.tables.true_cells(self.places), seconds / len(self.places)
         if known is None:
-            return None
+            return UnitFigures({}, seconds)
         at, held = known
         model, seen = self._base, CutTranscript(self._newest_view(), held[:, :-1], held[:, -1])
-        figures, _ = measure_columns(model.schema, model.private, seen, _chosen(guess, at))
-        if figures.get((WRONG, None)):
-            raise CertifiedWrongError(
-                "The truth contradicts a cell that is certified: a mistake in seepage, please report it. Nothing of "
-                "this transcript counts as certified."
-            )
-        return {key: value for key, value in figures.items() if key[0] not in NO_MEANING}
+        statistics = self.tables.statistics
+        found = columns_figures(model.schema, model.private, statistics, seen, guess.take(at), seconds, False)
+        labels = LabelGuess(guess.labels[None], None if guess.label_chances is None else guess.label_chances[None])
+        right, target = self.right_labels(self.places, labels), model.schema.target.name
+        figures = {key: value for key, value in found.figures.items() if key[0] not in NO_MEANING and key[1] != target}
+        each = {key: values for key, values in found.each.items() if key[1] != target}
+        if right is not None:
+            figures, each = {**figures, **right.figures}, {**each, **right.each}
+        return replace(found, figures=figures, each=each)
 
-    def _baselines(self) -> tuple[Figures, dict[tuple, str]]:
-        if self.tables.truth is None:
-            return {}, {}
-        parts = [
-            *((Part(name=PRIOR), Posterior(observed=False)) for _ in [0] if self.training.weights),
-            (Part(name="marginals"), registry.baselines.of("split").create("marginals")),
+    def baselines(self) -> list[Part]:
+        """Return the prior where the client's weights are there, the marginals, and neighbours by own columns."""
+        neighbours = self.training.own is not None and self.tables.public is not None
+        return [
+            *([Part(name=PRIOR)] if self.training.weights else []),
+            Part(name="marginals"),
+            *([Part(name="knn", options={"on": "features"}, label="knn_features")] if neighbours else []),
         ]
-        if self.training.own is not None and self.tables.public is not None:
-            options = {"on": "features"}
-            made = registry.baselines.of("split").create("knn", **options)
-            parts.append((Part(name="knn", options=options, label="knn_features"), made))
-        return best_figures(
-            (part.called, figures)
-            for part, one in parts
-            if (figures := self._tried_baseline(cast("Callable[..., CutGuess]", one))) is not None
-        )
-
-    def _tried_baseline(self, baseline: Callable[..., CutGuess]) -> Figures | None:
-        try:
-            return self._scored(self._answered(baseline, False, self._every))
-        except BadInputError:
-            # A space too large to go through has no prior, and few public rows no neighbours.
-            return None
 
     def _newest_view(self) -> CutView:
         """Return the newest message of all records; the model is that of any round."""
         newest = [(self._used.get(place) or self._every[place])[-1] for place in self.places.tolist()]
         return self._view(0, None, newest, self.places.tolist())
 
-    def _returned(self) -> ReturnedView:
+    def returned(self) -> tuple[Tensor, ReturnedView]:
+        """Return what came back of all records, beside the server's own columns."""
         view = self._newest_view()
         own = torch.zeros(1, view.records, 1)
         if self.training.own is not None:
             model = self._base
             schema = model.schema.model_copy(update={"columns": tuple(model.schema.columns[i] for i in model.public)})
             own = encoder_of(schema).encode(view.features[None])
-        return ReturnedView(view.cut[None], view.own_gradient[None], own.to(view.cut.dtype))
+        return self.places, ReturnedView(view.cut[None], view.own_gradient[None], own.to(view.cut.dtype))
 
     def _histories(self) -> tuple[_History, _History]:
         """Return the messages of all records, and those that tell something of the records that have such.
@@ -505,39 +487,3 @@ def _unread(guess: CutGuess, prior: CutGuess) -> CutGuess:
         proof=None if guess.proof is None else guess.proof.take(torch.full((records,), -1)),
         mass=None if guess.mass is None else nowhere[:, None].repeat(1, private),
     )
-
-
-def _joined(guesses: Sequence[CutGuess]) -> CutGuess:
-    """Return the guesses of several groups as one."""
-    if len(guesses) == 1:
-        return guesses[0]
-    joined = {}
-    for one in fields(CutGuess):
-        values = [getattr(guess, one.name) for guess in guesses]
-        if any(value is None for value in values) or (
-            isinstance(values[0], tuple) and len({tuple(part.shape[1] for part in value) for value in values}) > 1
-        ):
-            # What one of the guesses lacks, or gives for other values, is given for none.
-            joined[one.name] = None
-        elif isinstance(values[0], tuple):
-            joined[one.name] = tuple(torch.cat(parts) for parts in zip(*values, strict=True))
-        elif isinstance(values[0], Certified):
-            joined[one.name] = kernel.joined(values)
-        else:
-            joined[one.name] = torch.cat(values)
-    return CutGuess(**joined)
-
-
-def _chosen(guess: CutGuess, at: Tensor) -> CutGuess:
-    """Return the guess for some of the records."""
-    chosen = {}
-    for one in fields(CutGuess):
-        value = getattr(guess, one.name)
-        if isinstance(value, tuple):
-            value = tuple(part[at] for part in value)
-        elif isinstance(value, Certified):
-            value = value.take(at)
-        elif value is not None:
-            value = value[at]
-        chosen[one.name] = value
-    return CutGuess(**chosen)

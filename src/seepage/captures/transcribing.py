@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from seepage.captures.states import as_state
 from seepage.captures.transcripts import OWN, SCHEMA, SERVER, TRANSCRIPT, as_description, check_columns
 from seepage.errors import BadInputError, check_count
 from seepage.files import write_whole
+from seepage.models.states import as_state
 from seepage.tabular.schema import Schema
 
 Ids = Sequence[int] | Sequence[str] | Tensor

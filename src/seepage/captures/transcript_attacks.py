@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pandas as pd
+
 from seepage import registry
-from seepage.captures.split_transcripts import SplitRun, split_model
-from seepage.captures.transcript_runs import TranscriptFindings, TranscriptRun, TranscriptTables
+from seepage.assessment import Figures
+from seepage.assessment.row import ResultRow
+from seepage.captures.audit import Attacked, CapturedAudit, run_parts
+from seepage.captures.spec import SplitTranscriptSpec, VerticalTranscriptSpec
+from seepage.captures.split_transcripts import SplitTranscriptExposure, split_model
+from seepage.captures.transcript_runs import OWN_FIGURES, TranscriptExposure, TranscriptTables
 from seepage.captures.transcripts import RecordedTraining
-from seepage.captures.vertical_transcripts import VerticalRun
-from seepage.captures.whole_transcripts import WholeClientRun
-from seepage.config.choices import describe
+from seepage.captures.vertical_transcripts import VerticalTranscriptExposure
+from seepage.captures.whole_transcripts import WholeTranscriptExposure
 from seepage.digests import Json
-from seepage.errors import BadInputError, CertifiedWrongError, one_line, unknown_name
 from seepage.needs import Need
 from seepage.registry import Attack, Entry
-from seepage.settings.part import Part, as_part, entry_of
+from seepage.settings.labels import with_label_columns
+from seepage.settings.part import NONE, Part, entry_of
+from seepage.settings.setting import About, Configuration, PlannedPart
+from seepage.settings.spec import Gate
+from seepage.settings.threat_model import Deployment, mechanisms
 from seepage.tabular.schema import Discrete
+from seepage.wire.labels import ReturnedView
 
 # What has to be given for an attack that lacks it.
 _LACKS: dict[Need, str] = {
@@ -34,6 +43,103 @@ _LACKS: dict[Need, str] = {
 _ACTIVE = "it is active: it needs a training that it changes, which no transcript is"
 
 
+@dataclass(frozen=True)
+class TriedAttack:
+    """What one attack read.
+
+    Attributes:
+        attack: label of the attack.
+        sought: ``columns``, or ``label`` where labels alone are guessed.
+        records: number of records that it guessed.
+        seconds: time for a record.
+        shown: figures of its own answers, by metric and column: shares that are likely, certified, tied or possible.
+        rows: results beside the best baseline; None without the truth.
+        answers: guessed cells of each record, with its id, for ``reconstruction.csv``.
+    """
+
+    attack: str
+    sought: str
+    records: int
+    seconds: float
+    shown: Figures
+    rows: tuple[ResultRow, ...] | None
+    answers: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class TranscriptFindings:
+    """What a transcript gives away.
+
+    Attributes:
+        attacked: the transcript as an audit, with what each attack and baseline got.
+        setting: ``split`` or ``vertical``.
+        records, rounds: number of records, and of rounds in which they were seen.
+        private: names of the private columns.
+        answers: guessed cells of each record by the label of the attack.
+        knowledge: what attacks were granted or assumed.
+        notes: what a reader should know of the transcript.
+        scored: number of records with a known truth; None without.
+        limits: sentence for each part of the network that no attack solves exactly.
+        doubts: sentence for an attack whose answers replay few messages, so that something does not fit.
+        assumed: names of attacked columns whose marginals nothing tells, so that baselines take all values as likely.
+    """
+
+    attacked: Attacked
+    setting: str
+    records: int
+    rounds: int
+    private: tuple[str, ...]
+    answers: Mapping[str, pd.DataFrame]
+    knowledge: Mapping[str, Json]
+    notes: tuple[str, ...]
+    scored: int | None = None
+    limits: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def not_tried(self) -> Mapping[str, str]:
+        """Reason, for each attack that could not be tried."""
+        return self.attacked.not_tried
+
+    @property
+    def tried(self) -> tuple[TriedAttack, ...]:
+        """What each attack that ran has read."""
+        return tuple(
+            self._tried(run.label, run.part.column is not None, run.seconds or 0.0)
+            for run in self.attacked.runs
+            if run.is_attack
+        )
+
+    def _tried(self, label: str, on_labels: bool, seconds: float) -> TriedAttack:
+        rows = [row for row in self.attacked.rows if row.attack == label]
+        shown: Figures = {(row.metric, row.column): row.mean for row in rows if row.metric in OWN_FIGURES}
+        scored = tuple(row for row in rows if row.metric not in OWN_FIGURES and row.mean is not None)
+        answers = self.answers[label]
+        sought = "label" if on_labels else "columns"
+        return TriedAttack(label, sought, len(answers), seconds, shown, scored or None, answers)
+
+    def to_plain(self) -> dict[str, Json]:
+        """Return what goes beside the rows of results as JSON values; no guessed cell."""
+        return {
+            "setting": self.setting,
+            "records": self.records,
+            "rounds": self.rounds,
+            "private": list(self.private),
+            "knowledge": dict(self.knowledge),
+            "notes": list(self.notes),
+            "scored": self.scored,
+            "attacks": [{"attack": one.attack, "sought": one.sought, "records": one.records} for one in self.tried],
+            "not_tried": [{"attack": name, "reason": reason} for name, reason in self.not_tried.items()],
+        }
+
+    @property
+    def reconstruction(self) -> pd.DataFrame:
+        """Guessed cells of each record and attack."""
+        frames = list(self.answers.values())
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"attack": [], "id": []})
+
+
 @dataclass
 class TranscriptAttack:
     """An attack on a transcript.
@@ -47,6 +153,7 @@ class TranscriptAttack:
         truth: table of true private cells and labels, with ids.
         separator: separator of the cells of CSV files.
         seed: seed of the attacks.
+        gate: limit that the transcript has to stay below; None without one.
 
     Raises:
         BadInputError: something does not fit the transcript.
@@ -54,23 +161,20 @@ class TranscriptAttack:
 
     training: RecordedTraining
     model: str | None = None
-    attacks: Sequence[str] = ()
+    attacks: Sequence[object] = ()
     data: Path | None = None
     known: Path | None = None
     truth: Path | None = None
     separator: str = ","
     seed: int = 0
+    gate: Gate | None = None
     _tables: TranscriptTables = field(init=False)
 
     def __post_init__(self) -> None:
         training, setting = self.training, self.training.about.setting
         self._tables = TranscriptTables(training, self.data, self.known, self.truth, self.separator, self.seed)
-        parts = _labelled([Part.model_validate(as_part(one)) for one in dict.fromkeys(self.attacks)])
-        registered = registry.attacks.of(setting)
-        for part in parts:
-            if part.name not in registered:
-                raise unknown_name("attack", part.name, registered.names())
-        self._parts = parts or [Part(name=name) for name in registered.names()]
+        spec = SplitTranscriptSpec if setting == "split" else VerticalTranscriptSpec
+        self._spec = spec.of(attacks=tuple(self.attacks), seed=self.seed, gate=self.gate)
         # Refuses a network that does not fit, before anything is attacked.
         columns = setting == "split" and not training.about.whole
         self._model = split_model(training, self.model) if columns else None
@@ -80,30 +184,42 @@ class TranscriptAttack:
 
         Args:
             progress: called with the label of each attack before it begins.
+
+        Raises:
+            BadInputError: nothing is left to attack, or something does not fit the transcript.
+            CertifiedWrongError: the truth contradicts a cell that is certified.
         """
         training, tables = self.training, self._tables
         if self._model is not None:
-            runner: TranscriptRun = SplitRun(tables, self._model)
+            exposure: TranscriptExposure = SplitTranscriptExposure(tables, self._model)
         else:
-            runner = (WholeClientRun if training.about.whole else VerticalRun)(tables, self.model)
-        registered = registry.attacks.of(runner.setting)
-        tried, reasons = [], {}
-        for part in [*self._parts, *(() if self.attacks else runner.further)]:
-            reason = _lacks(entry_of(registered, part), runner)
-            if reason is None:
-                if progress is not None:
-                    progress(part.called)
-                try:
-                    tried.append(runner.tried(part))
-                    continue
-                except CertifiedWrongError:
-                    raise
-                except BadInputError as error:
-                    reason = str(error).rstrip(".")
-                except Exception as error:  # An attack of another package may fail in any way.
-                    reason = f"it failed with {one_line(error)}"
-            reasons[part.called] = reason
-        granted: dict[str, Json] = {
+            exposure = (WholeTranscriptExposure if training.about.whole else VerticalTranscriptExposure)(
+                tables, self.model
+            )
+        registered = registry.attacks.of(exposure.setting)
+        found = run_parts(
+            self._audit(exposure),
+            lambda part: _lacks(entry_of(registered, part.part), exposure),
+            None if progress is None else lambda label: progress(label),
+        )
+        return TranscriptFindings(
+            found,
+            exposure.setting,
+            len(tables.ids),
+            len(training.rounds),
+            training.about.private,
+            exposure.answers,
+            self._granted(),
+            tuple(dict.fromkeys(exposure.notes)),
+            None if tables.truth is None else len(tables.truth[0]),
+            tuple(exposure.limits),
+            tuple(exposure.doubts),
+            tables.assumed,
+        )
+
+    def _granted(self) -> dict[str, Json]:
+        training, tables = self.training, self._tables
+        return {
             "statistics": tables.origin,
             "auxiliary": 0 if tables.public is None else len(tables.public),
             "labels": 0 if tables.known_labels is None else len(tables.known_labels[0]),
@@ -112,40 +228,71 @@ class TranscriptAttack:
             "own columns": training.own is not None,
             "defense": {name: dict(options) for name, options in (training.about.defense or {}).items()},
         }
-        return TranscriptFindings(
-            runner.setting,
-            len(tables.ids),
-            len(training.rounds),
-            training.about.private,
-            tuple(tried),
-            reasons,
-            granted,
-            tuple(dict.fromkeys(runner.notes)),
-            None if tables.truth is None else len(tables.truth[0]),
-            tuple(runner.limits),
-            tuple(runner.doubts),
-            tables.assumed,
+
+    def _audit(self, exposure: TranscriptExposure) -> CapturedAudit:
+        """Return the transcript as an audit."""
+        about, schema, setting = self.training.about, self._tables.schema, exposure.setting
+        names = registry.attacks.of(setting).names()
+        attacks = self._spec.attacks or (*(Part(name=name) for name in names), *exposure.further)
+        defenses = tuple(Part(name=name, options=dict(options)) for name, options in (about.defense or {}).items())
+        parts = [PlannedPart(part, "attack") for part in attacks]
+        if self._tables.truth is not None:
+            back = any(issubclass(view, ReturnedView) for view in exposure.reveals)
+            beside = [*exposure.baselines(), *([Part(name="label_mode")] if back else [])]
+            parts = [*(PlannedPart(part, "baseline") for part in beside), *parts]
+        parts = list(with_label_columns(parts, setting, schema.target.name))
+        return CapturedAudit(
+            self._spec.model_copy(update={"attacks": attacks, "defenses": defenses or self._spec.defenses}),
+            self._described(exposure, any(part.column is not None for part in parts if part.kind == "attack")),
+            Deployment(
+                setting,
+                setting if about.topology == "columns" else about.topology,
+                exposure.reveals,
+                frozenset(exposure.grants),
+                None,
+                mechanisms(setting, defenses),
+            ),
+            exposure,
+            Configuration("+".join(part.name for part in defenses) or NONE),
+            parts,
+            schema,
+            {"seed": self.seed, "model": self.model or about.model},
+            self._granted(),
+        )
+
+    def _described(self, exposure: TranscriptExposure, labels: bool) -> About:
+        """Return the transcript in words."""
+        about, schema, private = self.training.about, self._tables.schema, self.training.about.private
+        attacker = "The active party" if about.setting == "vertical" else f"The {about.attacker}"
+        return replace(
+            exposure.about,
+            model=self.model or about.model or "not named",
+            lead="What a transcript gives away of the columns and labels that its parties keep.",
+            attacker=attacker,
+            message="what crossed the wire",
+            threat_model=(
+                f"The attacker is {attacker.lower()}, honest but curious. It has what crossed the wire in "
+                f"{len(self.training.rounds):,} rounds of {about.setting} learning, with {len(self._tables.ids):,} "
+                f"records. Private: {', '.join(private)}.",
+                f"Its marginals: {self._tables.origin}.",
+            ),
+            limits=tuple(exposure.limits),
+            rows=len(self._tables.ids),
+            target=schema.target.name,
+            label=schema.target.name if labels or self._model is not None else None,
+            label_attacker="The passive party" if about.setting == "vertical" else None,
+            columns=private,
+            sensitive=tuple(column.name for column in schema.columns if column.sensitive),
         )
 
 
-def _labelled(parts: Sequence[Part]) -> list[Part]:
-    """Return parts of which those of the same label have all their options as label."""
-    labels = [part.called for part in parts]
-    return [
-        part.model_copy(update={"label": describe(part.name, part.options)})
-        if part.label is None and labels.count(part.called) > 1
-        else part
-        for part in parts
-    ]
-
-
-def _lacks(entry: Entry[Attack], runner: TranscriptRun) -> str | None:
+def _lacks(entry: Entry[Attack], exposure: TranscriptExposure) -> str | None:
     """Return why an attack cannot be tried; None where it can."""
     if getattr(entry.factory, "active", False):
         return _ACTIVE
-    target = runner.tables.schema.target
+    target = exposure.tables.schema.target
     if getattr(entry.factory, "of_classes", False) and not isinstance(target, Discrete):
         return f"it tells classes apart, and the target {target.name!r} is a number"
-    if entry.sees and not any(issubclass(shown, seen) for seen in entry.sees for shown in runner.reveals):
+    if entry.sees and not any(issubclass(shown, seen) for seen in entry.sees for shown in exposure.reveals):
         return f"it takes {' or '.join(view.__name__ for view in entry.sees)}, which this transcript does not show"
-    return next((_LACKS.get(need, f"it needs {need}") for need in entry.needs if need not in runner.grants), None)
+    return next((_LACKS.get(need, f"it needs {need}") for need in entry.needs if need not in exposure.grants), None)

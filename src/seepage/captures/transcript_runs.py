@@ -1,156 +1,38 @@
-"""What attacks on transcripts of split and of vertical training share: tables beside them, labels, and findings."""
+"""A transcript of split or of vertical training as an exposure: the tables beside it, and guesses of labels."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from seepage import registry
-from seepage.assessment import Figures
-from seepage.assessment.labels import measure_labels
 from seepage.captures.transcripts import RecordedTraining, RoundMessages, read_cells
-from seepage.digests import Json
 from seepage.errors import BadInputError
-from seepage.files import make_folder, write_whole
 from seepage.needs import Need
-from seepage.results.proofs import WRONG
+from seepage.registry import Registry
 from seepage.seeds import stream
+from seepage.settings.labels import label_figures
 from seepage.settings.part import Part, make_part
+from seepage.settings.setting import About, Exposure, Outcome, PlannedPart, Progress, Scale
+from seepage.settings.units import UnitFigures, outcome
 from seepage.tabular.assumed import partly_known_statistics
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
-from seepage.text import percent, printable_json
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 
-RESULTS, RECONSTRUCTION = "results.json", "reconstruction.csv"
+# Figures of an attack's own answers; it has them without the truth, and of all records.
+OWN_FIGURES = frozenset({"replayed", "likely", "ties", "certified_cells", "still_possible"})
 # Figures that say nothing of a transcript's attack.
-NO_MEANING = frozenset(
-    {"calibration", "coverage", "failed", "replayed", "likely", "ties", "certified_cells", WRONG, "still_possible"}
-)
-
-
-@dataclass(frozen=True)
-class TriedAttack:
-    """What one attack read.
-
-    Attributes:
-        attack: label of the attack.
-        sought: ``columns``, or ``label`` where labels alone are guessed.
-        records: number of records that it guessed.
-        seconds: time that it took.
-        shown: shares of its answers that are likely, certified, tied or still possible, by metric and column.
-        scores: figure of each metric and column beside the best baseline; None without the truth.
-        answers: guessed cells of each record, with its id, for ``reconstruction.csv``.
-    """
-
-    attack: str
-    sought: str
-    records: int
-    seconds: float
-    shown: Figures
-    scores: list[dict[str, Json]] | None
-    answers: pd.DataFrame
-
-
-@dataclass(frozen=True)
-class TranscriptFindings:
-    """What a transcript gives away.
-
-    Attributes:
-        setting: ``split`` or ``vertical``.
-        records, rounds: number of records, and of rounds in which they were seen.
-        private: names of the private columns.
-        tried: attacks that ran.
-        not_tried: reason, for each attack that could not be tried.
-        knowledge: what attacks were granted or assumed.
-        notes: what a reader should know of the transcript.
-        scored: number of records with a known truth; None without.
-        limits: sentence for each part of the network that no attack solves exactly.
-        doubts: sentence for an attack whose answers replay few messages, so that something does not fit.
-        assumed: names of attacked columns whose marginals nothing tells, so that baselines take all values as likely.
-    """
-
-    setting: str
-    records: int
-    rounds: int
-    private: tuple[str, ...]
-    tried: tuple[TriedAttack, ...]
-    not_tried: Mapping[str, str]
-    knowledge: Mapping[str, Json]
-    notes: tuple[str, ...]
-    scored: int | None = None
-    limits: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    assumed: tuple[str, ...] = ()
-
-    def headline(self) -> list[str]:
-        """Return what was found, and what could not be tried, as sentences."""
-        said = [
-            f"{self.records:,} records in {self.rounds:,} rounds of {self.setting} learning, private: "
-            f"{', '.join(self.private)}. Attacks that ran: {', '.join(one.attack for one in self.tried) or 'none'}."
-        ]
-        said += self.doubts
-        best = max(self.tried, key=lambda one: one.shown.get(("certified_cells", None)) or 0.0, default=None)
-        certified = None if best is None else best.shown.get(("certified_cells", None))
-        if best is not None and certified:
-            said.append(
-                f"{best.attack} certifies {percent(certified)} of the private cells: no other values replay their "
-                f"messages, given the declared network, weights, loss and defense.{_below_baseline(best)}"
-            )
-        said += self.limits
-        if self.not_tried:
-            said.append(
-                f"Not tried: {', '.join(self.not_tried)}. What was not tried is not known to be safe; reasons below."
-            )
-        return said
-
-    def to_plain(self) -> dict[str, Json]:
-        """Return all findings but the guessed cells as JSON values."""
-        return {
-            "setting": self.setting,
-            "records": self.records,
-            "rounds": self.rounds,
-            "private": list(self.private),
-            "headline": list(self.headline()),
-            "knowledge": dict(self.knowledge),
-            "notes": list(self.notes),
-            "scored": self.scored,
-            "attacks": [
-                {
-                    "attack": one.attack,
-                    "sought": one.sought,
-                    "records": one.records,
-                    "seconds": one.seconds,
-                    "shown": [
-                        {"metric": metric, "column": column, "value": value}
-                        for (metric, column), value in one.shown.items()
-                    ],
-                    "scores": cast("Json", one.scores),
-                }
-                for one in self.tried
-            ],
-            "not_tried": [{"attack": name, "reason": reason} for name, reason in self.not_tried.items()],
-        }
-
-    def write(self, folder: Path) -> None:
-        """Write ``reconstruction.csv`` and ``results.json`` for their owner alone."""
-        make_folder(folder, private=True)
-        frames = [one.answers for one in self.tried]
-        table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"attack": [], "id": []})
-        write_whole(folder / RECONSTRUCTION, table.to_csv(index=False), private=True)
-        # Last: where it is, the other is whole.
-        text = printable_json(self.to_plain())
-        write_whole(folder / RESULTS, text + "\n", private=True)
+NO_MEANING = frozenset({"calibration", "coverage", "failed", *OWN_FIGURES})
 
 
 class TranscriptTables:
@@ -261,61 +143,15 @@ class TranscriptTables:
         leaked = None if lacking else self._table(known, what, self._secret)
         return None if labels is None else (labels[0], labels[1][:, 0]), leaked
 
-    def answers(self, part: str, places: Tensor, columns: Mapping[str, Iterable[object]]) -> pd.DataFrame:
-        """Return guessed cells of records as rows with the attack's label and the records' ids."""
-        ids = [self.ids[place] for place in places.tolist()]
-        return pd.DataFrame({"attack": part, "id": ids, **{name: list(values) for name, values in columns.items()}})
-
-    def label_finding(
-        self, part: Part, places: Tensor, view: ReturnedView, baselines: Figures, named: Mapping[tuple, str]
-    ) -> TriedAttack:
-        """Return what an attack on labels alone reads.
-
-        Args:
-            part: the attack.
-            places: positions of the view's records.
-            view: what came back of them.
-            baselines: best figure of the baselines by metric and column.
-            named: name of that baseline.
-        """
-        target = self.schema.target
-        at, labels = torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.float64)
-        if self.known_labels is not None:
-            at, labels = _among(self.known_labels, places)
-        knowledge = LabelKnowledge(target, self.statistics.target, at[None], labels[None])
-        attack = make_part(registry.attacks.of(self.training.about.setting), part)
-        begun = time.perf_counter()
-        guess: LabelGuess = attack(view, knowledge, [stream(self.seed, 0, "starts")])
-        seconds = time.perf_counter() - begun
-        scores, truth = None, self.true_cells(places)
-        if truth is not None:
-            true = torch.full((1, view.records), torch.nan, dtype=torch.float64)
-            true[0, truth[0]] = truth[1][:, -1]
-            counted = ~true.isnan()
-            counted[0, at] = False
-            if bool(counted.any()):
-                mode = LabelGuess(torch.full_like(true, self.statistics.target.median))
-                figures, plain = (
-                    Figures({(one.metric, one.column): float(one.values[0]) for one in found})
-                    for found in (measure_labels(target, true, said, counted) for said in (guess, mode))
-                )
-                best, names = best_figures([("label_mode", plain)], baselines, named)
-                scores = score_rows(figures, best, names)
-        alone = Schema.model_construct(columns=(target,), target=target)
-        said = frame_of(alone, guess.labels[0][:, None])[target.name]
-        return TriedAttack(
-            part.called,
-            "label",
-            view.records,
-            seconds,
-            {},
-            scores,
-            self.answers(part.called, places, {target.name: said}),
-        )
+    def labels_of(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which of some records have a label that the attacker knows, by their position, and these labels."""
+        if self.known_labels is None:
+            return torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.float64)
+        return _among(self.known_labels, places)
 
 
-class TranscriptRun(ABC):
-    """Attacks on the transcript of one setting.
+class TranscriptExposure(Exposure, ABC):
+    """A transcript as an attacker has it.
 
     Attributes:
         tables: the transcript with the tables beside it.
@@ -325,9 +161,12 @@ class TranscriptRun(ABC):
         limits: sentence for each part of the network that no attack solves exactly.
         doubts: sentence for an attack so far whose answers replay few messages.
         further: attacks that are tried beside all registered ones, where none is named.
+        answers: guessed cells of each record by the label of the attack, with the record's id.
+        about: reading of the figures.
     """
 
     setting: ClassVar[str]
+    scales: ClassVar[Mapping[str, Scale]]
 
     def __init__(self, tables: TranscriptTables) -> None:
         self.tables = tables
@@ -337,10 +176,76 @@ class TranscriptRun(ABC):
         self.limits: list[str] = []
         self.doubts: list[str] = []
         self.further: list[Part] = []
+        self.answers: dict[str, pd.DataFrame] = {}
+        self.about = About("transcript", tables.training.about.topology, "", scales=self.scales)
+
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Run an attack or a baseline, and hold its guess against the truth where that is known."""
+        registered = (registry.attacks if part.kind == "attack" else registry.baselines).of(self.setting)
+        found = self.columns(part, registered) if part.column is None else self.label(part, registered)
+        return outcome([found], self.about)
 
     @abstractmethod
-    def tried(self, part: Part) -> TriedAttack:
-        """Return what an attack reads."""
+    def baselines(self) -> Sequence[Part]:
+        """Return the baselines of columns that this transcript has what is needed for."""
+
+    @abstractmethod
+    def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
+        """Return the figures of a guess of the private columns, and keep its answers.
+
+        Args:
+            part: attack or baseline.
+            registered: those of its kind.
+        """
+
+    @abstractmethod
+    def returned(self) -> tuple[Tensor, ReturnedView]:
+        """Return positions of the records of which something came back, and what did."""
+
+    def label(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
+        """Return the figures of a guess of labels alone, and keep its answers.
+
+        Args:
+            part: attack or baseline.
+            registered: those of its kind.
+        """
+        tables, target = self.tables, self.tables.schema.target
+        places, view = self.returned()
+        at, labels = tables.labels_of(places)
+        knowledge = LabelKnowledge(target, tables.statistics.target, at[None], labels[None])
+        made, begun = make_part(registered, part.part), time.perf_counter()
+        guess: LabelGuess = made(view, knowledge, [stream(tables.seed, 0, "starts")])
+        seconds = (time.perf_counter() - begun) / max(1, len(places))
+        alone = Schema.model_construct(columns=(target,), target=target)
+        self.keep(part, places, {target.name: frame_of(alone, guess.labels[0][:, None])[target.name]})
+        found = self.right_labels(places, guess)
+        return UnitFigures({} if found is None else found.figures, seconds, each={} if found is None else found.each)
+
+    def right_labels(self, places: Tensor, guess: LabelGuess) -> UnitFigures | None:
+        """Return the figures of guessed labels, of records with a known truth whose label is not known to the attacker.
+
+        Args:
+            places: positions of the records.
+            guess: their guessed labels.
+        """
+        truth = self.tables.true_cells(places)
+        if truth is None:
+            return None
+        open_ = ~torch.isin(truth[0], self.tables.labels_of(places)[0])
+        at, true = truth[0][open_], truth[1][open_, -1]
+        if not len(at):
+            return None
+        some = LabelGuess(guess.labels[:, at], None if guess.chances is None else guess.chances[:, at])
+        [found] = label_figures(self.tables.schema.target, true[None], some, 0, 0.0)
+        kept = {key: value for key, value in found.figures.items() if key[0] not in NO_MEANING}
+        return UnitFigures(kept, each=found.each)
+
+    def keep(self, part: PlannedPart, places: Tensor, columns: Mapping[str, Iterable[object]]) -> None:
+        """Keep an attack's answers with the ids of the records."""
+        if part.kind == "attack":
+            ids = [self.tables.ids[place] for place in places.tolist()]
+            named = {name: list(values) for name, values in columns.items()}
+            self.answers[part.label] = pd.DataFrame({"attack": part.label, "id": ids, **named})
 
 
 class UnknownPart(nn.Module):
@@ -357,74 +262,6 @@ class UnknownPart(nn.Module):
     def forward(self, cells: Tensor) -> Tensor:
         """Refuse to compute."""
         raise BadInputError(f"it needs {self.what}.")
-
-
-def _below_baseline(tried: TriedAttack) -> str:
-    """Return, as a sentence, that an attack reads less of the cells than a baseline; empty where it does not."""
-    for row in tried.scores or []:
-        value, base = row["value"], row["baseline"]
-        whole = (row["metric"], row["column"]) == ("accuracy", None)
-        if whole and isinstance(value, float) and isinstance(base, float) and value < base:
-            return (
-                f" Of all private cells it reads {percent(value)}, less than the baseline {row['baseline_name']} "
-                f"with {percent(base)}."
-            )
-    return ""
-
-
-def score_rows(figures: Figures, baselines: Figures, named: Mapping[tuple, str]) -> list[dict[str, Json]]:
-    """Return figures as rows of plain values, each beside the best baseline.
-
-    Args:
-        figures: figures by metric and column.
-        baselines: best figure of the baselines by the same keys.
-        named: name of that baseline.
-
-    Example:
-        >>> key = ("accuracy", None)
-        >>> score_rows({key: 1.0}, {key: 0.75}, {key: "mode"})[0]["lift"]
-        0.25
-    """
-    rows: list[dict[str, Json]] = []
-    for key, value in figures.items():
-        if value is None or value != value:
-            continue
-        best = baselines.get(key)
-        rows.append(
-            {
-                "metric": key[0],
-                "column": key[1],
-                "value": value,
-                "baseline": best,
-                "baseline_name": named.get(key),
-                "lift": None if best is None else value - best,
-            }
-        )
-    return rows
-
-
-def best_figures(
-    found: Iterable[tuple[str, Figures]], so_far: Figures | None = None, names: Mapping[tuple, str] | None = None
-) -> tuple[Figures, dict[tuple, str]]:
-    """Return the best figure of several baselines, and the name of that baseline.
-
-    Args:
-        found: name and figures of each.
-        so_far: best figures of further baselines.
-        names: names of these.
-
-    Example:
-        >>> best_figures([("mode", {("accuracy", None): 0.5})], {("accuracy", None): 0.75}, {("accuracy", None): "knn"})
-        ({('accuracy', None): 0.75}, {('accuracy', None): 'knn'})
-    """
-    best: Figures = dict(so_far or {})
-    named: dict[tuple, str] = dict(names or {})
-    for name, figures in found:
-        for key, value in figures.items():
-            before = best.get(key)
-            if value is not None and value == value and (before is None or value > before):
-                best[key], named[key] = value, name
-    return best, named
 
 
 def history_of(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> dict[int, list[tuple[int, int]]]:

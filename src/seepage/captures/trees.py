@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
-from seepage.assessment import create, match_records, measure_matched
-from seepage.assessment.measurement import Measurement
 from seepage.attacks.trees.files import Hessians, LeafCounts, Thresholds
 from seepage.attacks.trees.timberstrike import TimberStrike
-from seepage.baselines.random import Random
-from seepage.digests import Json
+from seepage.captures.audit import Attacked, run_parts
+from seepage.captures.records import RecordsExposure
+from seepage.captures.spec import TreeFilesSpec
+from seepage.digests import Json, plain
 from seepage.errors import BadInputError
+from seepage.settings.setting import About
+from seepage.settings.spec import Gate
+from seepage.settings.trees.audit import METRICS, TREES_SCALES
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
 from seepage.wire.forest import Forest, read_forest
 from seepage.wire.horizontal import RecordsGuess
-from seepage.wire.secret import RecordsSecret
-from seepage.wire.trees import FileMessage, TreeFilesView, TreesGuess, TreesKnowledge
+from seepage.wire.trees import FileMessage, TreeFilesView, TreesKnowledge
 
 SUFFIX = ".json"
 # Weights of a file that was grown with this recipe add up within this share.
@@ -33,20 +36,20 @@ class ReadTrees:
     """What the tree files of a client give away.
 
     Attributes:
+        attacked: the files as an audit, with what the guess of records and baselines got where the truth is given.
         records: number of the client's rows.
         leaves: number of rows of each class in every leaf of the first tree; empty where it is not known.
         values: values that the client's trees split at, by numeric column.
         recovered: sums of second derivatives of every node of each tree.
         guess: guessed records.
-        scores: accuracy over all cells of the records and of rows that are drawn, where the truth is given.
     """
 
+    attacked: Attacked
     records: int
     leaves: tuple[tuple[int, ...], ...]
     values: Mapping[str, tuple[float, ...]]
     recovered: tuple[tuple[float, ...], ...]
-    guess: TreesGuess
-    scores: Mapping[str, float]
+    guess: RecordsGuess
 
     def to_plain(self) -> dict[str, Json]:
         """Return all but the records as JSON values; sums that are not known as None."""
@@ -56,7 +59,6 @@ class ReadTrees:
             "leaf_counts": [list(counts) for counts in self.leaves],
             "thresholds": {name: list(values) for name, values in self.values.items()},
             "sum_hessian": known,
-            "scores": dict(self.scores),
         }
 
 
@@ -119,6 +121,7 @@ def read_trees(
     learning_rate: float,
     seed: int,
     truth: Table | None = None,
+    gate: Gate | None = None,
 ) -> ReadTrees:
     """Return what the tree files of a client give away.
 
@@ -130,6 +133,7 @@ def read_trees(
         regularisation, learning_rate: lambda and eta of the client.
         seed: seed by which cells are drawn that nothing tells.
         truth: the client's rows, to score the guess.
+        gate: limit that the files have to stay below; None without one.
 
     Raises:
         BadInputError: the recipe is not that of the trees, the target is another one, or the number of rows does not
@@ -147,19 +151,43 @@ def read_trees(
     known = TreesKnowledge(schema, statistics, count, regularisation=regularisation, learning_rate=learning_rate)
     view = TreeFilesView((message,))
     counted, listed = LeafCounts()(view, known, [seed]).leaves, Thresholds()(view, known, [seed]).values
-    sums, guess = Hessians()(view, known, [seed]).hessians, TimberStrike()(view, known, [seed])
+    sums = Hessians()(view, known, [seed]).hessians
     assert counted is not None
     assert listed is not None
     assert sums is not None
     leaves = counted[0][0] if counted[0] else np.zeros((0, 1))
     exact = np.isfinite(leaves).all()
+    exposure = RecordsExposure(
+        "trees", view, known, seed, lambda _: TimberStrike()(view, known, [seed]), truth, METRICS
+    )
+    if truth is not None and len(truth) != count:
+        raise BadInputError(
+            f"the truth has {len(truth)} rows, but the trees were grown on {count}; give the rows of the same client."
+        )
+    facts = About(
+        "tree files",
+        "bagging",
+        f"xgboost ({len(message.own)} trees)",
+        lead="What the tree files of a client give away of the rows that they were grown on.",
+        message="the tree files",
+        size="client size",
+        threat_model=(
+            "The attacker is whoever receives the files. It has the client's schema, the marginals of public rows and "
+            "the recipe of the trees.",
+        ),
+        scales=TREES_SCALES,
+    )
+    spec = TreeFilesSpec.of(attacks=("timberstrike",), seed=seed, gate=gate)
+    granted = cast("Mapping[str, Json]", plain(known.describe()))
+    found = run_parts(exposure.audit(spec, facts, settings={"seed": seed}, knowledge=granted))
+    assert exposure.guess is not None
     return ReadTrees(
+        found,
         count,
         tuple(tuple(int(value) for value in np.rint(row)) for row in leaves) if exact else (),
         {name: tuple(values.tolist()) for name, values in listed[0].items()},
         tuple(tuple(one.tolist()) for one in sums[0]),
-        guess,
-        {} if truth is None else _scores(schema, statistics, known, guess, view, truth, seed),
+        exposure.guess,
     )
 
 
@@ -198,28 +226,3 @@ def _count(message: FileMessage) -> int:
             "trees, or rows have weights; give the client's first file, or --batch-size."
         )
     return round(count)
-
-
-def _scores(
-    schema: Schema,
-    statistics: Statistics,
-    known: TreesKnowledge,
-    guess: TreesGuess,
-    view: TreeFilesView,
-    truth: Table,
-    seed: int,
-) -> dict[str, float]:
-    if len(truth) != known.batch_size:
-        raise BadInputError(
-            f"the truth has {len(truth)} rows, but the trees were grown on {known.batch_size}; give the rows of the "
-            "same client."
-        )
-    secret = RecordsSecret(truth.cells[None], truth.labels[None])
-
-    def accuracy(rows: RecordsGuess) -> float:
-        matched = match_records(schema, statistics, secret, rows)
-        first = measure_matched(matched, [create("accuracy")])[0]
-        assert isinstance(first, Measurement)
-        return float(first.values[0])
-
-    return {"timberstrike": accuracy(guess), "random": accuracy(Random()(view, known, [seed]))}

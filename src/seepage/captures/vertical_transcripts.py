@@ -6,23 +6,20 @@ import time
 from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage import registry
-from seepage.assessment import Figures, measure_features
 from seepage.attacks.vertical import inversion_in_words
 from seepage.captures.transcript_runs import (
     NO_MEANING,
-    TranscriptRun,
+    TranscriptExposure,
     TranscriptTables,
-    TriedAttack,
     UnknownPart,
-    best_figures,
     history_of,
-    score_rows,
 )
 from seepage.captures.transcripts import TranscriptDescription
 from seepage.errors import BadInputError
@@ -31,11 +28,15 @@ from seepage.models.own_parts import own_bottom
 from seepage.models.split import usual_split_head
 from seepage.models.vertical import ActiveModel, Stack
 from seepage.models.weights import load_weights
+from seepage.registry import Registry
 from seepage.seeds import stream
+from seepage.settings.features import FEATURE_SCALES, features_figures
 from seepage.settings.part import Part, entry_of, make_part
+from seepage.settings.setting import PlannedPart
+from seepage.settings.units import UnitFigures
 from seepage.tabular.partition import Partition
 from seepage.tabular.table import frame_of
-from seepage.wire.labels import BatchView, LogitsView, ReturnedView
+from seepage.wire.labels import LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import (
     ActivationView,
@@ -48,8 +49,8 @@ from seepage.wire.vertical import (
 )
 
 
-class ActivationRun(TranscriptRun):
-    """Attacks on what a party's first layers send: on its columns, and on labels by what comes back.
+class ActivationExposure(TranscriptExposure):
+    """What a party's first layers send, and what comes back of it.
 
     Args:
         tables: the transcript with the tables beside it.
@@ -59,6 +60,8 @@ class ActivationRun(TranscriptRun):
     Raises:
         BadInputError: nothing is left to attack, or the network does not fit.
     """
+
+    scales = FEATURE_SCALES
 
     def __init__(self, tables: TranscriptTables, network: str | None) -> None:
         super().__init__(tables)
@@ -91,7 +94,6 @@ class ActivationRun(TranscriptRun):
             known = replace(known, leaked=Leaked(true[None], sent[None], self.own(places)[None]))
         self.knowledge = known
         self.view = self._seen()
-        self.figures, self.named = self._baselines()
 
     @property
     @abstractmethod
@@ -138,30 +140,35 @@ class ActivationRun(TranscriptRun):
         own_gradient = came * self.messages("behind", places)[:, None].to(came)
         return kind(message[None], own_gradient[None], message.new_zeros(1, len(message), 1))
 
-    def tried(self, part: Part) -> TriedAttack:
-        """Return what an attack reads."""
-        registered = registry.attacks.of(self.setting)
-        entry = entry_of(registered, part)
-        if any(issubclass(view, ReturnedView | BatchView) for view in entry.sees):
-            every = torch.tensor(list(self.newest))
-            return self.tables.label_finding(part, every, self._returned(every), self.figures, self.named)
-        made = make_part(registered, part)
-        begun = time.perf_counter()
-        guess: FeatureGuess = made(self.view, self.knowledge.only(entry.needs), self._seeds)
-        seconds = time.perf_counter() - begun
+    def returned(self) -> tuple[Tensor, ReturnedView]:
+        """Return what came back of all records."""
+        every = torch.tensor(list(self.newest))
+        return every, self._returned(every)
+
+    def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
+        """Return the figures of a guess of the attacked party's columns, and keep its answers."""
+        begun, needs = time.perf_counter(), entry_of(registered, part.part).needs
+        guess: FeatureGuess = make_part(registered, part.part)(self.view, self.knowledge.only(needs), self._seeds)
+        seconds = (time.perf_counter() - begun) / len(self.places)
         if bool(guess.cells.isnan().any()):
             raise BadInputError("it failed: its numbers are not finite")
         frame = frame_of(self.held, guess.cells[0])
-        figures = self._scored(guess)
-        return TriedAttack(
-            part.called,
-            "columns",
-            len(self.places),
-            seconds,
-            {},
-            None if figures is None else score_rows(figures, self.figures, self.named),
-            self.tables.answers(part.called, self.places, {name: frame[name] for name in frame.columns}),
-        )
+        self.keep(part, self.places, {name: frame[name] for name in frame.columns})
+        truth = self.tables.true_cells(self.places)
+        if truth is None:
+            return UnitFigures({}, seconds)
+        at, true = truth
+        seen = FeatureTranscript(self._some(at), true[None, :, :-1], true[None, :, -1])
+        [found] = features_figures(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), seconds, False)
+        return replace(found, figures={k: value for k, value in found.figures.items() if k[0] not in NO_MEANING})
+
+    def baselines(self) -> list[Part]:
+        """Return the baselines that take what this attacker sees and need nothing else."""
+        return [
+            Part(name=entry.name)
+            for entry in registry.baselines.of(self.setting).entries()
+            if any(isinstance(self.view, view) for view in entry.sees) and self.grants.issuperset(entry.needs)
+        ]
 
     @property
     def _seeds(self) -> list[int]:
@@ -193,37 +200,12 @@ class ActivationRun(TranscriptRun):
         rounds = self.tables.training.rounds
         return all(getattr(rounds[k], name) is not None for k, _ in self.newest.values())
 
-    def _scored(self, guess: FeatureGuess) -> Figures | None:
-        known = self.tables.true_cells(self.places)
-        if known is None:
-            return None
-        at, true = known
-        seen = FeatureTranscript(self._some(at), true[None, :, :-1], true[None, :, -1])
-        found = measure_features(self.held, seen, FeatureGuess(guess.cells[:, at]))
-        figures: Figures = {(one.metric, one.column): float(one.values[0]) for one in found}
-        return {key: value for key, value in figures.items() if key[0] not in NO_MEANING}
 
-    def _baselines(self) -> tuple[Figures, dict[tuple, str]]:
-        if self.tables.truth is None:
-            return {}, {}
-        found: list[tuple[str, Figures]] = []
-        for entry in registry.baselines.of(self.setting).entries():
-            if not any(isinstance(self.view, view) for view in entry.sees):
-                continue
-            if any(need not in self.grants for need in entry.needs):
-                continue
-            guess = entry.factory()(self.view, self.knowledge.only(entry.needs), self._seeds)
-            figures = self._scored(guess)
-            if figures is not None:
-                found.append((entry.name, figures))
-        return best_figures(found)
-
-
-class VerticalRun(ActivationRun):
-    """Attacks on a transcript of vertical learning: the active party's on columns, the passive party's on labels.
+class VerticalTranscriptExposure(ActivationExposure):
+    """A transcript of vertical learning: the active party attacks columns, the passive party labels.
 
     Args:
-        tables, network: arguments of ``ActivationRun``.
+        tables, network: arguments of ``ActivationExposure``.
     """
 
     setting = "vertical"

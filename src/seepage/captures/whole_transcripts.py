@@ -7,7 +7,7 @@ from pathlib import Path
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.captures.vertical_transcripts import ActivationRun, hidden_of
+from seepage.captures.vertical_transcripts import ActivationExposure, hidden_of
 from seepage.errors import BadInputError
 from seepage.models.own import find_own, is_own
 from seepage.models.own_parts import own_whole
@@ -19,11 +19,11 @@ from seepage.wire.labels import ReturnedView
 from seepage.wire.vertical import SmashedView
 
 
-class WholeClientRun(ActivationRun):
-    """Attacks of a server, or of a hop before it, on what a client with all columns sends.
+class WholeTranscriptExposure(ActivationExposure):
+    """What a client with all columns sends to a server, or to a hop before it.
 
     Args:
-        tables, network: arguments of ``ActivationRun``.
+        tables, network: arguments of ``ActivationExposure``.
     """
 
     setting = "split"

@@ -11,7 +11,6 @@ from rich.text import Text
 from safetensors.torch import save
 
 from seepage.captures.captured import Description, encoding_of, load_capture, read_description, save_capture
-from seepage.captures.encoders import ClientEncoder
 from seepage.captures.recovery import client_schema, known_statistics, states_encoding
 from seepage.cli.app import app
 from seepage.cli.text import shown_path
@@ -23,6 +22,7 @@ from seepage.report.terminal import make_console, make_table
 from seepage.seeds import stream
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
+from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Schema
 from seepage.text import clean
 

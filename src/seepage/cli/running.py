@@ -147,7 +147,7 @@ def run(
         console.print(Text(f"Report: {shown_path(place / PAGE)} (figures: results.json, results.csv)"))
     decisions = [report.decision for report in reports if report.decision is not None]
     decision = combined(decisions) if decisions else None
-    status = _status(decision, reports)
+    status = exit_of(decision, reports)
     if decision is not None:
         print_message(decision.line)
     if status is Exit.WRONG_PROOF:
@@ -160,12 +160,18 @@ def run(
         raise typer.Exit(status)
 
 
-def _status(decision: Decision | None, reports: Sequence[Report]) -> Exit:
-    """Return the exit status of what a gate says, None where there is none, and of jobs that failed."""
+def exit_of(decision: Decision | None, reports: Sequence[Report], failed: bool = False) -> Exit:
+    """Return the exit status of what a gate says, None where there is none, and of jobs that failed.
+
+    Args:
+        decision: what the gate says.
+        reports: reports on the audits.
+        failed: whether something else could not be done.
+    """
     if any(report.contradicted for report in reports):
         return Exit.WRONG_PROOF
     if decision is not None and decision.outcome == "failed":
         return Exit.GATE_FAILED
-    if any(report.failed for report in reports):
+    if failed or any(report.failed for report in reports):
         return Exit.JOBS_FAILED
     return Exit.UNDECIDED if decision is not None and decision.outcome == "undecided" else Exit.DONE

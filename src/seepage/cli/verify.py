@@ -11,7 +11,6 @@ from rich.text import Text
 from seepage.attacks.horizontal.exact.proving import declaration
 from seepage.captures.captured import Description, as_description, load_capture
 from seepage.captures.descriptions import json_object
-from seepage.captures.encoders import ClientEncoder
 from seepage.captures.recovery import client_schema, known_statistics, states_encoding
 from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
@@ -21,6 +20,7 @@ from seepage.kernel import RefusedError
 from seepage.models.making import make_model
 from seepage.report.terminal import make_console
 from seepage.settings.horizontal.spec import make_spec
+from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.text import clean
 from seepage.verify import CheckedCertificate, check

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.captures.encoders import ClientEncoder
-    from seepage.captures.recipe import MessageRecipe
     from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
     from seepage.guard.policy import GuardPolicy
     from seepage.guard.settings import load
     from seepage.guard.update_guard import UpdateGuard
+    from seepage.protocols.recipe import MessageRecipe
+    from seepage.tabular.client_encoder import ClientEncoder
 
 lazy_package(__name__)
 

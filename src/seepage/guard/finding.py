@@ -8,11 +8,11 @@ from typing import Literal
 
 from torch import Tensor
 
+from seepage.attacks.horizontal.exact.certifying import WrittenCertificate, write_certificate
 from seepage.captures.captured import Description, save_capture
-from seepage.captures.certifying import WrittenCertificate, write_certificate
-from seepage.captures.recipe import MessageRecipe
 from seepage.defenses.accounting import Guarantee
 from seepage.errors import BadInputError
+from seepage.protocols.recipe import MessageRecipe
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import RecordsGuess, View
@@ -33,7 +33,7 @@ class Proof:
         recipe: computation by which the message was made.
         schema: schema of the table, in the order of the client's encoder.
         statistics: statistics whose means and standard deviations rows are standardised with.
-        update: SHA-256 of the message, see ``captures.states.state_digest``.
+        update: SHA-256 of the message, see ``models.states.state_digest``.
         model: SHA-256 of the received model.
     """
 

@@ -18,10 +18,7 @@ from torch import Tensor, nn
 from seepage import models
 from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.captures.captured import Capture, Description
-from seepage.captures.encoders import ClientEncoder
-from seepage.captures.recipe import MessageRecipe
 from seepage.captures.recovery import known_statistics
-from seepage.captures.states import State, as_state, changes, common_prefix, is_buffer, state_digest
 from seepage.errors import BadInputError, check_count, positive
 from seepage.files import PRIVATE
 from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
@@ -31,7 +28,10 @@ from seepage.learning import gradient, local_update
 from seepage.models.making import make_model
 from seepage.models.model import Head, Model
 from seepage.models.own import is_own, load_own
+from seepage.models.states import State, as_state, changes, common_prefix, is_buffer, state_digest
+from seepage.protocols.recipe import MessageRecipe
 from seepage.registry import attacks
+from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import Table

@@ -19,6 +19,11 @@ LEAST_TRAININGS = 3
 
 def what_to_do(result: AuditResult) -> list[str]:
     """Return what to do, what it leaves and what it costs, in sentences; none where nothing was attacked."""
+    if not result.audit.repeatable:
+        return [
+            "What was captured can no longer be defended. To see what a change would leave, audit the deployment: "
+            "seepage audit --help."
+        ]
     attacked = [record for record in result.overviews if record["attack"] is not None and record["mean"] is not None]
     return actions(result, attacked) if attacked else []
 

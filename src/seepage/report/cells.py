@@ -140,9 +140,10 @@ def examples_section(result: AuditResult) -> Section | None:
     if not result.evidence:
         return None
     if not result.open:
-        why = (
-            "Records of a table of your own are not shown in reports. Audit with --keep-records (in a document "
-            "keep_records: true) if whoever reads the report may see them."
+        why = "Records of a table of your own are not shown in reports. " + (
+            "Audit with --keep-records (in a document keep_records: true) if whoever reads the report may see them."
+            if result.audit.repeatable
+            else "What was read of them is in the files beside this page."
         )
         return empty("examples", title, why)
     # Of the configurations of one batch size the first, which is the undefended one where there is any.

@@ -18,7 +18,6 @@ from seepage.results.gate import Decision
 from seepage.results.verdict import UNDEFENDED
 from seepage.run.limits import deployed
 from seepage.run.runner import Run
-from seepage.settings.catalogue import deployment_of
 from seepage.settings.part import entry_of
 from seepage.settings.part import in_words as defense_in_words
 from seepage.settings.setting import Audit
@@ -64,7 +63,7 @@ class AuditResult:
         """Attacks of this audit and registered ones, which of them apply to this deployment, and why others do not."""
         names = [part.part.name for part in self.audit.parts if part.kind == "attack"]
         try:
-            attacks = grid_of_attacks(deployment_of(self.audit.spec))
+            attacks = grid_of_attacks(self.audit.deployment())
         except BadInputError:
             # A setting of another package may declare no threat model.
             attacks = []
@@ -183,7 +182,7 @@ class AuditResult:
     @cached_property
     def by_column(self) -> dict[Setting, list[Record]]:
         """What the strongest attack of each configuration reads of each column, see ``frames.columns``."""
-        schema = None if self.audit.dataset is None else self.audit.dataset.schema
+        schema = self.audit.schema
         return {
             (overview["batch_size"], overview["defense"]): frames.columns(
                 self.rows,
@@ -268,8 +267,8 @@ class AuditResult:
 
     def schema_of(self, evidence: Evidence) -> Schema:
         """Return the schema of the columns that evidence speaks of."""
-        assert self.audit.dataset is not None
-        schema = self.audit.dataset.schema
+        schema = self.audit.schema
+        assert schema is not None
         known = {column.name: column for column in (*schema.columns, schema.target)}
         if evidence.column_names == schema.names:
             return schema

@@ -51,9 +51,10 @@ class Ruler:
 
 
 def sections(result: AuditResult) -> list[Section]:
-    """Return all parts of one audit's report."""
+    """Return all parts of one audit's report; those on what else could be run only where something else can be."""
+    scored, more = any(record["attack"] is not None for record in result.overviews), result.audit.repeatable
     every = [
-        verdict_section(result),
+        verdict_section(result) if scored or more else None,
         _threat_model(result),
         _checks(result),
         leakage_section(result),
@@ -64,8 +65,8 @@ def sections(result: AuditResult) -> list[Section]:
         examples_section(result),
         pictures_section(result),
         groups_section(result),
-        frontier_section(result),
-        advice_section(result),
+        frontier_section(result) if more else None,
+        advice_section(result) if more else None,
         _all(result),
     ]
     every = [section for section in every if section is not None]

@@ -260,8 +260,13 @@ def as_json(
     rows: Sequence[ResultRow],
     verdicts: Sequence[Mapping[str, object]] = (),
     lifts: Sequence[Mapping[str, object]] = (),
+    further: Mapping[str, object] | None = None,
 ) -> str:
     """Return the JSON document that ``results.json`` holds: schema_version, verdicts, rows and, if any, lifts.
+
+    Args:
+        rows, verdicts, lifts: arguments of ``write_results``.
+        further: further entries by name, such as those of a capture beside figures.
 
     Example:
         >>> print(as_json([]))
@@ -278,7 +283,7 @@ def as_json(
     }
     if lifts:
         document["lifts"] = [*map(dict, lifts)]
-    return printable_json(document, allow_nan=False)
+    return printable_json({**document, **(further or {})}, allow_nan=False)
 
 
 def as_csv(rows: Sequence[ResultRow]) -> str:

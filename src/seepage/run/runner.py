@@ -288,6 +288,25 @@ def _measured(
     return store.measured(attacked.key, common, figures), beside
 
 
+def side_by_side(
+    runs: Sequence[Run], configuration: Configuration, attack: str, figures: Collection[tuple[str, str | None]]
+) -> SideBySide:
+    """Return figures that an attack has, and those of each baseline that has the same units.
+
+    Args:
+        runs: runs of one audit.
+        configuration: point of the sweep.
+        attack: label of the attack.
+        figures: metric and column of each figure.
+    """
+    here = [run for run in runs if run.configuration == configuration]
+    wanted = {run.label: [one for one in run.measured if (one.metric, one.column) in figures] for run in here}
+    own = next((run for run in here if run.is_attack and run.label == attack), None)
+    if own is None:
+        return [], []
+    return wanted[attack], [wanted[run.label] for run in here if run.part.kind == "baseline" and run.units == own.units]
+
+
 def _carry_out_jobs(
     plan: Plan,
     jobs: Sequence[Job],

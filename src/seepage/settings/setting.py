@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from seepage.digests import Json
+from seepage.settings.catalogue import deployment_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from seepage.settings.part import Part
     from seepage.settings.probe import Probe
     from seepage.settings.spec import Spec
+    from seepage.settings.threat_model import Deployment
     from seepage.tabular.infer import Inferred
+    from seepage.tabular.schema import Schema
 
 S = TypeVar("S", bound="Spec", covariant=True)
 PartKind = Literal["about", "baseline", "attack"]
@@ -235,6 +238,7 @@ class Audit(ABC, Generic[S]):
         shared: whether parts of a configuration and unit share an exposure that is expensive to make. The runner then
             measures all of them in one job.
         together: largest number of units that are measured together, where fewer are wanted than ``group`` returns.
+        repeatable: whether further units and other configurations can be run; not where messages were captured.
     """
 
     setting: str
@@ -247,6 +251,20 @@ class Audit(ABC, Generic[S]):
     inferred: Inferred | None = None
     shared: bool = True
     together: int | None = None
+    repeatable: bool = True
+
+    @property
+    def schema(self) -> Schema | None:
+        """Schema of the rows; None where they are no table."""
+        return None if self.dataset is None else self.dataset.schema
+
+    def deployment(self) -> Deployment:
+        """Return what the deployment shows and grants the attacker.
+
+        Raises:
+            BadInputError: the setting declares no threat model.
+        """
+        return deployment_of(self.spec)
 
     @property
     def origin(self) -> Mapping[str, Json]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from seepage import kernel
 from seepage.kernel import Certified
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Schema
@@ -240,3 +241,38 @@ class CutGuess:
     def certified(self) -> Bool[Tensor, "record private"] | None:
         """Whether each private cell is certified; None for attacks that are no provers."""
         return None if self.proof is None else self.proof.cells
+
+    @classmethod
+    def joined(cls, guesses: Sequence[CutGuess]) -> CutGuess:
+        """Return the guesses of several groups of records as one; what one of them lacks is given for none."""
+        if len(guesses) == 1:
+            return guesses[0]
+        joined = {}
+        for one in fields(cls):
+            values = [getattr(guess, one.name) for guess in guesses]
+            if any(value is None for value in values) or (
+                isinstance(values[0], tuple) and len({tuple(part.shape[1] for part in value) for value in values}) > 1
+            ):
+                # What one of the guesses lacks, or gives for other values, is given for none.
+                joined[one.name] = None
+            elif isinstance(values[0], tuple):
+                joined[one.name] = tuple(torch.cat(parts) for parts in zip(*values, strict=True))
+            elif isinstance(values[0], Certified):
+                joined[one.name] = kernel.joined(values)
+            else:
+                joined[one.name] = torch.cat(values)
+        return cls(**joined)
+
+    def take(self, at: Int[Tensor, " chosen"]) -> CutGuess:
+        """Return the guess for some of the records, by their position."""
+        chosen = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, tuple):
+                value = tuple(part[at] for part in value)
+            elif isinstance(value, Certified):
+                value = value.take(at)
+            elif value is not None:
+                value = value[at]
+            chosen[one.name] = value
+        return CutGuess(**chosen)

@@ -18,14 +18,13 @@ from seepage.errors import BadInputError
 from seepage.results.checks.alarm import Where
 from seepage.results.tiers import settings, strongest_row
 from seepage.run.runner import Run
-from seepage.settings.catalogue import deployment_of
 from seepage.settings.probe import Probe
 from seepage.settings.setting import LEAKED, Audit, Configuration
 from seepage.settings.threat_model import applicability
 from seepage.text import listed
 
 # What a check reads beside the rows of results.
-Need = Literal["table", "gradient", "descent", "proofs"]
+Need = Literal["table", "gradient", "descent", "proofs", "repetitions"]
 # Why a default attack lacks evidence that nothing can be planted for.
 NO_CONTROL = "no positive control suits it"
 # Share of sound audits whose negative control is taken for a fault.
@@ -65,7 +64,7 @@ def in_words(gaps: Iterable[Gap]) -> str:
 def _applicable(audit: Audit) -> list[str]:
     """Return the default attacks that can be run on the deployment of an audit."""
     try:
-        deployment = deployment_of(audit.spec)
+        deployment = audit.deployment()
     except BadInputError:
         # A setting of another package may declare no threat model.
         return list(dict.fromkeys(audit.usual_attacks))
@@ -111,6 +110,8 @@ class Facts:
             return "the rows are no table"
         if need == "gradient" and self.probe is None:
             return f"no gradient of a batch is the message in {self.audit.setting} learning"
+        if need == "repetitions" and not self.audit.repeatable:
+            return "messages were captured, so that neither a control nor a further repetition can be run"
         if need == "descent" and not self.courses:
             return "no attack that was run descends a loss of its own"
         if need == "proofs" and not any(run.evidence is not None and run.evidence.regime for run in self.runs):

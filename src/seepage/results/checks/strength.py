@@ -48,7 +48,7 @@ def below_baseline(facts: Facts) -> Iterator[Finding]:
         yield Finding(f"{few(cases)}. {after}", where, severity)
 
 
-@check("SEEP004", "error", "The positive control did not leak")
+@check("SEEP004", "error", "The positive control did not leak", "repetitions")
 def control_failed(facts: Facts) -> Iterator[Finding]:
     """An attack is not shown to close more than half of the gap to certainty where nothing protects the record.
 
@@ -80,7 +80,7 @@ def control_failed(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@check("SEEP005", "note", "No positive control was run")
+@check("SEEP005", "note", "No positive control was run", "repetitions")
 def control_missing(facts: Facts) -> Iterator[Finding]:
     """Nothing shows that the attacks work on this table at all."""
     without = [
@@ -99,7 +99,7 @@ def control_missing(facts: Facts) -> Iterator[Finding]:
         )
 
 
-@check("SEEP030", "warning", "The audit is incomplete")
+@check("SEEP030", "warning", "The audit is incomplete", "repetitions")
 def incomplete(facts: Facts) -> Iterator[Finding]:
     """A default attack that applies was not run often enough, or no positive control shows that it works.
 

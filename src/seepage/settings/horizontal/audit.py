@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seepage import protocols, registry
-from seepage.assessment import Metric, match_records, measure_matched
-from seepage.assessment.evidence import evidence_of
+from seepage.assessment import Metric
 from seepage.assessment.membership import membership_figures
 from seepage.assessment.row import ResultRow
 from seepage.assessment.visible import visible
@@ -38,6 +37,7 @@ from seepage.settings.horizontal.tasks import defense_of, learnt_rows, task_rows
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
+from seepage.settings.records import records_outcome
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import (
     About,
@@ -430,14 +430,13 @@ class HorizontalExposure(Exposure):
         seconds = (time.perf_counter() - begun) / len(seeds)
         secret = self.transcript.secret
         guess = check_guess(part.part, guess, RecordsGuess, {"victim": len(seeds), "column": len(schema.columns)})
-        matched = match_records(schema, statistics, secret, guess)
+        shown = None
         if guess.certified is not None and self.known.defense.name == "none" and not audit.swapped:
-            matched = replace(matched, visible=visible(self.transcript.view, secret, subject.encoder))
-        evidence = []
-        if is_attack:
-            keep = spec.keep_records or not subject.own
-            evidence = evidence_of(matched, statistics, secret.labels, guess, keep)
-        return Outcome(measure_matched(matched, audit.metrics), seconds, evidence)
+            shown = visible(self.transcript.view, secret, subject.encoder)
+        keep = (spec.keep_records or not subject.own) if is_attack else None
+        return records_outcome(
+            schema, statistics, secret, guess, audit.metrics, seconds, visible=shown, keep_records=keep
+        )
 
     def _membership(self) -> Outcome:
         """Tell the records behind each message from others of the table."""

@@ -12,8 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage import registry
-from seepage.assessment import Figures, auc, measure_columns
-from seepage.assessment.evidence import evidence_of_columns
+from seepage.assessment import Figures, auc
 from seepage.attacks.split import LabelScores, Posterior, direction_scores, norm_scores
 from seepage.attacks.split.exact import not_exact
 from seepage.attacks.split.parts.space import Space, check_enumerable
@@ -49,6 +48,7 @@ from seepage.settings.part import Part, check_kinds, combine, entry_of, make_par
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Given, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
+from seepage.settings.split.columns import COLUMN_SCALES, columns_figures
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.split.whole_client import WholeClientAudit
 from seepage.settings.tables import Tables
@@ -62,7 +62,6 @@ from seepage.settings.units import (
     with_fields,
     without_others,
 )
-from seepage.tabular.align import right_cells
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
@@ -190,17 +189,11 @@ class SplitAudit(TopologyAudit[SplitDefense]):
             scales={
                 "loss": Scale(None),
                 "task_rmse": Scale(None),
-                "r2": Scale(True, 0.0, 1.0),
                 "clip": Scale(None),
                 "epsilon": Scale(None),
                 "label_epsilon": Scale(None),
                 "weights_epsilon": Scale(None),
-                "calibration": Scale(None, 0.0, 1.0),
-                "ties": Scale(None, 0.0, 1.0),
-                "likely": Scale(None, 0.0, 1.0),
-                "certified_cells": Scale(None, 0.0, 1.0),
-                "certified_wrong": Scale(False, 0.0, 1.0),
-                "still_possible": Scale(None, 0.0, 1.0),
+                **COLUMN_SCALES,
             },
             marks=marks_of("split", spec.attacks, spec.defenses),
             unaccounted=_BOUND_FOLLOWS if any(_follows(one.noise) for one in self.defenses.values()) else None,
@@ -547,19 +540,15 @@ class AttackedTraining(AttackedTopology):
         begun = time.perf_counter()
         guess = check_guess(part.part, attack(self.seen.view, known, seeds), CutGuess)
         seconds = time.perf_counter() - begun
-        figures, each = measure_columns(self.rows.schema, self.trained.model.private, self.seen, guess)
-        private, schema = self.trained.model.private, self.rows.schema
-        some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
-        evidence = evidence_of_columns(
-            some,
-            [self.known.statistics.marginals[i] for i in private],
-            self.seen.cells,
-            guess.cells,
-            right_cells(some, guess.cells, self.seen.cells),
-            self.seen.labels,
+        return columns_figures(
+            self.rows.schema,
+            self.trained.model.private,
+            self.known.statistics,
+            self.seen,
+            guess,
+            seconds / self.seen.view.records,
             self.keep_records,
         )
-        return UnitFigures(figures, seconds / self.seen.view.records, each=each, evidence=evidence)
 
 
 def _all(view: CutView, scored: Callable[[CutView], LabelScores]) -> Float[Tensor, " record"]:

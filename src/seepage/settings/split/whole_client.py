@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from seepage import registry
-from seepage.assessment import Figures, measure_features
-from seepage.assessment.evidence import evidence_of_columns
-from seepage.assessment.features import NO_LEAK, right_features
+from seepage.assessment import Figures
 from seepage.attacks.vertical import inversion_in_words
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
@@ -29,6 +27,7 @@ from seepage.protocols.whole_client import (
     WholeClientModel,
 )
 from seepage.seeds import stream
+from seepage.settings.features import FEATURE_SCALES, features_figures
 from seepage.settings.labels import (
     label_figures,
     refuse_class_attacks,
@@ -148,7 +147,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             scales={
                 "loss": Scale(None),
                 "task_rmse": Scale(None),
-                **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
+                **FEATURE_SCALES,
             },
             marks=marks_of("split", spec.attacks, spec.defenses),
             utility=("auc", "task_accuracy"),
@@ -319,16 +318,8 @@ class AttackedWhole(AttackedTopology):
         seeds = [stream(self.spec.seed, 0, "starts") % 2**62]
         guess = make_part(registered, part.part)(self.seen.view, self.known.only(needs), seeds)
         seconds = time.perf_counter() - begun
-        measured = measure_features(self.known.schema, self.seen, guess)
-        values = {(one.metric, one.column): float(one.values[0]) for one in measured}
-        figures = {key: None if value != value else value for key, value in values.items()}
-        each = {(one.metric, one.column): one.clusters[0].tolist() for one in measured if one.clusters is not None}
-        schema, true, answer = self.known.schema, self.seen.cells, guess.cells
-        right = right_features(schema, true, answer)
-        evidence = evidence_of_columns(
-            schema, self.known.marginals, true[0], answer[0], right[0], self.seen.labels[0], self.keep_records
-        )
-        return UnitFigures(figures, seconds / self.seen.view.records, each=each, evidence=evidence)
+        [found] = features_figures(self.known, self.seen, guess, seconds / self.seen.view.records, self.keep_records)
+        return found
 
 
 def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> AttackedWhole:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from seepage import datasets, registry
-from seepage.assessment import Metric, auc, create, match_records, measure_matched
-from seepage.assessment.evidence import evidence_of
+from seepage.assessment import auc, create
 from seepage.assessment.measurement import Measured, Measurement
 from seepage.assessment.trees import TreesSecret, measure_trees
 from seepage.datasets import Dataset
@@ -37,6 +36,7 @@ from seepage.protocols.trees import (
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, make_part, of_kind
+from seepage.settings.records import records_outcome
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
@@ -61,7 +61,12 @@ _UNACCOUNTED = "Bins and the base score follow from the clients' rows, and are n
 _TRAINING = Part(name="training")
 # Rows that the joint model is tested on.
 _TESTED = 2_000
-_METRICS = ("accuracy", "certified", "exact_match", "rmse")
+METRICS = ("accuracy", "certified", "exact_match", "rmse")
+TREES_SCALES = {
+    "epsilon": Scale(None),
+    **dict.fromkeys(("leaf_counts", "hidden_sums", "values", "values_right"), Scale(None, 0.0, 1.0)),
+    "rmse": Scale(False),
+}
 
 
 @dataclass(frozen=True)
@@ -168,14 +173,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             target=schema.target.name,
             columns=schema.names,
             sensitive=tuple(c.name for c in schema.columns if c.sensitive),
-            scales={
-                "epsilon": Scale(None),
-                "leaf_counts": Scale(None, 0.0, 1.0),
-                "hidden_sums": Scale(None, 0.0, 1.0),
-                "values": Scale(None, 0.0, 1.0),
-                "values_right": Scale(None, 0.0, 1.0),
-                "rmse": Scale(False),
-            },
+            scales=TREES_SCALES,
             utility=("auc", "task_accuracy", "task_rmse"),
             unaccounted=_UNACCOUNTED if any(one.noise is not None for one in self.defenses.values()) else None,
             settings={
@@ -300,12 +298,9 @@ class TreesExposure(Exposure):
         secret = RecordsSecret(
             torch.stack([one.cells for one in self.federations]), torch.stack([one.labels for one in self.federations])
         )
-        matched = match_records(schema, statistics, secret, guess)
-        evidence = []
-        if is_attack:
-            evidence = evidence_of(matched, statistics, secret.labels, guess, audit.spec.keep_records or not audit.own)
-        metrics = cast("list[Metric]", [create(name) for name in _METRICS])
-        return Outcome([*measure_matched(matched, metrics), *found], seconds, evidence)
+        metrics = [create(name) for name in METRICS]
+        keep = (audit.spec.keep_records or not audit.own) if is_attack else None
+        return records_outcome(schema, statistics, secret, guess, metrics, seconds, keep_records=keep, further=found)
 
     def _figure(self, name: str) -> Measurement:
         values = torch.tensor([one.figures.get(name, float("nan")) for one in self.federations], dtype=torch.float64)

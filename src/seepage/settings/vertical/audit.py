@@ -12,9 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage import datasets, registry
-from seepage.assessment import Figures, auc, measure_features
-from seepage.assessment.evidence import evidence_of_columns
-from seepage.assessment.features import NO_LEAK, right_features
+from seepage.assessment import Figures, auc
 from seepage.assessment.images import measure_images, picture
 from seepage.attacks.vertical import (
     ShadowAttack,
@@ -45,6 +43,7 @@ from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
 from seepage.registry import Attack, Entry
 from seepage.seeds import stream
+from seepage.settings.features import FEATURE_SCALES, features_figures
 from seepage.settings.labels import (
     check_two_labels,
     classes_of,
@@ -300,7 +299,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 "task_rmse": Scale(None),
                 "queries": Scale(None),
                 "label_epsilon": Scale(None),
-                **{metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK},
+                **FEATURE_SCALES,
                 "psnr": Scale(),
                 "ssim": Scale(True, -1.0, 1.0),
             },
@@ -700,33 +699,18 @@ class VerticalExposure(Exposure):
 
     def figures(self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float) -> list[UnitFigures]:
         """Return a guess's figures in each training."""
-        image = self.known.image
-        if image is None:
-            measured = measure_features(self.known.schema, seen, guess)
-        else:
-            measured = measure_images(image, seen, guess)
+        image, queries = self.known.image, float(guess.queries)
         each = seconds / (seen.view.trainings * seen.view.records)
-        right = None if image is not None else right_features(self.known.schema, seen.cells, guess.cells)
-        answers = []
+        if image is None:
+            units = features_figures(self.known, seen, guess, each, self.keep_records)
+            return [replace(one, figures={**one.figures, ("queries", None): queries}) for one in units]
+        measured, answers = measure_images(image, seen, guess), []
         for k in range(seen.view.trainings):
-            figures: dict[tuple[str, str | None], float | None] = {}
-            for measurement in measured:
-                value = float(measurement.values[k])
-                figures[measurement.metric, measurement.column] = None if value != value else value
-            figures["queries", None] = float(guess.queries)
+            values = {(one.metric, one.column): float(one.values[k]) for one in measured}
+            figures: Figures = {key: None if value != value else value for key, value in values.items()}
+            figures["queries", None] = queries
             scores = {(m.metric, m.column): m.clusters[k].tolist() for m in measured if m.clusters is not None}
-            evidence = None
-            if right is not None:
-                evidence = evidence_of_columns(
-                    self.known.schema,
-                    self.known.marginals,
-                    seen.cells[k],
-                    guess.cells[k],
-                    right[k],
-                    seen.labels[k],
-                    self.keep_records,
-                )
-            answers.append(UnitFigures(figures, each, self.picture(guess.cells[k]), scores, evidence))
+            answers.append(UnitFigures(figures, each, self.picture(guess.cells[k]), scores))
         return answers
 
     def picture(self, cells: Float[Tensor, "record column"]) -> str | None:

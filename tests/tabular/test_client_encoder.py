@@ -15,8 +15,8 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, S
 from torch import nn
 
 import seepage
-from seepage.captures.encoders import ClientEncoder, EmbeddedInput, NumberInput, OneHotInput
 from seepage.errors import BadInputError
+from seepage.tabular.client_encoder import ClientEncoder, EmbeddedInput, NumberInput, OneHotInput
 from seepage.tabular.schema import Continuous, Discrete, Schema
 
 FRAME = pd.DataFrame(

@@ -14,10 +14,9 @@ import torch
 from torch import nn
 
 from seepage.attacks import create
+from seepage.attacks.horizontal.exact.certifying import write_certificate
 from seepage.captures.captured import load_capture
 from seepage.captures.capturing import capture
-from seepage.captures.certifying import write_certificate
-from seepage.captures.encoders import ClientEncoder
 from seepage.captures.recovery import known_statistics, recover
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
@@ -28,6 +27,7 @@ from seepage.models.mlp import mlp
 from seepage.models.model import seeded
 from seepage.protocols.fedavg import FedAvg
 from seepage.protocols.fedsgd import FedSGD
+from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.table import frame_of
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View

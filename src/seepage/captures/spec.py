@@ -1,0 +1,201 @@
+"""What an attack on a capture is to do: fields as those of an audit, checked before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar
+
+from pydantic import Field, field_validator, model_validator
+
+from seepage.attacks.horizontal.matching.profile import Profile
+from seepage.config.choices import describe
+from seepage.errors import BadInputError
+from seepage.models.head import Dropout, Head
+from seepage.settings.horizontal.spec import HorizontalSpec
+from seepage.settings.option import ATTACK, KNOWLEDGE, OUTPUT, PARTIES, TABLE, Option, fields_of
+from seepage.settings.part import Part, Parts, as_part
+from seepage.settings.spec import File, Spec
+
+# Arguments with which an attack spends next to nothing on what it cannot prove.
+PROOFS_ONLY = {"restarts": 1, "iterations": 1}
+
+
+def _of_audits(name: str) -> Option:
+    """Return what audits say of a field."""
+    return fields_of(HorizontalSpec)[name].option
+
+
+class AttackSpec(Spec):
+    """An attack on a captured update, or on a folder of them; its fields say themselves what they are.
+
+    Example:
+        >>> AttackSpec.of(attacks=["unmix"], model="nn3").attacks[0].called
+        'unmix'
+    """
+
+    setting: ClassVar[str] = "horizontal"
+    about: ClassVar[str] = "a captured update: what it gives away of the records behind it"
+    unit: ClassVar[str] = "captured update"
+    repeats: ClassVar[str] = "updates"
+
+    model: Annotated[
+        str | None,
+        Option(
+            "Network: a name of `seepage models`, package.module:factory or path/to/file.py:factory. Of a transcript "
+            "the one that it names, if left out; of tree files none.",
+            PARTIES,
+            "NAME",
+        ),
+    ] = None
+    schema_file: Annotated[
+        File | None,
+        Option(
+            "YAML schema of the client's table; `seepage schema` drafts one. Of a transcript the one in its folder, if "
+            "left out.",
+            TABLE,
+            "FILE",
+            name="schema",
+        ),
+    ] = None
+    weights: Annotated[
+        File | None,
+        Option(
+            "Weights of the network as the server sent it (.safetensors).",
+            PARTIES,
+            "FILE",
+            default="those of its initialisation",
+        ),
+    ] = None
+    head: Annotated[Head | None, _of_audits("head")] = None
+    model_seed: Annotated[
+        int, Field(ge=0, lt=2**63), Option("Seed of the network's initialisation, without --weights.", PARTIES)
+    ] = 0
+    dropout: Annotated[Dropout, _of_audits("dropout")] = "on"
+    data: Annotated[
+        File | None,
+        Option(
+            "Public rows of the same kind (.csv, .parquet): what the attacker knows of the columns.", KNOWLEDGE, "FILE"
+        ),
+    ] = None
+    batch_size: Annotated[
+        int | None,
+        Option("Number of records behind the update, where it does not say it.", KNOWLEDGE, default="counted"),
+    ] = None
+    attacks: Annotated[
+        Parts,
+        Option(
+            "Attack; `seepage attacks` lists them. Several of a transcript, one of updates.",
+            ATTACK,
+            "NAME[:OPTIONS]",
+            parts="attacks",
+            default="unmix, of a transcript all that can be tried",
+        ),
+    ] = ()
+    known: Annotated[
+        File | None,
+        Option(
+            "For a transcript: records that the attacker knows, with ids and the label, private columns or both.",
+            KNOWLEDGE,
+            "FILE",
+        ),
+    ] = None
+    truth: Annotated[
+        File | None,
+        Option(
+            "True rows of the batch, in any order: scores what was read. For a folder the client's own rows, or a "
+            "folder with ID.csv for each client. For a transcript rows with ids.",
+            OUTPUT,
+            "FILE",
+        ),
+    ] = None
+    holds: Annotated[
+        int | None,
+        Option("For a folder: number of records that each client holds, from which it draws its batches.", KNOWLEDGE),
+    ] = None
+    proofs_only: Annotated[bool, Option("Spend next to no time on estimates of what is not proved.", ATTACK)] = False
+    certificate: Annotated[
+        File | None,
+        Option("File (.json) for a certificate of what was proved; `seepage verify` checks it.", OUTPUT, "FILE"),
+    ] = None
+    open_certificate: Annotated[
+        bool, Option("Write cells and salts into the certificate, not into a file beside it.", OUTPUT, name="open")
+    ] = False
+    restore_labels: Annotated[bool, Option("Do not use the labels that the update may hold.", KNOWLEDGE)] = False
+    profile: Annotated[Profile, _of_audits("profile")] = "default"
+    restarts: Annotated[int | None, Field(ge=1), _of_audits("restarts")] = None
+    iterations: Annotated[int | None, Field(ge=1), _of_audits("iterations")] = None
+    regularisation: Annotated[
+        float, Field(ge=0, lt=float("inf")), Option("For tree files: lambda of the client's trees.", PARTIES)
+    ] = 1.0
+    learning_rate: Annotated[
+        float, Field(gt=0, lt=float("inf")), Option("For tree files: eta of the client's trees.", PARTIES)
+    ] = 0.3
+
+    @model_validator(mode="after")
+    def _fits_the_table(self) -> AttackSpec:
+        return self
+
+    @field_validator("attacks", mode="before")
+    @classmethod
+    def _labelled(cls, value: object) -> object:
+        return labelled(value) if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _certificates(self) -> AttackSpec:
+        if self.proofs_only and (self.restarts is not None or self.iterations is not None):
+            raise BadInputError("--proofs-only estimates nothing; leave out --restarts and --iterations.")
+        if self.open_certificate and self.certificate is None:
+            raise BadInputError("--open says what a certificate holds; give its file with --certificate FILE.")
+        return self
+
+
+class SplitTranscriptSpec(AttackSpec):
+    """An attack on a transcript of split training."""
+
+    setting: ClassVar[str] = "split"
+    about: ClassVar[str] = "a transcript of split training: what it gives away"
+    unit: ClassVar[str] = "training"
+    repeats: ClassVar[str] = "trainings"
+    member: ClassVar[str | None] = "record"
+    members: ClassVar[str] = "records"
+
+    def check_parts(self) -> None:
+        """Leave options of attacks to the attacks: one that does not fit is not tried, and the others are."""
+
+
+class VerticalTranscriptSpec(SplitTranscriptSpec):
+    """An attack on a transcript of vertical training."""
+
+    setting: ClassVar[str] = "vertical"
+    about: ClassVar[str] = "a transcript of vertical training: what it gives away"
+
+
+class TreeFilesSpec(AttackSpec):
+    """An attack on the tree files of a client."""
+
+    setting: ClassVar[str] = "trees"
+    about: ClassVar[str] = "tree files of a client: what they give away"
+    unit: ClassVar[str] = "client"
+    repeats: ClassVar[str] = "clients"
+
+
+def labelled(values: Iterable[object]) -> tuple[Part, ...]:
+    """Return attacks without repeats, of which those of the same label have all their options as label.
+
+    Args:
+        values: attacks by name, as text with options, or as mappings.
+
+    Example:
+        >>> [part.called for part in labelled(["exact", "exact:{keep: 3}", "exact"])]
+        ['exact', 'exact(keep=3)']
+    """
+    parts = list(
+        {part.model_dump_json(): part for part in (Part.model_validate(as_part(one)) for one in values)}.values()
+    )
+    labels = [part.called for part in parts]
+    return tuple(
+        part.model_copy(update={"label": describe(part.name, part.options)})
+        if part.label is None and labels.count(part.called) > 1
+        else part
+        for part in parts
+    )

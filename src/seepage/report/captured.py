@@ -1,0 +1,272 @@
+"""What captured messages give away: parts of a page, and the same on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from seepage.assessment.row import ResultRow
+from seepage.captures.federation import OUTCOMES, ClientFinding, FederationFindings, Outcome, UpdateFinding
+from seepage.captures.recovery import Recovered
+from seepage.captures.transcript_attacks import TranscriptFindings, TriedAttack
+from seepage.captures.trees import ReadTrees
+from seepage.report import grids
+from seepage.report.frames import Record
+from seepage.report.grids import Grid
+from seepage.report.html import captured_page
+from seepage.report.result import AuditResult
+from seepage.report.section import Section
+from seepage.report.terminal import make_table
+from seepage.text import clean, percent
+
+# Tier with whose colour a page marks an outcome.
+_TIERS = {"proved": "total", "estimated": "moderate", "not tried": "open", "failed": "open"}
+_STYLES = {"tier total": "bold red", "tier moderate": "yellow", "tier open": "magenta"}
+# What an attack says of its own answers.
+_SHOWN = {
+    "certified_cells": "private cells certified",
+    "still_possible": "share of values that still replay the message",
+    "replayed": "records whose message an answer replays",
+    "ties": "records with several answers that fit alike",
+}
+_SOME = 4
+
+
+def show_sections(console: Console, sections: Sequence[Section]) -> None:
+    """Print parts of a page: words, facts and tables.
+
+    Args:
+        console: console to print on.
+        sections: parts without figures.
+    """
+    console.print()
+    for section in sections:
+        console.print(Text(section.title, "bold"))
+        for words in section.words:
+            console.print(Text(clean(words, 2000)))
+        for point in section.points:
+            console.print(Text(f"  · {clean(point, 600)}"))
+        for grid in section.grids:
+            show_grid(console, grid)
+
+
+def show_grid(console: Console, grid: Grid) -> None:
+    """Print a table; texts that do not fit are folded."""
+    table = make_table(grid.caption)
+    for i, column in enumerate(grid.columns):
+        justify = "right" if column.align == grids.NUMBER else "left"
+        table.add_column(column.title, justify=justify, no_wrap=i == 0, overflow="fold")
+    for row in grid.rows:
+        table.add_row(*(Text(f"{cell.text} {cell.behind}".strip(), _STYLES.get(cell.kind or "", "")) for cell in row))
+    console.print(table)
+
+
+def captured_sections(found: Recovered | FederationFindings | TranscriptFindings | ReadTrees) -> list[Section]:
+    """Return what captured messages give away, beside the figures of an audit; no record is part of it.
+
+    Args:
+        found: findings of an update, of a folder of them, of a transcript, or of tree files.
+    """
+    if isinstance(found, Recovered):
+        return [_of_update(found)]
+    if isinstance(found, FederationFindings):
+        return _of_federation(found)
+    return [_of_trees(found)] if isinstance(found, ReadTrees) else _of_transcript(found)
+
+
+def render_captured(
+    found: Recovered | FederationFindings | TranscriptFindings | ReadTrees,
+    report: AuditResult | None = None,
+    provenance: Mapping[str, object] | None = None,
+) -> str:
+    """Return what captured messages give away as one self-contained page.
+
+    Args:
+        found: findings.
+        report: the same as an audit; None where nothing could be attacked.
+        provenance: origin of the figures; none if None.
+    """
+    return captured_page(captured_sections(found), report, provenance or {})
+
+
+def _of_update(found: Recovered) -> Section:
+    settings, knowledge = found.settings, found.knowledge
+    facts = [
+        f"number of records: {knowledge['records']}",
+        f"columns: {knowledge['statistics']}",
+        f"labels: {knowledge['labels']}",
+        *([] if found.guess.regime is None else [f"method: {found.guess.regime[0]}"]),
+        *found.notes,
+    ]
+    title = f"{settings['attack']} on an update of {settings['batch_size']} record(s)"
+    words = f"{settings['protocol']}, model {clean(settings['model'])}"
+    return Section("read", title, [words], [clean(fact, 300) for fact in facts])
+
+
+def records_grid(found: Recovered) -> Grid:
+    """Return the first records that were read, with the attacker's certainty, for those who may see them."""
+    records = found.records
+    shown = min(_SOME, len(records))
+    heads = [grids.text("column", "column"), *(grids.text(f"record {r + 1}", str(r)) for r in range(shown))]
+    lines: list[Record] = []
+    for i, name in enumerate(found.schema.names):
+        cells = {str(r): _cell(records.iat[r, i], found.certainty[r, i], found.spread[r, i]) for r in range(shown)}
+        lines.append({"column": clean(name, 32), **cells})
+    if found.guess.labels is not None:
+        target = found.schema.target.name
+        labels = {str(r): clean(records[target].iat[r], 24) for r in range(shown)}
+        lines.append({"column": f"{clean(target, 32)} (label)", **labels})
+    part = "" if shown == len(records) else f", first {shown} of {len(records)} records"
+    return grids.grid(f"What was read{part} (certainty)", heads, lines)
+
+
+def _cell(value: object, certainty: Any, spread: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else clean(value, 24)
+    if not bool(certainty.isfinite()):
+        return text
+    around = f", ±{float(spread):.3g}" if bool(spread.isfinite()) else ""
+    return f"{text} ({percent(float(certainty), 0)}{around})"
+
+
+def _of_trees(found: ReadTrees) -> Section:
+    points = [f"rows of each class in the first tree's {len(found.leaves)} leaves are known exactly"]
+    for name, values in found.values.items():
+        some = ", ".join(f"{value:g}" for value in values[:_SOME]) + ", ..." * (len(values) > _SOME)
+        points.append(f"{clean(name, 32)}: {len(values)} values of its rows: {some}")
+    title = f"{len(found.recovered)} trees of a client with {found.records} rows"
+    return Section("read", title, points=points[0 if found.leaves else 1 :])
+
+
+def federation_words(findings: FederationFindings) -> list[str]:
+    """Return what was found in the updates of a federation as sentences.
+
+    Example:
+        >>> one = UpdateFinding("round-1/client-7", "7", 1, 8, "proved", "all 8 records proved", proved_records=8)
+        >>> federation_words(FederationFindings((one,), (), "unmix"))[0]
+        '1 update of 1 client, attacked by unmix: 1 proved, 0 estimated, 0 nothing, 0 not tried, 0 failed.'
+    """
+    updates, clients = len(findings.updates), len({update.client for update in findings.updates})
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in findings.counts.items())
+    words = [
+        f"{updates} update{'s' * (updates != 1)} of {clients} client{'s' * (clients != 1)}, attacked by "
+        f"{clean(findings.attack)}: {counts}."
+    ]
+    if findings.counts["estimated"]:
+        words.append(
+            "Estimates are records that the attacker is sure of without a proof; attempts can agree and be wrong."
+        )
+    if findings.counts["nothing"]:
+        words.append("Nothing found does not show that an update is safe: a better attack may exist.")
+    if findings.counts["not tried"] or findings.counts["failed"]:
+        words.append("An update that was not tried, or failed, is not known to be safe.")
+    return words
+
+
+def _of_federation(findings: FederationFindings) -> list[Section]:
+    client = grids.text("Client", "client", 24)
+    numbers = [
+        grids.count("Records", "records"),
+        grids.count("Proved", "proved"),
+        grids.count("Proved cells", "cells"),
+        grids.count("Estimated", "estimated"),
+        grids.share("Cells read", "mean"),
+        grids.share("Best baseline", "baseline"),
+        grids.gain("Lift", "lift"),
+    ]
+    why = grids.Column("Why", grids.text("Why", "why", 600).cell, "text wide")
+    outcome = grids.Column("Outcome", _outcome, grids.TEXT)
+    updates = [{**_record(one), "round": one.round, "outcome": one.outcome} for one in findings.updates]
+    each = "What each update gives away"
+    table = grids.filled(each, [client, grids.count("Round", "round"), outcome, *numbers, why], updates)
+    made = [Section("updates", each, federation_words(findings), grids=[table])]
+    if findings.clients:
+        clients = [{**_record(one), "rounds": one.rounds} for one in findings.clients]
+        all_ = "What all rounds of a client give away together"
+        table = grids.filled(all_, [client, grids.count("Rounds", "rounds"), *numbers, why], clients)
+        made.append(Section("clients", all_, ["Records are the most that a client was taken to hold."], grids=[table]))
+    return made
+
+
+def _record(one: UpdateFinding | ClientFinding) -> Record:
+    tried, score = one.records is not None, one.score
+    notes = one.notes if isinstance(one, UpdateFinding) else ()
+    return {
+        "client": one.client,
+        "records": one.records,
+        "proved": one.proved_records if tried else None,
+        "cells": one.proved_cells if tried else None,
+        "estimated": one.estimated_records if tried else None,
+        **{name: None if score is None else getattr(score, name) for name in ("mean", "baseline", "lift")},
+        "why": "; ".join(part for part in (one.why, *notes) if part),
+    }
+
+
+def _outcome(record: Record) -> grids.GridCell:
+    outcome: Outcome = record["outcome"]
+    # Nothing found is not shown to be safe, so that it has no colour.
+    kind = f"tier {_TIERS[outcome]}" if outcome in _TIERS else None
+    return grids.GridCell(outcome, float(OUTCOMES.index(outcome)), kind)
+
+
+def transcript_words(findings: TranscriptFindings) -> list[str]:
+    """Return what was found in a transcript, and what could not be tried, as sentences."""
+    tried = findings.tried
+    said = [
+        f"{findings.records:,} records in {findings.rounds:,} rounds of {findings.setting} learning, private: "
+        f"{', '.join(findings.private)}. Attacks that ran: {', '.join(one.attack for one in tried) or 'none'}.",
+        *findings.doubts,
+    ]
+    best = max(tried, key=lambda one: one.shown.get(("certified_cells", None)) or 0.0, default=None)
+    certified = None if best is None else best.shown.get(("certified_cells", None))
+    if best is not None and certified:
+        said.append(
+            f"{best.attack} certifies {percent(certified)} of the private cells: no other values replay their "
+            f"messages, given the declared network, weights, loss and defense.{_below_baseline(best.rows or ())}"
+        )
+    said += findings.limits
+    if findings.not_tried:
+        said.append(
+            f"Not tried: {', '.join(findings.not_tried)}. What was not tried is not known to be safe; reasons below."
+        )
+    return said
+
+
+def _below_baseline(rows: Sequence[ResultRow]) -> str:
+    """Return, as a sentence, that an attack reads less of the cells than a baseline; empty where it does not."""
+    for row in rows:
+        if (row.metric, row.column) == ("accuracy", None) and row.lift is not None and row.lift < 0:
+            return (
+                f" Of all private cells it reads {percent(row.mean)}, less than the baseline {row.baseline_name} "
+                f"with {percent(row.baseline)}."
+            )
+    return ""
+
+
+def _of_transcript(findings: TranscriptFindings) -> list[Section]:
+    lines = [
+        {"attack": one.attack, "sought": one.sought, "records": one.records, "shown": _own_answers(one)}
+        for one in findings.tried
+    ]
+    columns = [grids.text("Attack", "attack"), grids.text("Guesses", "sought"), grids.count("Records", "records")]
+    caption = "What each attack says of its own answers"
+    table = grids.filled(caption, [*columns, grids.text("Of its answers", "shown", 300)], lines)
+    notes = list(findings.notes)
+    if findings.scored is not None and findings.assumed:
+        some = 0 < len(findings.assumed) <= len(findings.private)
+        of = f" of {clean(', '.join(findings.assumed), 200)}" if some else ""
+        notes.append(
+            f"the best baseline, which sees no message and holds no marginals{of}, takes all values as equally likely"
+        )
+    if findings.scored is not None:
+        notes.append(f"figures are of the {findings.scored:,} records with a known truth")
+    made = [Section("read", "What the transcript gives away", transcript_words(findings), notes, grids=[table])]
+    reasons = [f"{clean(name)}: {clean(reason, 400)}." for name, reason in findings.not_tried.items()]
+    return [*made, *([Section("not-tried", "Not tried", points=reasons)] if reasons else [])]
+
+
+def _own_answers(one: TriedAttack) -> str:
+    known = {metric: one.shown.get((metric, None)) for metric in _SHOWN}
+    return "; ".join(f"{percent(value)} {_SHOWN[name]}" for name, value in known.items() if value is not None)

@@ -1,0 +1,52 @@
+"""The figures of guessed records, in settings where a guess is matched with the true ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from seepage.assessment import Measured, Metric, match_records, measure_matched
+from seepage.assessment.evidence import evidence_of
+from seepage.settings.setting import Outcome
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
+from seepage.wire.horizontal import RecordsGuess
+from seepage.wire.secret import RecordsSecret
+
+
+def records_outcome(
+    schema: Schema,
+    statistics: Statistics,
+    secret: RecordsSecret,
+    guess: RecordsGuess,
+    metrics: Sequence[Metric],
+    seconds: float | None = None,
+    *,
+    visible: Bool[Tensor, "victim record"] | None = None,
+    keep_records: bool | None = None,
+    further: Sequence[Measured] = (),
+) -> Outcome:
+    """Return what a guess of the records of some victims scores.
+
+    Args:
+        schema: schema of the table.
+        statistics: statistics of the attacker, which guesses are matched by.
+        secret: true records.
+        guess: guess of as many records.
+        metrics: figures to measure.
+        seconds: time for a victim.
+        visible: whether each record stands above the client's own rounding; None where that is not known.
+        keep_records: whether evidence may hold cells; no evidence at all if None, as for a baseline.
+        further: figures of the same victims that others measured.
+
+    Raises:
+        BadInputError: the guess is of other victims or columns than the secret.
+    """
+    matched = match_records(schema, statistics, secret, guess)
+    if visible is not None:
+        matched = replace(matched, visible=visible)
+    evidence = [] if keep_records is None else evidence_of(matched, statistics, secret.labels, guess, keep_records)
+    return Outcome([*measure_matched(matched, metrics), *further], seconds, evidence)

@@ -1,0 +1,64 @@
+"""The figures of guessed private columns and labels of split learning, of records whose order the server knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seepage.assessment import measure_columns
+from seepage.assessment.evidence import evidence_of_columns
+from seepage.settings.setting import Scale
+from seepage.settings.units import UnitFigures
+from seepage.tabular.align import right_cells
+from seepage.tabular.schema import Schema
+from seepage.tabular.statistics import Statistics
+from seepage.wire.secret import CutTranscript
+from seepage.wire.split import CutGuess
+
+COLUMN_SCALES = {
+    "r2": Scale(True, 0.0, 1.0),
+    "calibration": Scale(None, 0.0, 1.0),
+    "ties": Scale(None, 0.0, 1.0),
+    "likely": Scale(None, 0.0, 1.0),
+    "replayed": Scale(None, 0.0, 1.0),
+    "certified_cells": Scale(None, 0.0, 1.0),
+    "certified_wrong": Scale(False, 0.0, 1.0),
+    "still_possible": Scale(None, 0.0, 1.0),
+}
+"""Readings of the figures of private columns, by metric, where these are no rates of leakage."""
+
+
+def columns_figures(
+    schema: Schema,
+    private: Sequence[int],
+    statistics: Statistics,
+    seen: CutTranscript,
+    guess: CutGuess,
+    seconds: float,
+    keep_records: bool,
+) -> UnitFigures:
+    """Return the figures of a guess of one training, with those of each record where they are its mean.
+
+    Args:
+        schema: schema of the table.
+        private: positions of the private columns.
+        statistics: statistics of the attacker, which rarity is measured against.
+        seen: what was seen of the attacked records, and their secret.
+        guess: guess of the same records.
+        seconds: time for a record.
+        keep_records: whether evidence may hold cells.
+
+    Raises:
+        BadInputError: the guess is of other records.
+    """
+    figures, each = measure_columns(schema, private, seen, guess)
+    some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
+    evidence = evidence_of_columns(
+        some,
+        [statistics.marginals[i] for i in private],
+        seen.cells,
+        guess.cells,
+        right_cells(some, guess.cells, seen.cells),
+        seen.labels,
+        keep_records,
+    )
+    return UnitFigures(figures, seconds, each=each, evidence=evidence)
