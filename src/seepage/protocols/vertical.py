@@ -519,7 +519,7 @@ class VerticalLearning:
         partition = trained.model.partition
         partition.check_target(target)
         marginals = tuple(statistics.marginals[i] for i in partition.columns[target])
-        return FeatureKnowledge(partition.schemas[target], marginals, self.known(), image=trained.model.image)
+        return FeatureKnowledge(partition.schemas[target], marginals, self.known(), layout=trained.model.layout)
 
     def _times(self, exposures: int) -> int:
         check_count("exposures", exposures)
