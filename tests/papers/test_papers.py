@@ -14,7 +14,7 @@ from seepage import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADINGS = {"tableak": "TabLeak", "exact": "EXACT", "uifv": "UIFV", "property": "dataset properties"}
-KINDS = ("attacks", "models", "datasets", "populations")
+KINDS = ("attacks", "defenses", "models", "datasets", "populations")
 # What audits run by default and what presets name is there without the papers.
 ALONE = """
 import sys

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -131,13 +130,12 @@ def defense_of(part: Part) -> VerticalDefense:
     check_kinds(
         part,
         combined,
-        (FeatureNoise, Mid, *get_args(ReturnedDefense), Bottleneck, NoPeek, LabelFlip),
+        (FeatureNoise, Mid, ReturnedDefense, Bottleneck, NoPeek, LabelFlip),
         registry.defenses.of("vertical"),
     )
-    returned = next((mechanism for mechanism in combined if isinstance(mechanism, ReturnedDefense)), None)
     return VerticalDefense(
         of_kind(combined, FeatureNoise) or of_kind(combined, Mid),
-        returned,
+        of_kind(combined, ReturnedDefense),
         of_kind(combined, Bottleneck),
         of_kind(combined, NoPeek),
         of_kind(combined, LabelFlip),
