@@ -1,9 +1,8 @@
 """Names of the parts an audit is made of, and how to make each from its name and arguments.
 
 There is one registry a kind. The ``__init__`` of a package declares the names of its parts and the module of each, one
-line a part; a module is imported when its part is first made. Other distributions add parts through an entry point in
-the group ``seepage.<kind>s``, whose module declares or registers them on import. ``seepage.papers`` is such a plug-in
-and comes with the package.
+line a part; a module is imported when its part is first made. Plug-ins add parts through an entry point in the group
+``seepage.<kind>s``, whose module declares or registers them on import.
 """
 
 from __future__ import annotations
@@ -30,9 +29,6 @@ F = TypeVar("F", bound=Callable[..., object])
 # The end of a sentence is a full stop before a capital letter: that of "et al." is none.
 _SOURCE = re.compile(r"\bSource: (.+?)\.(?=\s+[A-Z]|$)")
 
-# Modules of plug-ins that come with the package, loaded as if entry points named them. They are no entry points: an
-# editable install keeps those of the day on which it was made.
-_BUNDLED = ("seepage.papers",)
 # The settings of seepage itself; a plug-in may add another.
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 
@@ -239,9 +235,8 @@ class Registry(Generic[T_co]):
         def add(factory: F) -> F:
             entry = self._entries.get((setting, name))
             if entry is None or entry.module != factory.__module__:
-                # A declaration that is not imported yet has the name as much as one that is.
-                self._declare()
-                self._load_bundled()
+                # A declaration that is not imported yet has the name as much as one that is, a plug-in's too.
+                self._with_plugins()
                 entry = self._entries.get((setting, name))
             if entry is None:
                 entry = self._entries[setting, name] = Entry(self.kind, name, setting)
@@ -370,16 +365,11 @@ class Registry(Generic[T_co]):
             root._declared = True
             import_module(root.home)
 
-    def _load_bundled(self) -> None:
-        for module in () if self._root.home is None else _BUNDLED:
-            import_module(module)
-
     def _with_plugins(self) -> Registry[T_co]:
         self._declare()
         root = self._root
         if not root._plugins_loaded:
             root._plugins_loaded = True
-            self._load_bundled()
             for point in entry_points(group=f"seepage.{self.kind}s"):
                 point.load()
         return self

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
-from seepage.defenses.returned import MaxNorm, PaImfl, ReturnedNoise, VflDefender
+from seepage.defenses.returned import MaxNorm, ReturnedNoise
 from seepage.errors import BadInputError
+from seepage.protocols.vertical import VerticalLearning
+from seepage.settings.part import Part
+from seepage.settings.split.audit import defense_of as split_defense_of
+from seepage.settings.vertical.audit import defense_of
+from seepage.settings.vertical.spec import VerticalSpec
 
 # Those that do not look at labels.
-Blind = ReturnedNoise | MaxNorm | PaImfl | VflDefender
+Blind = ReturnedNoise | MaxNorm
 GRADIENTS = torch.randn(2, 5, 40, generator=torch.Generator().manual_seed(0))
 
 
@@ -26,46 +30,14 @@ def test_noise_is_added_to_gradients_of_bounded_norm() -> None:
     torch.testing.assert_close(sent.std(0), torch.ones_like(GRADIENTS), atol=0.08, rtol=0)
 
 
-def test_signs_of_laplace_noise_on_some_coordinates_are_sent() -> None:
-    defense = PaImfl(epsilon=4.0, kept=0.25, clip=1.0)
-    sent = many(defense, GRADIENTS[:1, :1])[:, 0, 0]
-    largest = sent.abs().amax(1, keepdim=True)
-    assert bool(((sent == 0) | (sent.abs() == largest)).all())
-    assert float((sent != 0).double().mean()) == pytest.approx(0.25, abs=0.01)
-    # The chance that Laplace noise of scale b turns the sign of x is exp(-|x| / b) / 2.
-    bounded = GRADIENTS[0, 0] / GRADIENTS[0, 0].abs().sum()
-    kept = (sent != 0).sum(0)
-    turned = ((sent * bounded) < 0).sum(0) / kept
-    torch.testing.assert_close(turned, torch.exp(-bounded.abs() * 4) / 2, atol=0.06, rtol=0)
-    assert defense.amplified == pytest.approx(math.log(1 + 0.25 * (math.exp(4) - 1)))
+def test_a_gradient_of_zeros_stays_finite() -> None:
+    assert bool(ReturnedNoise(0.1)(torch.zeros(1, 2, 3), torch.Generator().manual_seed(0)).isfinite().all())
 
 
-def test_what_is_added_is_at_right_angles_and_vanishes_on_average() -> None:
-    sent = many(VflDefender(0.7), GRADIENTS)
-    added = sent - GRADIENTS
-    norms = torch.linalg.vector_norm(GRADIENTS, dim=-1)
-    torch.testing.assert_close((added * GRADIENTS).sum(-1), torch.zeros_like(added[..., 0]), atol=2e-3, rtol=0)
-    torch.testing.assert_close(torch.linalg.vector_norm(added, dim=-1), (0.7 * norms).expand(len(added), -1, -1))
-    torch.testing.assert_close(sent.mean(0), GRADIENTS, atol=0.08, rtol=0)
-
-
-@pytest.mark.parametrize("defense", [ReturnedNoise(0.1), PaImfl(), VflDefender()])
-def test_a_gradient_of_zeros_stays_finite(defense: Blind) -> None:
-    assert bool(defense(torch.zeros(1, 2, 3), torch.Generator().manual_seed(0)).isfinite().all())
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda: PaImfl(epsilon=0),
-        lambda: PaImfl(kept=1.5),
-        lambda: VflDefender(-1),
-        lambda: ReturnedNoise(1.0, clip=0.0),
-    ],
-)
-def test_arguments_out_of_range_are_refused(made: Callable[[], object]) -> None:
+@pytest.mark.parametrize("arguments", [{"scale": 1.0, "clip": 0.0}, {"scale": -1.0}])
+def test_arguments_out_of_range_are_refused(arguments: dict[str, float]) -> None:
     with pytest.raises(BadInputError):
-        made()
+        ReturnedNoise(**arguments)
 
 
 def test_max_norm_makes_mean_squared_norms_alike_and_keeps_means() -> None:
@@ -90,5 +62,29 @@ def test_max_norm_keeps_records_without_a_gradient_finite() -> None:
     assert bool(MaxNorm()(some, torch.Generator().manual_seed(0)).isfinite().all())
 
 
-def test_interpretations_say_so() -> None:
-    assert PaImfl.mark == VflDefender.mark == "our reading of its abstract"
+OWN = """
+from dataclasses import dataclass
+from seepage.defenses.returned import ReturnedDefense
+
+@dataclass(frozen=True)
+class Halved(ReturnedDefense):
+    share: float = 0.5
+
+    def __call__(self, gradients, generator, labels=None):
+        return self.share * gradients
+"""
+
+
+def test_one_of_the_user_s_own_is_taken_by_vertical_learning_and_named_to_the_attacker(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    spec = VerticalSpec.of(defenses=[{"name": f"{tmp_path / 'own.py'}:Halved", "share": 0.25}])
+    returned = defense_of(spec.defenses[0]).returned
+    assert returned is not None
+    assert torch.equal(returned(GRADIENTS, torch.Generator(), GRADIENTS[..., 0]), GRADIENTS / 4)
+    assert VerticalLearning(returned=returned).known().describe() == {"Halved": {"share": 0.25}}
+
+
+def test_split_learning_takes_those_of_a_batch_alone(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    with pytest.raises(BadInputError, match="classes that extend LabelFlip, CutNoise, WeightNoise, BatchDefense"):
+        split_defense_of(Part(name=f"{tmp_path / 'own.py'}:Halved"))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
 from seepage import registry
 
+ROOT = Path(__file__).resolve().parents[2]
 HEADINGS = {"tableak": "TabLeak", "exact": "EXACT", "uifv": "UIFV", "property": "dataset properties"}
-KINDS = ("attacks", "models", "datasets", "populations")
+KINDS = ("attacks", "defenses", "models", "datasets", "populations")
 # What audits run by default and what presets name is there without the papers.
 ALONE = """
 import sys
 from pathlib import Path
 from seepage import registry
-registry._BUNDLED = ()
+registry.entry_points = lambda group: ()
 from seepage.config.document import read_text_document
 from seepage.config.preset import presets, read_preset
 from seepage.settings.catalogue import settings
@@ -38,6 +42,20 @@ print(*(name for name in sys.modules if name.startswith("seepage.papers")))
 def test_the_package_does_without_the_papers() -> None:
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
+
+
+def test_they_come_in_by_entry_points_as_any_plug_in_does() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {group: set(points.values()) for group, points in project["entry-points"].items()}
+    assert declared == {f"seepage.{kind}": {"seepage.papers"} for kind in KINDS}
+    installed = {
+        group: {point.value for point in entry_points(group=group) if point.dist and point.dist.name == "seepage"}
+        for group in declared
+    }
+    assert installed == declared, "the installed package is older than pyproject.toml; install it again"
+    package = ROOT / "src" / "seepage"
+    for path in package.rglob("*.py"):
+        assert "papers" in path.relative_to(package).parts or "seepage.papers" not in path.read_text(encoding="utf-8")
 
 
 def test_a_name_of_a_paper_is_taken_before_it_is_loaded() -> None:

@@ -214,6 +214,7 @@ class CoinAudit(Audit):
             "notes": ("coins are fair",),
             "columns": ("a",),
             "scales": {"epsilon": Scale(None), "psnr": Scale(), "auc": Scale(None)},
+            "captions": {"psnr": "{:.1f} dB", "ssim": "similarity {:.2f}"},
         }
         self.about = About(**{**usual, **about})
 

@@ -41,8 +41,6 @@ attacks.declare(
 attacks.declare(
     {
         "ginver": "seepage.attacks.vertical.white_box",
-        "gia": "seepage.attacks.vertical.white_box",
-        "grn": "seepage.attacks.vertical.white_box",
         "esa": "seepage.attacks.vertical.equality",
         "layer_inversion": "seepage.attacks.vertical.layer_inversion",
         "ridge_sa": "seepage.attacks.vertical.ridge",

@@ -29,7 +29,8 @@ class Dataset:
         notes: facts that a reader of results must know, such as a partial copy.
         source: origin of the rows, as a reference or address.
         licence: terms of use.
-        image: channels, height and width, where rows are images and columns their pixels, channel by channel.
+        layout: what the columns of a row are together, where rows are no table; None for tables. Settings that take
+            such rows say what they need of it, such as ``settings.vertical.layout``.
         beside: texts that belong to the training rows and are no part of the table, one a row, by the name of their
             column; None where a row has none.
 
@@ -50,7 +51,7 @@ class Dataset:
     notes: tuple[str, ...]
     source: str
     licence: str
-    image: tuple[int, int, int] | None = None
+    layout: object | None = None
     beside: Mapping[str, Sequence[str | None]] = field(default_factory=dict, hash=False)
 
     @property

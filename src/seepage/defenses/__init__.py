@@ -46,8 +46,6 @@ registry.defenses.declare(
         "returned_noise": "seepage.defenses.returned",
         "marvell": "seepage.defenses.marvell",
         "max_norm": "seepage.defenses.returned",
-        "pa_imfl": "seepage.defenses.returned",
-        "vfldefender": "seepage.defenses.returned",
     },
     "vertical",
 )

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from scipy.optimize import root_scalar
 from torch import Tensor
 
+from seepage.defenses.returned import BatchDefense
 from seepage.errors import BadInputError, positive
-from seepage.needs import ActsOn
 from seepage.registry import defenses
 
 # Largest number of rounds of the two variances for each price of noise, and the relative change at which they end.
@@ -39,7 +39,7 @@ class Variances:
 @defenses.register("marvell", "split")
 @defenses.register("marvell", "vertical")
 @dataclass(frozen=True)
-class Marvell:
+class Marvell(BatchDefense):
     """Noise of the least power with which gradients of two labels differ by no more than a bound.
 
     Source: Li et al., Label Leakage and Protection in Two-Party Split Learning (ICLR 2022), section 4.2 and theorem 2.
@@ -69,8 +69,6 @@ class Marvell:
     """
 
     words: ClassVar[str] = "noise that hides labels"
-    name: ClassVar[str] = "marvell"
-    acts_on: ClassVar[ActsOn] = "gradients that go back"
     two_labels: ClassVar[bool] = True
 
     kl: float | int = 0.5

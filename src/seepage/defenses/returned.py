@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,18 +11,45 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.defenses.cut_noise import clipped
-from seepage.defenses.marvell import Marvell
-from seepage.errors import BadInputError, positive
+from seepage.errors import positive
 from seepage.needs import ActsOn
 from seepage.registry import defenses
 
-# Two mechanisms on the same thing cannot be combined.
-_ACTS_ON: ActsOn = "gradients that go back"
+
+@dataclass(frozen=True)
+class ReturnedDefense(ABC):
+    """A defense of the gradients that go back to passive parties, as vertical learning takes it.
+
+    One of your own is a frozen dataclass that extends this class; its fields are its options.
+    """
+
+    # Two mechanisms on the same thing cannot be combined.
+    acts_on: ClassVar[ActsOn] = "gradients that go back"
+
+    @abstractmethod
+    def __call__(
+        self,
+        gradients: Float[Tensor, "batch record feature"],
+        generator: torch.Generator,
+        labels: Float[Tensor, "batch record"],
+    ) -> Float[Tensor, "batch record feature"]:
+        """Return the gradients to send back.
+
+        Args:
+            gradients: gradient of each record's own loss, batch by batch.
+            generator: generator of the noise.
+            labels: labels of the records.
+        """
+
+
+@dataclass(frozen=True)
+class BatchDefense(ReturnedDefense):
+    """One that looks at a batch alone, so that any party with labels can use it: split learning takes it too."""
 
 
 @defenses.register("returned_noise", "vertical")
 @dataclass(frozen=True)
-class ReturnedNoise:
+class ReturnedNoise(ReturnedDefense):
     """Each record's gradient that goes back is clipped and gets normal noise.
 
     Source: Yang et al., UIFV (arXiv 2406.12588), in our reading. The unit of its ratios is not stated. Here the norm of
@@ -43,8 +70,6 @@ class ReturnedNoise:
     """
 
     words: ClassVar[str] = "clipped gradients with noise of standard deviation {scale}"
-    name: ClassVar[str] = "returned_noise"
-    acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     scale: float | int
     clip: float | int = 1.0
@@ -67,7 +92,7 @@ class ReturnedNoise:
 @defenses.register("max_norm", "split")
 @defenses.register("max_norm", "vertical")
 @dataclass(frozen=True)
-class MaxNorm:
+class MaxNorm(BatchDefense):
     """Noise along each record's gradient brings all gradients of a batch to the largest norm among them, on average.
 
     Source: Li et al., Label Leakage and Protection in Two-Party Split Learning (ICLR 2022), section 4.1 and appendix.
@@ -83,8 +108,6 @@ class MaxNorm:
     """
 
     words: ClassVar[str] = "gradients of equal length"
-    name: ClassVar[str] = "max_norm"
-    acts_on: ClassVar[ActsOn] = _ACTS_ON
 
     def __call__(
         self,
@@ -102,126 +125,3 @@ class MaxNorm:
         missing = (norms.amax(1, keepdim=True).square() - norms.square()).clamp(min=0).sqrt()
         drawn = torch.randn(norms.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
         return gradients + along * missing * drawn
-
-
-@defenses.register("pa_imfl", "vertical")
-@dataclass(frozen=True)
-class PaImfl:
-    """PA-iMFL in our interpretation: Laplace noise on some coordinates, of which only the signs are sent.
-
-    Source: Wang et al., PA-iMFL (arXiv 2309.13864), of which only the abstract was available. It says: local
-    differential privacy, a subsample that amplifies it, and gradients reset to their signs, for horizontal learning in
-    layers. Here each record's gradient is scaled down to an L1 norm of ``clip``, gets Laplace noise of scale ``clip /
-    epsilon``, keeps each coordinate with probability ``kept``, and goes back as signs times the mean magnitude of the
-    kept coordinates.
-
-    Attributes:
-        epsilon: epsilon of the noise on one message, before the subsample.
-        kept: probability that a coordinate is kept.
-        clip: bound on the L1 norm.
-
-    Raises:
-        BadInputError: an argument is not a positive number, or the probability is above 1.
-
-    Example:
-        >>> sent = PaImfl(kept=1)(torch.tensor([[[0.3, -0.1]]]), torch.Generator().manual_seed(0))
-        >>> bool(sent[0, 0, 0].abs() == sent[0, 0, 1].abs())
-        True
-    """
-
-    words: ClassVar[str] = "signs of noisy gradients"
-    name: ClassVar[str] = "pa_imfl"
-    mark: ClassVar[str] = "our reading of its abstract"
-    acts_on: ClassVar[ActsOn] = _ACTS_ON
-
-    epsilon: float | int = 1.0
-    kept: float | int = 0.5
-    clip: float | int = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("epsilon", "kept", "clip"):
-            positive(name, getattr(self, name))
-        if self.kept > 1:
-            raise BadInputError(f"the chance of a coordinate to be kept is at most 1, got kept={self.kept!r}.")
-
-    @property
-    def amplified(self) -> float:
-        """Epsilon of a message after the subsample, ``ln(1 + kept (e^epsilon - 1))``.
-
-        Example:
-            >>> round(PaImfl(epsilon=1.0, kept=0.5).amplified, 2)
-            0.62
-        """
-        return math.log1p(float(self.kept) * math.expm1(float(self.epsilon)))
-
-    def __call__(
-        self,
-        gradients: Float[Tensor, "training record feature"],
-        generator: torch.Generator,
-        labels: Float[Tensor, "training record"] | None = None,
-    ) -> Float[Tensor, "training record feature"]:
-        """Return the gradients to send back, from those of each record's own loss; ``labels`` are not used."""
-        size = gradients.abs().sum(-1, keepdim=True)
-        bounded = gradients * (self.clip / size.clamp(min=float(self.clip)))
-        drawn = torch.rand((2, *gradients.shape), generator=generator, dtype=gradients.dtype).to(gradients.device)
-        # The inverse of the Laplace distribution function; 0 and 1 themselves would be infinite.
-        centred = (drawn[0] - 0.5).clamp(-0.4999999, 0.4999999)
-        laplace = -centred.sign() * torch.log1p(-2 * centred.abs()) * (self.clip / self.epsilon)
-        kept = (drawn[1] < self.kept).to(gradients)
-        noisy = (bounded + laplace) * kept
-        magnitude = noisy.abs().sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=1)
-        return noisy.sign() * magnitude
-
-
-@defenses.register("vfldefender", "vertical")
-@dataclass(frozen=True)
-class VflDefender:
-    """VFLDefender in our interpretation: a random orthogonal vector is added to each record's gradient.
-
-    Source: Zhu et al., VFLDefender (IEEE TIFS 2024), of which only the abstract was available. It obscures the
-    correlation between changes of bottom models and labels or features. Here the gradient keeps its component along
-    itself, so that training follows it on average, and gets a component of ``ratio`` times its norm in a random
-    orthogonal direction.
-
-    Attributes:
-        ratio: norm of the added vector, in units of the gradient's.
-
-    Raises:
-        BadInputError: the ratio is not a positive number.
-
-    Example:
-        >>> gradient = torch.tensor([[[3.0, 4.0, 0.0]]])
-        >>> added = VflDefender(1.0)(gradient, torch.Generator().manual_seed(0)) - gradient
-        >>> round(float(added.norm()), 4), abs(round(float((added * gradient).sum()), 4))
-        (5.0, 0.0)
-    """
-
-    words: ClassVar[str] = "gradients turned at random"
-    name: ClassVar[str] = "vfldefender"
-    mark: ClassVar[str] = "our reading of its abstract"
-    acts_on: ClassVar[ActsOn] = _ACTS_ON
-
-    ratio: float | int = 1.0
-
-    def __post_init__(self) -> None:
-        positive("ratio", self.ratio)
-
-    def __call__(
-        self,
-        gradients: Float[Tensor, "training record feature"],
-        generator: torch.Generator,
-        labels: Float[Tensor, "training record"] | None = None,
-    ) -> Float[Tensor, "training record feature"]:
-        """Return the gradients to send back, from those of each record's own loss; ``labels`` are not used."""
-        tiny = torch.finfo(gradients.dtype).tiny
-        norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
-        along = gradients / norms.clamp(min=tiny)
-        drawn = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
-        across = drawn - (drawn * along).sum(-1, keepdim=True) * along
-        across = across / torch.linalg.vector_norm(across, dim=-1, keepdim=True).clamp(min=tiny)
-        return gradients + self.ratio * norms * across
-
-
-# Defenses that look at a batch alone, so that any party with labels can use them.
-BatchDefense = MaxNorm | Marvell
-ReturnedDefense = ReturnedNoise | MaxNorm | PaImfl | VflDefender | Marvell

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.models.images import ImageInverse, Shape
+from seepage.models.layout import PartLayout
 from seepage.models.vertical import Stack
 from seepage.pace import paced, rehearsal
 from seepage.tabular.encoder import Encoder
@@ -100,8 +100,8 @@ class Inverter:
         steps: least number of steps, for tables of few rows.
         batch_size: number of rows of a step.
         learning_rate: learning rate of the first step.
-        image: channels, height and width of rows that are images, for which the network is UIFV's convolutional one
-            with a layer more than ``hidden`` has, on features of ``ImageBottom``; None for tables.
+        layout: what the columns of a row are together, which then has its own network, with a layer more than
+            ``hidden`` has; None for tables.
         converge: whether training ends once the loss on held-out rows no longer falls; ``epochs`` and ``steps`` are
             then its most, and it takes all of them for fewer than 150 rows. The rate falls to 0 in cycles, each of
             twice the steps of the one before (Loshchilov and Hutter 2017), and each network is kept as it was after the
@@ -128,7 +128,7 @@ class Inverter:
     steps: int = 1000
     batch_size: int = 64
     learning_rate: float | int = 2e-3
-    image: Shape | None = None
+    layout: PartLayout | None = None
     converge: bool = False
 
     def __post_init__(self) -> None:
@@ -179,9 +179,9 @@ class Inverter:
         return found
 
     def _networks(self, width: int, encoder: Encoder, seeds: Sequence[int]) -> nn.Module:
-        if self.image is None:
+        if self.layout is None:
             return Stack((width, *self.hidden, encoder.width), seeds)
-        return ImageInverse(self.image, len(self.hidden) + 1, seeds)
+        return self.layout.inverse(len(self.hidden) + 1, seeds)
 
     def _fit(
         self,

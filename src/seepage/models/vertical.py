@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError
+from seepage.models.layout import PartLayout
 from seepage.models.model import seeded
 from seepage.models.split import SplitHead, check_head, label_chances, outputs_of, record_losses, usual_split_head
 from seepage.registry import models
@@ -109,7 +110,7 @@ class VerticalModel:
         head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class; ``regression``: one
             number.
         name: name of the model in results.
-        image: channels, height and width of a party's part, where rows are parts of images; None for tables.
+        layout: what a party's columns are together; None for tables.
 
     Raises:
         BadInputError: there is not one bottom model a party, or the head does not fit the target.
@@ -120,7 +121,7 @@ class VerticalModel:
     top: nn.Module
     head: SplitHead
     name: str
-    image: tuple[int, int, int] | None = None
+    layout: PartLayout | None = None
 
     def __post_init__(self) -> None:
         check_head(self.head, self.partition.schema.target)

@@ -49,9 +49,14 @@ registry.attacks.declare(
         "bottom_loki": "seepage.papers.uifv.attacks.gradients",
         "bottom_cpa": "seepage.papers.uifv.attacks.gradients",
         "bottom_sqr": "seepage.papers.uifv.attacks.gradients",
+        "gia": "seepage.papers.uifv.attacks.white_box",
+        "grn": "seepage.papers.uifv.attacks.white_box",
     },
     "vertical",
     _UIFV,
+)
+registry.defenses.declare(
+    {"pa_imfl": "seepage.papers.uifv.defenses", "vfldefender": "seepage.papers.uifv.defenses"}, "vertical", _UIFV
 )
 registry.models.declare({"gaussian": "seepage.papers.uifv.gaussian"}, "horizontal", _UIFV)
 registry.datasets.declare(

@@ -19,6 +19,7 @@ from seepage.learning import CutStep, cut_step
 from seepage.models.deepfm import Fields
 from seepage.models.split import SplitModel, for_loss
 from seepage.protocols.finite import check_finite
+from seepage.registry import name_of
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import CutView, KnownCut, batches
@@ -239,7 +240,7 @@ class SplitLearning:
             clips=noise is not None,
             own_norm=noise is not None and noise.rule == "own",
             flip=0.0 if flip is None else float(flip.probability),
-            shaped=None if self.returned is None else self.returned.name,
+            shaped=None if self.returned is None else name_of(self.returned),
         )
 
     def _taught(self, model: SplitModel, rows: Table, generator: torch.Generator) -> Float[Tensor, " record"]:

@@ -21,6 +21,7 @@ from seepage.learning import VerticalStep, vertical_step
 from seepage.models.split import for_loss
 from seepage.models.vertical import Stack, VerticalModel
 from seepage.protocols.finite import check_finite
+from seepage.registry import name_of
 from seepage.tabular.statistics import Statistics
 from seepage.wire.labels import BatchView, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
@@ -511,7 +512,7 @@ class VerticalLearning:
         if self.flip is not None:
             names["label_flip"] = asdict(self.flip)
         if self.returned is not None:
-            names[self.returned.name] = asdict(self.returned)
+            names[name_of(self.returned)] = asdict(self.returned)
         return KnownFeatures(names, float(self.features.scale) if isinstance(self.features, FeatureNoise) else 0.0)
 
     def knowledge(self, trained: TrainedVertical, target: int, statistics: Statistics) -> FeatureKnowledge:
@@ -519,7 +520,7 @@ class VerticalLearning:
         partition = trained.model.partition
         partition.check_target(target)
         marginals = tuple(statistics.marginals[i] for i in partition.columns[target])
-        return FeatureKnowledge(partition.schemas[target], marginals, self.known(), image=trained.model.image)
+        return FeatureKnowledge(partition.schemas[target], marginals, self.known(), layout=trained.model.layout)
 
     def _times(self, exposures: int) -> int:
         check_count("exposures", exposures)

@@ -145,19 +145,20 @@ def columns_section(result: AuditResult) -> Section | None:
 
 
 def pictures_section(result: AuditResult) -> Section | None:
-    """Return originals and what attacks and baselines make of them; None where nothing is an image."""
+    """Return originals and what attacks and baselines make of them; None where nothing has a picture."""
     measured = {
         (row.batch_size, row.defense, row.attack, row.metric): row.mean for row in result.rows if row.column is None
     }
-    shown = []
+    shown, captions = [], result.audit.about.captions
     for run in result.runs:
         if run.picture is None:
             continue
         key = (run.configuration.batch_size, run.configuration.defense)
-        psnr, ssim = (measured.get((*key, run.label, name)) for name in ("psnr", "ssim"))
-        name = "the originals" if psnr is None else clean(run.label, 60)
-        figure = "" if psnr is None or ssim is None else f": {psnr:.1f} dB, similarity {ssim:.2f}"
-        kinds = {"baseline": " (baseline)", "about": "" if psnr is None else " (no attack)"}
+        means = {metric: measured.get((*key, run.label, metric)) for metric in captions}
+        figures = [captions[metric].format(mean) for metric, mean in means.items() if mean is not None]
+        name = clean(run.label, 60) if figures else "the originals"
+        figure = f": {', '.join(figures)}" if figures else ""
+        kinds = {"baseline": " (baseline)", "about": " (no attack)" if figures else ""}
         kind = kinds.get(run.part.kind, "")
         shown.append({"address": run.picture, "words": f"{name}{kind}, {result.label(key)}{figure}"})
     if not shown:

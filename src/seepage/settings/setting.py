@@ -83,7 +83,7 @@ class Outcome:
         measured: figures, one value a unit.
         seconds: processor time for a unit, or for what a unit attacks one of (a record, a target model).
         evidence: one a unit of an attack that keeps any; empty otherwise.
-        pictures: data URI of an image for each unit; empty where nothing is an image.
+        pictures: data URI of a picture for each unit; empty where there is nothing to show.
     """
 
     measured: Sequence[Measured]
@@ -153,6 +153,7 @@ class About:
             where there is no value.
         of_nothing: labels of measurements of the deployment that are attacks on messages without information, so that
             they must not exceed the baselines.
+        captions: format of a metric's mean below a picture, by metric.
         utility: metrics that say how well the task is learnt, in order of preference.
         settings: options of the audit for results.
         without_dropout: layers of the network whose dropout was switched off for the audit.
@@ -184,6 +185,7 @@ class About:
     scales: Mapping[str, Scale] = field(default_factory=dict)
     derived: Mapping[str, Callable[[float], float | None]] = field(default_factory=dict)
     of_nothing: tuple[str, ...] = ()
+    captions: Mapping[str, str] = field(default_factory=dict)
     utility: tuple[str, ...] = ("auc", "task_accuracy")
     settings: Mapping[str, Json] = field(default_factory=dict)
     without_dropout: tuple[str, ...] = ()

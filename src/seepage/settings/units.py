@@ -42,7 +42,7 @@ class UnitFigures:
     Attributes:
         figures: values by metric and column (None: all of them); None where a metric does not apply.
         seconds: time for each attacked record or target model; None where that says nothing.
-        picture: data URI of an image of what was found, or is to be found; None for what is no image.
+        picture: data URI of a picture of what was found, or is to be found; None where there is nothing to show.
         each: values that a figure is the mean of, by its metric and column, one a record or target model of the unit.
             A gate judges these; intervals are over units, whose members are not independent.
         evidence: single cells of an attack that guesses records; None of all else.

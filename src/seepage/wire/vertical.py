@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError
+from seepage.models.layout import PartLayout
 from seepage.models.vertical import ActiveModel
 from seepage.needs import Need
 from seepage.tabular.schema import Schema
@@ -275,7 +276,7 @@ class FeatureKnowledge:
         leaked: records of the target that leaked; None where there are none.
         bottom: the target's bottom model; None where it is unknown.
         gradients: gradients with respect to that model's parameters; None where they stay with the target.
-        image: channels, height and width of the target's part of an image, where its columns are pixels.
+        layout: what the target's columns are together; None for tables.
     """
 
     schema: Schema
@@ -286,7 +287,7 @@ class FeatureKnowledge:
     leaked: Leaked | None = None
     bottom: nn.Module | None = None
     gradients: WeightGradients | None = None
-    image: tuple[int, int, int] | None = None
+    layout: PartLayout | None = None
 
     def only(self, grants: Collection[Need]) -> FeatureKnowledge:
         """Return the knowledge with these grants alone; schema, marginals and defense are always known."""

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +13,12 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 from seepage.attacks.vertical import (
     AdversarialShadowAttack,
     DataPassiveAttack,
-    Generator,
     Ginver,
-    GradientInversion,
     RidgeStealth,
     StealthAttack,
     StudentAttack,
 )
-from seepage.baselines.vertical import Constant, UniformRows
+from seepage.baselines.vertical import Constant
 from seepage.errors import BadInputError
 from seepage.models import kernel_regression
 from seepage.registry import attacks
@@ -117,45 +115,13 @@ def test_the_student_needs_no_shadow_and_beats_its_teacher_s_information() -> No
 def test_a_known_bottom_model_is_inverted(valid: bool) -> None:
     known = HERE.granted().only(["bottom"])
     assert accuracy(Ginver(valid=valid, steps=400)(HERE.seen.view, known, SEEDS).cells, HERE.seen) > GUESSING + 0.2
-    matched = GradientInversion(match="features", valid=valid, steps=150, learning_rate=0.05)
-    assert accuracy(matched(HERE.seen.view, known, SEEDS).cells, HERE.seen) > GUESSING + 0.3
 
 
-def test_a_prediction_says_less_than_features() -> None:
-    known = HERE.granted().only(["bottom"])
-    matches: tuple[Literal["features", "prediction"], ...] = ("features", "prediction")
-    said = []
-    for match in matches:
-        attack = GradientInversion(match=match, valid=True, steps=150, learning_rate=0.05)
-        said.append(accuracy(attack(HERE.seen.view, known, SEEDS).cells, HERE.seen))
-    assert said[1] < said[0] - 0.2
-
-
-def test_the_generator_makes_the_model_predict_what_it_did() -> None:
-    known = HERE.granted().only(["bottom"])
-    attack = Generator(steps=400, hidden=(50,), learning_rate=0.01, valid=True)
-    guess = attack(HERE.seen.view, known, SEEDS)
-    assert guess.failed is not None
-    assert not bool(guess.failed.any())
-    assert guess.cells.shape == HERE.seen.cells.shape
-    view = HERE.seen.view
-    wanted = view.model.top(torch.cat(list(view.features), dim=-1)).detach()
-    bottom = HERE.trained.model.bottoms[1]
-    encoder = HERE.trained.model.encoders[1]
-
-    def apart(cells: torch.Tensor) -> float:
-        sent = bottom(encoder.encode(cells)).detach()
-        again = view.model.top(torch.cat([view.features[0], sent], dim=-1)).detach()
-        return float((again.sigmoid() - wanted.sigmoid()).square().mean())
-
-    assert apart(guess.cells) < apart(UniformRows()(view, known, SEEDS).cells)
-
-
-@pytest.mark.parametrize("name", ["ridge_sa", "student_dpa", "ginver", "gia", "grn"])
+@pytest.mark.parametrize("name", ["ridge_sa", "student_dpa", "ginver"])
 def test_what_an_attack_needs_is_asked_for(name: str) -> None:
     with pytest.raises(BadInputError, match="needs"):
         attacks.create(name)(HERE.seen.view, HERE.known.only([]), SEEDS)
-    if name in {"ginver", "gia", "grn"}:
+    if name == "ginver":
         for wrong in ({"steps": 0}, {"learning_rate": 0.0}):
             with pytest.raises(BadInputError):
                 attacks.create(name, **wrong)

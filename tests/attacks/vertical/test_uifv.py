@@ -15,6 +15,7 @@ from seepage.errors import BadInputError
 from seepage.models.inverse import InverseLoss, Inverter
 from seepage.models.vertical import encoder_of
 from seepage.needs import Need
+from seepage.papers.uifv.images import ImagePart
 from seepage.registry import attacks
 from seepage.wire.vertical import Queries
 from tests.attacks.vertical.parts import accuracy, setting, sureness
@@ -240,7 +241,7 @@ def test_own_columns_tell_something_but_less_than_features() -> None:
 def test_an_inverter_has_as_many_layers_as_are_asked_for(layers: int | None, on_table: int, on_image: int) -> None:
     attack = QueryAttack(layers=layers)
     assert len(attack.inverter(None).hidden) + 1 == on_table
-    made = attack.inverter((3, 8, 8))._networks(0, encoder_of(HERE.known.schema), [0])
+    made = attack.inverter(ImagePart((3, 8, 8)))._networks(0, encoder_of(HERE.known.schema), [0])
     assert len(list(made.parameters())) == 2 * on_image
 
 

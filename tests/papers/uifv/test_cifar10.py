@@ -10,6 +10,7 @@ import pytest
 from seepage.datasets import load
 from seepage.errors import BadInputError
 from seepage.papers.uifv.cifar10 import BINARY, KINDS, SAMPLE
+from seepage.papers.uifv.layout import ImageHalves
 
 
 def archive(path: Path, files: dict[str, bytes]) -> None:
@@ -40,7 +41,7 @@ def test_the_binary_version_is_read(tmp_path: Path) -> None:
         },
     )
     data = load("cifar10", tmp_path)
-    assert data.image == (3, 32, 32)
+    assert data.layout == ImageHalves((3, 32, 32))
     assert data.notes == ()
     assert data.test is not None
     np.testing.assert_array_equal(data.train.cells.numpy(), np.concatenate([first, second])[:, 1:])

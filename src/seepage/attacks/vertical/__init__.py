@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         ShadowInversion,
         StealthAttack,
     )
-    from seepage.attacks.vertical.white_box import Generator, Ginver, GradientInversion
+    from seepage.attacks.vertical.white_box import Ginver
 
 lazy_package(__name__)
 
@@ -30,9 +30,7 @@ __all__ = [
     "AdversarialShadowAttack",
     "DataPassiveAttack",
     "EqualitySolving",
-    "Generator",
     "Ginver",
-    "GradientInversion",
     "InformedQueryAttack",
     "IsolatedQueryAttack",
     "LayerInversion",

@@ -52,11 +52,11 @@ class AdversarialShadowAttack(DataPassiveAttack):
         """Return shadow and InverNet; the arguments are those of a call.
 
         Raises:
-            BadInputError: rows were not granted, or they are images.
+            BadInputError: rows were not granted, or they are no table.
         """
         rows = knowledge.granted_auxiliary("the attack with an adversary")
-        if knowledge.image is not None:
-            raise BadInputError("sdar simulates bottom models of tables, but the rows are images; use uifv_dpa.")
+        if knowledge.layout is not None:
+            raise BadInputError("sdar simulates bottom models of tables, but the rows are none; use uifv_dpa.")
         encoder = encoder_of(knowledge.schema)
         encoded = encoder.encode(rows.cells)
         seen = view.received if view.earlier is None else torch.cat([view.received, view.earlier.received], dim=1)
@@ -102,6 +102,6 @@ class AdversarialShadowAttack(DataPassiveAttack):
             seeds: seed of each training's shadow, adversary and InverNet.
 
         Raises:
-            BadInputError: rows were not granted, or they are images.
+            BadInputError: rows were not granted, or they are no table.
         """
         return self.fit_shadow(view, knowledge, seeds).guess(view)

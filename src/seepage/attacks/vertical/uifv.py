@@ -11,12 +11,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seepage.attacks.vertical.parts.choice import mixed, or_constants, right_pairs
-from seepage.attacks.vertical.parts.generated import generated, plain_uniform, smooth_noise
+from seepage.attacks.vertical.parts.generated import generated, plain_uniform
 from seepage.attacks.vertical.parts.shadow import shadow
 from seepage.baselines.vertical import own_inputs
 from seepage.errors import BadInputError, check_count
-from seepage.models.images import Shape
 from seepage.models.inverse import Calibration, Inverse, InverseLoss, Inverter
+from seepage.models.layout import PartLayout
 from seepage.models.vertical import encoder_of
 from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
@@ -32,7 +32,8 @@ class _InverNet:
 
     Attributes:
         loss: loss of the network, see ``Inverter``.
-        layers: number of InverNet's layers, 1 to 3; 3 on tables and 2 on images if None, as in the paper.
+        layers: number of InverNet's layers, 1 to 3; if None, 3 on tables, and on other rows as many as their layout
+            says.
         standardise, epochs, steps, batch_size, learning_rate, converge: settings of ``Inverter``.
 
     Raises:
@@ -54,9 +55,9 @@ class _InverNet:
         # Refuses settings that the inverter refuses.
         self.inverter(None)
 
-    def inverter(self, image: Shape | None) -> Inverter:
-        """Return the recipe of InverNet, for tables or for images."""
-        usual = 3 if image is None else 2
+    def inverter(self, layout: PartLayout | None) -> Inverter:
+        """Return the recipe of InverNet, for tables or for other rows."""
+        usual = 3 if layout is None else layout.layers
         return Inverter(
             DEPTHS[usual if self.layers is None else self.layers],
             self.loss,
@@ -65,7 +66,7 @@ class _InverNet:
             self.steps,
             self.batch_size,
             self.learning_rate,
-            image,
+            layout,
             self.converge,
         )
 
@@ -120,10 +121,10 @@ class QueryAttack(_InverNet):
         encoder = encoder_of(knowledge.schema)
         asked = encoder.encode(rows.cells[:, : min(self.rows or channel.left, channel.left)])
         number = asked.shape[1]
-        # Networks for images take features alone.
+        # Networks for rows that are no table take features alone.
         beside = (
             None
-            if knowledge.image is not None
+            if knowledge.layout is not None
             else (own_inputs(view, rows.own[:, :number], None), own_inputs(view, view.own, None))
         )
         kept = number - int(self.held_out * number)
@@ -138,7 +139,9 @@ class QueryAttack(_InverNet):
                 for features, mine in zip((answered, received), pairs.beside, strict=True)
             )
         held = (answered[:, kept:], pairs.asked[:, kept:]) if pairs.held else None
-        found = self.inverter(knowledge.image).fit(answered[:, :kept], pairs.asked[:, :kept], encoder, seeds, held=held)
+        found = self.inverter(knowledge.layout).fit(
+            answered[:, :kept], pairs.asked[:, :kept], encoder, seeds, held=held
+        )
         guess = guess_of(found, received, queries=pairs.asked.shape[1])
         if not pairs.held:
             return _Answer(guess)
@@ -158,7 +161,8 @@ class _Pairs:
         cells, asked: the rows, and the same encoded.
         answered: the target's features of them.
         received: features of the attacked records.
-        beside: the attacker's own columns of the rows and of the attacked records, as inputs; None for images.
+        beside: the attacker's own columns of the rows and of the attacked records, as inputs; None for rows that are no
+            table.
         kept: number of pairs to train on; the rest is held out.
     """
 
@@ -195,7 +199,7 @@ class InformedQueryAttack(QueryAttack):
     beside them and has a loss for each kind of column. Each column is answered by the network that has more of the
     held-out pairs right, or by a constant where neither reads more than one: see ``parts.choice``. Where a defense
     leaves little in the features, own columns still tell something. Without held-out pairs the second network answers
-    alone. Networks for images take features alone, so that there is one.
+    alone. Networks for rows that are no table take features alone, so that there is one.
     """
 
     loss: InverseLoss = "fields"
@@ -281,10 +285,10 @@ class DataPassiveAttack(_InverNet):
         rows = knowledge.granted_auxiliary("the data-passive attack")
         encoder = encoder_of(knowledge.schema)
         encoded = encoder.encode(rows.cells)
-        shadows = shadow(view, rows, encoded, self.hidden, self.shadow_epochs, self.batch_size, seeds, knowledge.image)
+        shadows = shadow(view, rows, encoded, self.hidden, self.shadow_epochs, self.batch_size, seeds, knowledge.layout)
         with torch.no_grad():
             features = shadows(encoded)
-        return ShadowInversion(self.inverter(knowledge.image).fit(features, encoded, encoder, seeds), shadows)
+        return ShadowInversion(self.inverter(knowledge.layout).fit(features, encoded, encoder, seeds), shadows)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess.
@@ -306,8 +310,8 @@ class IsolatedQueryAttack(_InverNet):
     """UIFV with queries alone: generated rows and the target's answers train InverNet.
 
     Source: Yang et al., UIFV (arXiv 2406.12588), section 4. The generator draws categories evenly and numbers evenly
-    from an estimated range; the estimate is not stated, here the true bounds, or ``stretch`` times as wide. For
-    images it generates smoothed normal noise.
+    from an estimated range; the estimate is not stated, here the true bounds, or ``stretch`` times as wide.
+    Rows that are no table are made up by their layout.
 
     Attributes:
         generator: whether rows are valid; otherwise all encoded columns are numbers drawn evenly from 0 to 1, the
@@ -343,11 +347,11 @@ class IsolatedQueryAttack(_InverNet):
         encoder = encoder_of(knowledge.schema)
         if not self.generator:
             queries = plain_uniform(encoder, rows, seeds)
-        elif knowledge.image is None:
+        elif knowledge.layout is None:
             queries = generated(encoder, rows, seeds, self.stretch)
         else:
-            queries = smooth_noise(knowledge.image, rows, seeds)
-        found = self.inverter(knowledge.image).fit(channel.ask(queries), queries, encoder, seeds)
+            queries = knowledge.layout.queries(rows, seeds)
+        found = self.inverter(knowledge.layout).fit(channel.ask(queries), queries, encoder, seeds)
         return guess_of(found, view.received, queries=rows)
 
 
@@ -372,7 +376,7 @@ class StealthAttack(_InverNet):
         """
         leaked = knowledge.granted_leaked("the stealth attack")
         encoder = encoder_of(knowledge.schema)
-        found = self.inverter(knowledge.image).fit(leaked.features, encoder.encode(leaked.cells), encoder, seeds)
+        found = self.inverter(knowledge.layout).fit(leaked.features, encoder.encode(leaked.cells), encoder, seeds)
         return guess_of(found, view.received)
 
 

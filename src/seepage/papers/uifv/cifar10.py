@@ -16,6 +16,7 @@ from seepage.datasets.about import DatasetCard, File, dataset
 from seepage.datasets.dataset import TOLERANCE, Dataset
 from seepage.datasets.files import obtain
 from seepage.errors import BadInputError
+from seepage.papers.uifv.layout import ImageHalves
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 
@@ -69,7 +70,7 @@ def cifar10(folder: str | Path | None = None) -> Dataset:
     notes = (f"read from the copy {SAMPLE}, {held:,} images as JPEG, whose pixels are rounded",) if files.copy else ()
     schema = _schema()
     kept, held_out = _table(schema, train, train_kinds), _table(schema, test, test_kinds)
-    return Dataset(CARD.name, kept, held_out, notes, CARD.source, CARD.licence, SHAPE)
+    return Dataset(CARD.name, kept, held_out, notes, CARD.source, CARD.licence, ImageHalves(SHAPE))
 
 
 def _schema() -> Schema:

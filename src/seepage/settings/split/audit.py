@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -94,12 +93,12 @@ class SplitDefense:
 def defense_of(part: Part) -> SplitDefense:
     """Return a defense ready to use."""
     combined = combine(registry.defenses.of("split"), part)
-    check_kinds(
-        part, combined, (LabelFlip, CutNoise, WeightNoise, *get_args(BatchDefense)), registry.defenses.of("split")
-    )
-    returned = next((mechanism for mechanism in combined if isinstance(mechanism, BatchDefense)), None)
+    check_kinds(part, combined, (LabelFlip, CutNoise, WeightNoise, BatchDefense), registry.defenses.of("split"))
     return SplitDefense(
-        of_kind(combined, LabelFlip), of_kind(combined, CutNoise), of_kind(combined, WeightNoise), returned
+        of_kind(combined, LabelFlip),
+        of_kind(combined, CutNoise),
+        of_kind(combined, WeightNoise),
+        of_kind(combined, BatchDefense),
     )
 
 

@@ -129,8 +129,8 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         check_installed()
         data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         self.dataset = self.data = data
-        if data.image is not None:
-            raise BadInputError(f"trees are grown on tables, but the rows of {data.name!r} are images; name a table.")
+        if data.layout is not None:
+            raise BadInputError(f"trees are grown on tables, but the rows of {data.name!r} are none; name a table.")
         self.objective: Objective
         self.objective, self.classes = objective_of(data.schema)
         _check_base_score(spec, self.objective)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 
 from seepage import datasets, registry
 from seepage.assessment import Figures, auc
-from seepage.assessment.images import measure_images, picture
 from seepage.attacks.vertical import (
     ShadowAttack,
     ShadowInversion,
@@ -34,7 +32,6 @@ from seepage.defenses.nopeek import NoPeek
 from seepage.defenses.returned import ReturnedDefense
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
-from seepage.models.images import Shape, vertical_images
 from seepage.models.own import OwnFactory, find_own, is_own
 from seepage.models.own_parts import as_they_predict, own_bottom, own_top
 from seepage.models.split import outputs_of
@@ -75,6 +72,7 @@ from seepage.settings.units import (
     with_fields,
     without_others,
 )
+from seepage.settings.vertical.layout import VerticalLayout
 from seepage.settings.vertical.spec import VerticalSpec
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Discrete, Schema
@@ -90,18 +88,12 @@ SELF_INVERSION = "self_inversion"
 KNOWN_LABELS = 100
 # What attacks on labels are compared with.
 _LABEL_BASELINES = ("label_mode", "label_columns")
-# Images of a picture.
-_SHOWN = 10
 _OF_TABLES = (
     "A number counts as found within a tenth of its column's range, as in UIFV; middle_accuracy takes a tenth of the "
     "range between the 5th and the 95th percentile, which a few large values do not widen.",
     "Were the passive party the attacker, label_auc_completion and label_auc_gradient say how well it tells labels of "
     f"training from its features and from the gradients that come back, knowing {KNOWN_LABELS}; label_auc_columns, "
     "from its columns alone.",
-)
-_OF_IMAGES = (
-    "psnr is the peak signal-to-noise ratio in decibels and ssim the structural similarity, means over images; "
-    "accuracy is the share of brightnesses found within a tenth of their range."
 )
 _TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
@@ -139,13 +131,12 @@ def defense_of(part: Part) -> VerticalDefense:
     check_kinds(
         part,
         combined,
-        (FeatureNoise, Mid, *get_args(ReturnedDefense), Bottleneck, NoPeek, LabelFlip),
+        (FeatureNoise, Mid, ReturnedDefense, Bottleneck, NoPeek, LabelFlip),
         registry.defenses.of("vertical"),
     )
-    returned = next((mechanism for mechanism in combined if isinstance(mechanism, ReturnedDefense)), None)
     return VerticalDefense(
         of_kind(combined, FeatureNoise) or of_kind(combined, Mid),
-        returned,
+        of_kind(combined, ReturnedDefense),
         of_kind(combined, Bottleneck),
         of_kind(combined, NoPeek),
         of_kind(combined, LabelFlip),
@@ -219,7 +210,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             # Half of few records must remain to be attacked.
             if spec.leaked >= held_out:
                 self.spec = spec = with_fields(spec, {"leaked": held_out // 2})
-        self.partition = partition_of(spec, data.schema) if data.image is None else _halves(spec, data)
+        self.layout = _layout(spec, data)
+        self.partition = self.layout.partition(data.schema) if self.layout else partition_of(spec, data.schema)
         # Refuses, before anything is trained, a target or widths that no network here fits.
         networks = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
         self._own = {kind: find_own(name) for kind, name in networks.items() if is_own(name)}
@@ -265,7 +257,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     def _about(self, network: VerticalModel) -> About:
         """Return the audit in words."""
         spec, data, partition, label = self.spec, self.data, self.partition, self.data.schema.target.name
-        held_schema, tables = partition.schemas[spec.victim], data.image is None
+        layout, held_schema = self.layout, partition.schemas[spec.victim]
+        tables = layout is None
         columns, on_labels = held_schema.names, _reads_labels(self.parts)
         own_parts = {"bottom": network.bottoms[spec.victim], "top": network.top}
         layers = {"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}
@@ -280,11 +273,11 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 *of_some_rows(data, self._table),
             ),
             attacker="The active party",
-            secret="all cells of the passive party" if tables else "all brightnesses of the passive party's half",
+            secret="all cells of the passive party" if layout is None else layout.words["secret"],
             message="the features",
             control="Without a hidden layer and with as many features as inputs, the features hold the planted "
             "columns, so a working attack reads nearly all of them.",
-            threat_model=_threat_model(spec, data, partition, self.sizes),
+            threat_model=_threat_model(spec, data, layout, partition, self.sizes),
             notes=data.notes,
             marks=marks_of("vertical", spec.attacks, spec.defenses),
             rounds=spec.exposures,
@@ -300,9 +293,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 "queries": Scale(None),
                 "label_epsilon": Scale(None),
                 **FEATURE_SCALES,
-                "psnr": Scale(),
-                "ssim": Scale(True, -1.0, 1.0),
+                **(layout.scales if layout else {}),
             },
+            captions=layout.captions if layout else {},
             settings={
                 "epochs": spec.epochs,
                 "learning_rate": spec.learning_rate,
@@ -324,7 +317,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             seeds: seed of each training's initialisation.
             defense: defense, which may narrow the features.
         """
-        return _network(self.spec, self.data, self.partition, seeds, defense, self._own)
+        return _network(self.spec, self.layout, self.partition, seeds, defense, self._own)
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of all trainings: they are made and attacked side by side."""
@@ -390,7 +383,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         narrower = [Lever("bottleneck", width, 1, True, mechanism="bottleneck", strengths=(("width",),))]
         return (
             Lever("feature_noise", 0.01, 100.0, mechanism="feature_noise", strengths=(("scale",),)),
-            *(narrower if width > 1 and self.data.image is None else []),
+            *(narrower if width > 1 and self.layout is None else []),
             Lever("noise_both_ways", 0.01, 100.0, mechanism="feature_noise+returned_noise", strengths=both),
         )
 
@@ -411,7 +404,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             # Batches cannot be mixed up record by record.
             and not (swapped and BatchView in entry_of(registry.attacks.of("vertical"), part).sees)
         )
-        if not attacks or self.data.image is not None:
+        if not attacks or self.layout is not None:
             return None
         some = some_rows(self.data, _CONTROL_ROWS, self.spec.seed)
         planted = with_coins(some, _CONTROL_COINS, self.spec.seed)
@@ -509,7 +502,9 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
     return _Sizes(training, auxiliary, attacked, queries, batches * spec.gradient_batch, labels)
 
 
-def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes: _Sizes) -> tuple[str, ...]:
+def _threat_model(
+    spec: VerticalSpec, data: Dataset, layout: VerticalLayout | None, partition: Partition, sizes: _Sizes
+) -> tuple[str, ...]:
     held = partition.schemas[spec.victim]
     which = "held-out records, as the trained model predicts for them"
     if spec.attacked == "trained":
@@ -524,9 +519,8 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
     layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
     if is_own(spec.bottom_model) or is_own(spec.top_model):
         layers = f"Bottom models {spec.bottom_model}, top model {spec.top_model}"
-    if data.image is not None:
-        after = f"the right half of each image, {len(held.columns):,} brightnesses"
-        layers = "Convolutional bottom models and a convolutional top model"
+    if layout is not None:
+        after, layers = layout.words["sought"], layout.words["networks"]
     return (
         "The attacker is the active party, honest but curious: it holds the labels, the top model and "
         f"{len(partition.columns[0]):,} columns, and receives the features of every party.",
@@ -539,7 +533,7 @@ def _threat_model(spec: VerticalSpec, data: Dataset, partition: Partition, sizes
         f"are attacked, {which}; up to {sizes.queries:,} queries.",
         f"{layers}, {spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
         f"{spec.repetitions} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
-        *(_OF_TABLES if data.image is None else (_OF_IMAGES,)),
+        *(_OF_TABLES if layout is None else (layout.words["figures"],)),
         *_of_labels(entries, sizes),
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
         "other figure.",
@@ -581,6 +575,8 @@ class VerticalExposure(Exposure):
         shadowing: attacks that train a shadow, by their labels.
         shadows: their shadows by the same labels, trained once for two readings.
         swapped: whether attacks on labels, too, get the message of another record: the negative control.
+        keep_records: whether records are kept for the report.
+        layout: what rows are together; None for tables.
     """
 
     about: About
@@ -598,6 +594,7 @@ class VerticalExposure(Exposure):
     shadows: dict[str, ShadowInversion] = field(default_factory=dict)
     swapped: bool = False
     keep_records: bool = False
+    layout: VerticalLayout | None = None
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each training."""
@@ -699,12 +696,12 @@ class VerticalExposure(Exposure):
 
     def figures(self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float) -> list[UnitFigures]:
         """Return a guess's figures in each training."""
-        image, queries = self.known.image, float(guess.queries)
+        layout, queries = self.layout, float(guess.queries)
         each = seconds / (seen.view.trainings * seen.view.records)
-        if image is None:
+        if layout is None:
             units = features_figures(self.known, seen, guess, each, self.keep_records)
-            return [replace(one, figures={**one.figures, ("queries", None): queries}) for one in units]
-        measured, answers = measure_images(image, seen, guess), []
+            return [replace(unit, figures={**unit.figures, ("queries", None): queries}) for unit in units]
+        measured, answers = layout.measure(seen, guess), []
         for k in range(seen.view.trainings):
             values = {(one.metric, one.column): float(one.values[k]) for one in measured}
             figures: Figures = {key: None if value != value else value for key, value in values.items()}
@@ -714,9 +711,8 @@ class VerticalExposure(Exposure):
         return answers
 
     def picture(self, cells: Float[Tensor, "record column"]) -> str | None:
-        """Return a picture of the first images; None of what is none."""
-        image = self.known.image
-        return None if image is None else picture(image, cells[:_SHOWN]) or None
+        """Return a picture of the first records; None of tables."""
+        return None if self.layout is None else self.layout.picture(cells)
 
     def granted(self, grants: Collection[Need]) -> FeatureKnowledge:
         """Return what an attack or guess is granted, with a channel of its own."""
@@ -787,6 +783,7 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
         shadowing,
         swapped=audit.swapped,
         keep_records=spec.keep_records or not audit.own,
+        layout=audit.layout,
     )
 
 
@@ -797,10 +794,8 @@ def _reads_labels(parts: Sequence[PlannedPart]) -> bool:
 
 def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory]) -> None:
     """Refuse attacks that read layers which a user's own network need not have."""
-    if own and data.image is not None:
-        raise BadInputError(
-            f"images of {data.name!r} have networks of their own; leave bottom_model and top_model out."
-        )
+    if own and data.layout is not None:
+        raise BadInputError(f"rows of {data.name!r} have networks of their own; leave bottom_model and top_model out.")
     attacks = registry.attacks.of("vertical")
     for part in spec.attacks:
         entry = entry_of(attacks, part)
@@ -815,15 +810,15 @@ def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory])
 
 def _network(
     spec: VerticalSpec,
-    data: Dataset,
+    layout: VerticalLayout | None,
     partition: Partition,
     seeds: Sequence[int],
     defense: VerticalDefense,
     own: Mapping[str, OwnFactory],
 ) -> VerticalModel:
     """Return the networks of some trainings before they are trained."""
-    if data.image is not None:
-        return vertical_images(partition, seeds, _half(data.image))
+    if layout is not None:
+        return layout.network(partition, seeds)
     narrow = spec.features if defense.bottleneck is None else defense.bottleneck.width
     widths = [spec.features] + [narrow] * (partition.parties - 1)
     bottoms: list[nn.Module] = []
@@ -846,23 +841,26 @@ def _network(
     return model
 
 
-def _half(image: Shape) -> Shape:
-    return (image[0], image[1], image[2] // 2)
+def _layout(spec: VerticalSpec, data: Dataset) -> VerticalLayout | None:
+    """Return what the rows are where they are no table, None for a table.
 
-
-def _halves(spec: VerticalSpec, data: Dataset) -> Partition:
-    """Return the partition of images into a left half, the active party's, and a right one."""
+    Raises:
+        BadInputError: the spec shares or trains them in a way that is for tables, or vertical learning cannot use them.
+    """
+    if data.layout is None:
+        return None
+    if not isinstance(data.layout, VerticalLayout):
+        raise BadInputError(
+            f"rows of {data.name!r} are no table but of type {type(data.layout).__name__}, which lacks what vertical "
+            "learning needs (settings.vertical.layout); name a table."
+        )
     narrow = next((part.called for part in spec.defenses if defense_of(part).bottleneck is not None), None)
     if spec.passive or spec.parties != 2 or spec.share is not None or spec.victim != 1 or narrow is not None:
         raise BadInputError(
-            f"images of {data.name!r} are cut into a left half, the active party's, and a right one, the passive "
-            "party's, with networks of their own; leave out named columns, shares, further parties and bottlenecks."
+            f"rows of {data.name!r} are {data.layout.words['split']}, with networks of their own; leave out named "
+            "columns, shares, further parties and bottlenecks."
         )
-    assert data.image is not None
-    width = data.image[2]
-    right = tuple(i for i in range(len(data.schema.columns)) if i % width >= width // 2)
-    left = tuple(i for i in range(len(data.schema.columns)) if i % width < width // 2)
-    return Partition(data.schema, (left, right))
+    return data.layout
 
 
 def _rows(tables: Sequence[Table]) -> Rows:

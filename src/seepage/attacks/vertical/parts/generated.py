@@ -9,14 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from seepage.models.images import Shape
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete
-
-# Number of positions that smoothing averages over in each direction, and the deviation of the result, in units of half
-# the range.
-_WINDOW = 5
-_CONTRAST = 0.4
 
 
 def generated(
@@ -44,29 +38,6 @@ def plain_uniform(encoder: Encoder, rows: int, seeds: Sequence[int]) -> Float[Te
     """Return rows whose encoded columns are all numbers drawn evenly from 0 to 1; they are not valid rows."""
     drawn = [torch.rand(rows, encoder.width, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
     return torch.stack(drawn)
-
-
-def smooth_noise(image: Shape, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row pixel"]:
-    """Return images of smoothed normal noise around a colour drawn at random, from -1 to 1.
-
-    Args:
-        image: channels, height and width.
-        rows: number of images of each training.
-        seeds: one seed a training.
-
-    Example:
-        >>> images = smooth_noise((3, 8, 8), rows=5, seeds=[0])
-        >>> images.shape, float(images.abs().max()) <= 1
-        (torch.Size([1, 5, 192]), True)
-    """
-    images = []
-    for seed in seeds:
-        generator = torch.Generator().manual_seed(seed)
-        noise = torch.randn(rows, *image, generator=generator)
-        smooth = functional.avg_pool2d(noise, _WINDOW, stride=1, padding=_WINDOW // 2, count_include_pad=False)
-        colour = 2 * torch.rand(rows, image[0], 1, 1, generator=generator) - 1
-        images.append((colour + _CONTRAST * smooth / smooth.std()).clamp(-1, 1).flatten(1))
-    return torch.stack(images)
 
 
 def _one(encoder: Encoder, rows: int, generator: torch.Generator, stretch: float | int) -> Tensor:

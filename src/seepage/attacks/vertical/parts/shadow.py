@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.models.images import ImageBottom, Shape
+from seepage.models.layout import PartLayout
 from seepage.models.split import for_loss
 from seepage.models.vertical import Stack, losses_of
 from seepage.wire.vertical import FeatureAuxiliary, FeatureView
@@ -24,7 +24,7 @@ def shadow(
     epochs: int,
     batch_size: int,
     seeds: Sequence[int],
-    image: Shape | None = None,
+    layout: PartLayout | None = None,
 ) -> nn.Module:
     """Return shadows of the target's bottom model: networks with which the top model predicts labels.
 
@@ -36,11 +36,10 @@ def shadow(
         epochs: number of passes over the rows.
         batch_size: number of rows of a step.
         seeds: seed of each training's initialisation and batches.
-        image: channels, height and width of rows that are parts of images, for which the bottom model is
-            ``ImageBottom``.
+        layout: what the columns of a row are together, which then has its own bottom model; None for tables.
     """
     widths = (encoded.shape[-1], *hidden, view.received.shape[-1])
-    networks = Stack(widths, seeds) if image is None else ImageBottom(image, seeds)
+    networks = Stack(widths, seeds) if layout is None else layout.bottom(seeds)
     optimiser = torch.optim.Adam(networks.parameters(), lr=_RATE, fused=True)
     labels = for_loss(view.model.partition.schema.target, rows.labels)
     order = [torch.Generator().manual_seed(seed) for seed in seeds]

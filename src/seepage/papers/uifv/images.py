@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -23,6 +24,10 @@ Shape = tuple[int, int, int]
 _CHANNELS = 64
 # Images processed at once where no gradient is needed.
 _AT_ONCE = 256
+# Number of positions that smoothing of made-up images averages over in each direction, and the deviation of the result,
+# in units of half the range.
+_WINDOW = 5
+_CONTRAST = 0.4
 
 
 class Convolutions(nn.Module):
@@ -161,6 +166,54 @@ class ImageInverse(nn.Module):
         return found.flatten(2)
 
 
+@dataclass(frozen=True)
+class ImagePart:
+    """A party's part of images, as whoever attacks it knows it.
+
+    Attributes:
+        shape: channels, height and width.
+        layers: number of InverNet's layers, where an attack asks for none: 2 in the paper.
+    """
+
+    shape: Shape
+    layers: int = 2
+
+    def bottom(self, seeds: Sequence[int]) -> ImageBottom:
+        """Return bottom models, from encoded images to features."""
+        return ImageBottom(self.shape, seeds)
+
+    def inverse(self, layers: int, seeds: Sequence[int]) -> ImageInverse:
+        """Return networks from features to encoded images."""
+        return ImageInverse(self.shape, layers, seeds)
+
+    def queries(self, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row pixel"]:
+        """Return smoothed normal noise."""
+        return smooth_noise(self.shape, rows, seeds)
+
+
+def smooth_noise(shape: Shape, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row pixel"]:
+    """Return images of smoothed normal noise around a colour drawn at random, from -1 to 1.
+
+    Args:
+        shape: channels, height and width.
+        rows: number of images of each training.
+        seeds: one seed a training.
+
+    Example:
+        >>> images = smooth_noise((3, 8, 8), rows=5, seeds=[0])
+        >>> images.shape, float(images.abs().max()) <= 1
+        (torch.Size([1, 5, 192]), True)
+    """
+    images = []
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(rows, *shape, generator=generator)
+        smooth = functional.avg_pool2d(noise, _WINDOW, stride=1, padding=_WINDOW // 2, count_include_pad=False)
+        colour = 2 * torch.rand(rows, shape[0], 1, 1, generator=generator) - 1
+        images.append((colour + _CONTRAST * smooth / smooth.std()).clamp(-1, 1).flatten(1))
+    return torch.stack(images)
+
+
 def _in_parts(call: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
     """Return a network's outputs for its rows, computed in chunks where no gradient is needed."""
     if torch.is_grad_enabled() or rows.shape[1] <= _AT_ONCE:
@@ -203,4 +256,4 @@ def vertical_images(partition: Partition, seeds: Sequence[int], shape: Shape) ->
     outputs = 1 if classes == 2 else classes
     top = ImageTop(shape, partition.parties, outputs, drawn[0])
     head = "sigmoid" if classes == 2 else "softmax"
-    return VerticalModel(partition, bottoms, top, head, "vertical_images", shape)
+    return VerticalModel(partition, bottoms, top, head, "vertical_images", ImagePart(shape))

@@ -5,9 +5,10 @@ import torch
 from torch import nn
 
 from seepage.errors import BadInputError
-from seepage.models.images import Convolutions, ImageBottom, ImageInverse, ImageTop, vertical_images
+from seepage.papers.uifv.images import Convolutions, ImageBottom, ImageInverse, ImageTop, vertical_images
 from seepage.tabular.partition import Partition
-from tests.attacks.vertical.parts import images, table
+from tests.attacks.vertical.parts import table
+from tests.papers.uifv.parts import images
 
 HALF = (3, 8, 8)
 

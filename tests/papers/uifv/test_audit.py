@@ -13,7 +13,8 @@ from seepage.auditing import run_all
 from seepage.errors import BadInputError
 from seepage.settings.vertical.audit import VerticalAudit
 from seepage.settings.vertical.spec import VerticalSpec
-from tests.attacks.vertical.parts import images, table
+from tests.attacks.vertical.parts import table
+from tests.papers.uifv.parts import images
 from tests.rows import number
 
 pytest.importorskip("skimage")
@@ -86,4 +87,4 @@ def test_images_are_cut_in_one_way(wrong: dict) -> None:
 
 
 def test_tables_are_no_images() -> None:
-    assert table(50).image is None
+    assert table(50).layout is None

@@ -15,7 +15,7 @@ from torch import Tensor
 from seepage.assessment.features import OF_RANGE, within
 from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
-from seepage.models.images import Shape
+from seepage.papers.uifv.images import Shape
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess
 

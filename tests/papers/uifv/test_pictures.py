@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from seepage.assessment.images import measure_images, picture
 from seepage.errors import BadInputError
 from seepage.models.vertical import vertical_mlp
+from seepage.papers.uifv.pictures import measure_images, picture
 from seepage.tabular.partition import Partition
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureView
-from tests.attacks.vertical.parts import images
+from tests.papers.uifv.parts import images
 
 pytest.importorskip("skimage")
 SHAPE = (3, 8, 16)

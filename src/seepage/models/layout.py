@@ -1,0 +1,38 @@
+"""What a party's columns are together where rows are no table, such as the pixels of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class PartLayout(Protocol):
+    """What a party's columns are together, as whoever attacks them knows it: their networks, and rows that look alike.
+
+    Several trainings run as one: networks and rows have a leading axis, with a seed for each training.
+    """
+
+    @property
+    def layers(self) -> int:
+        """Number of layers of an inverse network, where an attack asks for none."""
+        ...
+
+    def bottom(self, seeds: Sequence[int]) -> nn.Module:
+        """Return bottom models as parties use them, from encoded rows to features."""
+        ...
+
+    def inverse(self, layers: int, seeds: Sequence[int]) -> nn.Module:
+        """Return networks from features to encoded rows.
+
+        Args:
+            layers: number of layers.
+            seeds: seed of each network.
+        """
+        ...
+
+    def queries(self, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row encoded"]:
+        """Return encoded rows that an attacker makes up."""
+        ...

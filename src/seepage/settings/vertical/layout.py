@@ -1,0 +1,60 @@
+"""What vertical learning has to know of rows that are no table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor
+
+from seepage.assessment.measurement import Measurement
+from seepage.models.vertical import VerticalModel
+from seepage.settings.setting import Scale
+from seepage.tabular.partition import Partition
+from seepage.tabular.schema import Schema
+from seepage.wire.secret import FeatureTranscript
+from seepage.wire.vertical import FeatureGuess
+
+
+@runtime_checkable
+class VerticalLayout(Protocol):
+    """Who holds what of a row that is no table, with which networks, and how a guess of it is measured.
+
+    A dataset has it as its ``layout``. The active party is number 0, the attacked one number 1.
+    """
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """What reports say.
+
+        Keys: ``split`` (how rows are shared, in a refusal of other shares), ``secret`` (what is attacked), ``sought``
+        (one row of it), ``networks``, ``figures`` (what the measurements are).
+        """
+        ...
+
+    @property
+    def scales(self) -> Mapping[str, Scale]:
+        """Reading of each metric that is the layout's own."""
+        ...
+
+    @property
+    def captions(self) -> Mapping[str, str]:
+        """Format of a metric's mean below a picture, by metric."""
+        ...
+
+    def partition(self, schema: Schema) -> Partition:
+        """Return the columns of each party."""
+        ...
+
+    def network(self, partition: Partition, seeds: Sequence[int]) -> VerticalModel:
+        """Return networks of some trainings, with the layout of a party's part."""
+        ...
+
+    def measure(self, seen: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
+        """Return the figures of a guess, one value a training."""
+        ...
+
+    def picture(self, cells: Float[Tensor, "record column"]) -> str | None:
+        """Return a picture of the first records as a data URI; None where there is nothing to show."""
+        ...
