@@ -1,4 +1,4 @@
-"""Finding, unpacking, checking and downloading, on files made here and served from this machine."""
+"""Fault, unpacking, checking and downloading, on files made here and served from this machine."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_pages_follow_dark_mode_and_print(page: Page) -> None:
     assert colours()[0] == "rgb(255, 255, 255)"
     assert not page.locator("nav").is_visible()
     assert page.locator(".verdict").first.is_visible()
-    assert page.locator(".part-alarms").is_visible()
+    assert page.locator(".part-findings").is_visible()
     printed = page.pdf()
     assert len(printed) > 10_000
     # Two pages to archive.

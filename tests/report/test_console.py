@@ -12,7 +12,7 @@ from rich.console import Console
 
 from seepage.auditing import audit
 from seepage.report.report import Report
-from seepage.results.checks import Alarm
+from seepage.results.checks import Finding
 
 HOSTILE = "\x1b[31m[bold red]x[/bold red]\u202e\n\x07"
 
@@ -30,8 +30,8 @@ def small() -> Report:
 
 def test_doubts_come_before_the_figures_and_as_text() -> None:
     report = small()
-    alarms = [Alarm("SEEP001", "error", "First", HOSTILE), Alarm("SEEP013", "note", "Last", "plain")]
-    text = printed(replace(report, runs=[], findings=alarms))
+    findings = [Finding("SEEP001", "error", "First", HOSTILE), Finding("SEEP013", "note", "Last", "plain")]
+    text = printed(replace(report, runs=[], findings=findings))
     places = [text.index(word) for word in ("Audit of german", "SEEP001", "SEEP013", "Read of all cells", "Summary")]
     assert places == sorted(places)
     assert r"\x1b[31m[bold red]x[/bold red]\u202e\n\x07" in text
@@ -40,7 +40,7 @@ def test_doubts_come_before_the_figures_and_as_text() -> None:
 
 def test_an_error_takes_the_tier_away_everywhere() -> None:
     report = small()
-    broken = [Alarm("SEEP004", "error", "The positive control did not leak", "...")]
+    broken = [Finding("SEEP004", "error", "The positive control did not leak", "...")]
     text = printed(replace(report, runs=[], findings=broken))
     assert "Leakage: inconclusive. The positive control did not leak (SEEP004)." in text
     assert "The positive control did not leak (SEEP004)." not in printed(replace(report, runs=[], findings=[]))

@@ -16,7 +16,7 @@ from seepage.cli.exits import Exit
 from seepage.report.junit import junit
 from seepage.report.report import Report
 from seepage.report.sarif import sarif
-from seepage.results.checks import CHECKS, Alarm, Where, titles
+from seepage.results.checks import CHECKS, Finding, Where, titles
 from tests.report.parts import COIN, HOSTILE, PEEK, CoinAudit
 from tests.run.test_limits import SAFE, spec
 
@@ -86,10 +86,10 @@ def check_shape(value: Any, shape: Any, where: str = "log") -> None:
         assert type(value) is shape, where
 
 
-def report_of(peek: float = 0.52, alarms: list[Alarm] | None = None, **more: Any) -> Report:
+def report_of(peek: float = 0.52, findings: list[Finding] | None = None, **more: Any) -> Report:
     audit = CoinAudit(spec(), figures={**SAFE, ("none", PEEK): peek}, spread=0.0005, **more)
     [report] = run_all([audit])
-    return report if alarms is None else replace(report, findings=alarms)
+    return report if findings is None else replace(report, findings=findings)
 
 
 def log(*reports: Report, status: Exit = Exit.DONE, about: Path = Path("audit.yaml")) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def test_every_check_is_a_rule_and_a_case_with_the_text_of_its_page() -> None:
 @pytest.mark.parametrize("severity", ["error", "warning", "note"])
 def test_findings_are_results_of_their_severity_where_they_were_found(severity: Any) -> None:
     where = (Where(None, "none", PEEK), Where(None, "none", COIN), Where(None, "none", PEEK))
-    report = report_of(alarms=[Alarm("SEEP006", severity, "An interval is too wide", "20 to 60%", where)])
+    report = report_of(findings=[Finding("SEEP006", severity, "An interval is too wide", "20 to 60%", where)])
     run = log(report)
     [result] = run["results"]
     assert (result["ruleId"], result["level"]) == ("SEEP006", severity)
@@ -184,7 +184,7 @@ def test_findings_are_results_of_their_severity_where_they_were_found(severity: 
 
 def test_a_finding_is_the_same_alert_whatever_its_figures_are() -> None:
     def mark(message: str, where: tuple[Where, ...] = (), peek: float = 0.52) -> str:
-        run = log(report_of(peek, alarms=[Alarm("SEEP006", "warning", "An interval is too wide", message, where)]))
+        run = log(report_of(peek, findings=[Finding("SEEP006", "warning", "An interval is too wide", message, where)]))
         return run["results"][-1]["partialFingerprints"]["seepage/v1"]
 
     assert mark("20 to 60%") == mark("21 to 59%", peek=0.54)
@@ -193,8 +193,8 @@ def test_a_finding_is_the_same_alert_whatever_its_figures_are() -> None:
 
 def test_texts_of_tables_are_texts_and_nothing_else() -> None:
     bad = [*HOSTILE, "\ud800", "[see](https://evil.example)", "{0}", "noise:{scale: 1}"]
-    alarms = [Alarm("SEEP012", "note", "Duplicates", text, (Where(None, text, text),)) for text in bad]
-    reports = [report_of(alarms=alarms, dataset=text) for text in bad[:3]]
+    findings = [Finding("SEEP012", "note", "Duplicates", text, (Where(None, text, text),)) for text in bad]
+    reports = [report_of(findings=findings, dataset=text) for text in bad[:3]]
     written = junit(reports)
     root = ElementTree.fromstring(written.encode())
     assert {child.tag for child in root.iter()} == {"testsuites", "testsuite", "testcase", "system-out", "skipped"}

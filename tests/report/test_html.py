@@ -22,14 +22,14 @@ from seepage.report.figures import Figure, label
 from seepage.report.html import render
 from seepage.report.report import Report
 from seepage.report.svg import NARROW, WIDE, draw
-from seepage.results.checks import Alarm
+from seepage.results.checks import Finding
 from seepage.tabular.infer import infer_schema
 from tests.report.parts import planted, without_evidence
 
 TINY: dict[str, Any] = {"batch_sizes": [1, 3], "attacks": "tableak", "victims": 2, "restarts": 2, "iterations": 5}
 
 
-DOUBT = Alarm("SEEP001", "error", "Below <guessing>", "The attack lost to a coin \x1b & more.")
+DOUBT = Finding("SEEP001", "error", "Below <guessing>", "The attack lost to a coin \x1b & more.")
 
 
 class Reader(HTMLParser):

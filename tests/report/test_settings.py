@@ -20,7 +20,7 @@ from seepage.report.html import render
 from seepage.report.progress import Bar
 from seepage.report.report import Report
 from seepage.report.summary import headline
-from seepage.results.checks import Alarm
+from seepage.results.checks import Finding
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
@@ -146,7 +146,7 @@ def test_flips_that_are_all_alike_have_no_tier() -> None:
 
 def test_an_audit_doubts_a_single_repetition_and_what_has_no_baseline() -> None:
     report = report_of(CoinAudit(CoinSpec(flips=1, control=False, workers=1), parts=(PEEK,)))
-    assert {"SEEP016", "SEEP007"} <= {alarm.code for alarm in report.alarms}
+    assert {"SEEP016", "SEEP007"} <= {finding.code for finding in report.all_findings}
     assert report.worst is not None
     assert report.worst["tier"] == "inconclusive"
 
@@ -186,8 +186,8 @@ def test_nothing_measured_is_said_with_the_reason() -> None:
 
 def test_a_notebook_shows_verdict_table_and_findings_escaped() -> None:
     report = report_of(CoinAudit(dataset="<i>coins</i>"))
-    alarms = [Alarm("SEEP001", "error", "Below", "It lost to <b>a coin</b>.")]
-    html = replace(report, findings=alarms)._repr_html_()
+    findings = [Finding("SEEP001", "error", "Below", "It lost to <b>a coin</b>.")]
+    html = replace(report, findings=findings)._repr_html_()
     for words in ("&lt;i&gt;coins&lt;/i&gt;", "inconclusive", "92.0%", "SEEP001", "lost to &lt;b&gt;a coin&lt;/b&gt;."):
         assert words in html
     assert "<i>" not in html

@@ -14,7 +14,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.report import Report
 from seepage.report.result import AuditResult
 from seepage.report.summary import _of_cells, headline, summary
-from seepage.results.checks import Alarm
+from seepage.results.checks import Finding
 from tests.report.parts import PEEK, CoinAudit
 from tests.results.test_verdict import row
 
@@ -70,15 +70,15 @@ def test_an_open_verdict_gives_both_ends_and_a_lower_bound_its_reason() -> None:
         "Leakage: inconclusive. The interval lies in more than two tiers (2% to 98% of the gap): audit more"
         in summary(result([wide]))
     )
-    alarm = Alarm("SEEP024", "warning", "The exact attack was not tried", "...")
-    fell = replace(result([row()]), findings=[alarm])
+    finding = Finding("SEEP024", "warning", "The exact attack was not tried", "...")
+    fell = replace(result([row()]), findings=[finding])
     assert "Leakage: at least moderate (32% to 48% of the gap). It is a lower bound: the exact" in summary(fell)
     assert "The exact attack was not tried, so this is a lower bound." in headline(fell).words
 
 
 def test_dropout_that_was_switched_off_is_named_beside_the_verdict() -> None:
-    alarm = Alarm("SEEP025", "warning", "Dropout was switched off", "...")
-    found = replace(result([row()]), findings=[alarm])
+    finding = Finding("SEEP025", "warning", "Dropout was switched off", "...")
+    found = replace(result([row()]), findings=[finding])
     said = "Dropout was switched off: this holds for clients that train without it."
     assert headline(found).words.endswith(said)
     assert said in summary(found).split("\n\n")[0]

@@ -10,7 +10,7 @@ import pytest
 from seepage.auditing import run_all
 from seepage.errors import BadInputError
 from seepage.report.report import Report
-from seepage.results.checks import Alarm, Where
+from seepage.results.checks import Finding, Where
 from seepage.results.gate import Decision, check_gate, combined, decide
 from seepage.run.limits import Limits
 from seepage.settings.spec import Gate
@@ -23,7 +23,7 @@ LOW = Gate(above=0.2)
 
 def decided(
     figures: dict[tuple[str, str], float] = SAFE,
-    alarms: list[Alarm] | None = None,
+    findings: list[Finding] | None = None,
     parts: tuple[str, ...] = (SETUP, COIN, PEEK),
     broken: tuple[str, ...] = (),
     **fields: Any,
@@ -31,18 +31,18 @@ def decided(
     """Return the decision on an audit with planted figures."""
     audit = CoinAudit(spec(**fields), figures=figures, spread=0.0005, parts=parts, broken=broken)
     [report] = run_all([audit])
-    if alarms is None:
+    if findings is None:
         assert report.decision is not None
         return report.decision
-    return again(report, alarms)
+    return again(report, findings)
 
 
-def again(report: Report, alarms: list[Alarm]) -> Decision:
+def again(report: Report, findings: list[Finding]) -> Decision:
     """Return the decision on what a report found, with other findings."""
     limits = Limits(report.audit)
     assert report.decision is not None
     limits.standings = {one.figure: one for one in report.decision.figures}
-    return decide(limits, report.rows, report.runs, alarms)
+    return decide(limits, report.rows, report.runs, findings)
 
 
 @pytest.mark.parametrize(
@@ -107,16 +107,16 @@ def test_records_that_come_back_whole_fail() -> None:
     ],
 )
 def test_an_error_that_concerns_the_figure_shows_nothing(severity: Any, where: tuple[Where, ...], outcome: str) -> None:
-    found = decided(alarms=[Alarm("SEEP004", severity, "The control failed", "...", where)])
+    found = decided(findings=[Finding("SEEP004", severity, "The control failed", "...", where)])
     assert found.outcome == outcome
     assert ("SEEP004" in found.line) is (outcome != "passed")
 
 
 def test_a_weaker_attack_is_said_beside_the_pass() -> None:
-    found = decided(alarms=[Alarm("SEEP024", "warning", "The exact attack was not tried", "...")])
+    found = decided(findings=[Finding("SEEP024", "warning", "The exact attack was not tried", "...")])
     assert found.outcome == "passed"
     assert "But: the exact attack was not tried (SEEP024)." in found.line
-    unproved = decided(alarms=[Alarm("SEEP005", "note", "No positive control was run", "...")])
+    unproved = decided(findings=[Finding("SEEP005", "note", "No positive control was run", "...")])
     assert unproved.outcome == "passed"
     assert "But: no positive control was run (SEEP005)." in unproved.line
 
@@ -154,10 +154,10 @@ def test_the_undefended_reference_of_a_defended_deployment_fails_nothing() -> No
 
 
 def test_findings_on_the_reference_are_not_held_against_what_is_deployed() -> None:
-    weaker = Alarm("SEEP024", "warning", "The exact attack was not tried", "...", (Where(None, "none", PEEK),))
-    assert "But" not in decided(REFERENCE, alarms=[weaker]).line
-    broken = Alarm("SEEP002", "error", "An attack did not converge", "...", (Where(None, "none", PEEK),))
-    assert decided(REFERENCE, alarms=[broken]).outcome == "passed"
+    weaker = Finding("SEEP024", "warning", "The exact attack was not tried", "...", (Where(None, "none", PEEK),))
+    assert "But" not in decided(REFERENCE, findings=[weaker]).line
+    broken = Finding("SEEP002", "error", "An attack did not converge", "...", (Where(None, "none", PEEK),))
+    assert decided(REFERENCE, findings=[broken]).outcome == "passed"
 
 
 def test_failed_jobs_of_the_reference_are_named_and_refuse_nothing() -> None:

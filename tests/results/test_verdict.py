@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import tests.rows
 from seepage.assessment.row import ResultRow
-from seepage.results.checks import Alarm, Where
+from seepage.results.checks import Finding, Where
 from seepage.results.verdict import strongest, verdict
 
 
@@ -96,11 +96,11 @@ def test_fewer_than_five_repetitions_give_no_verdict_but_what_was_read_whole(n: 
 
 
 def test_an_attack_that_fell_back_gives_a_lower_bound() -> None:
-    alarm = Alarm("SEEP024", "warning", "The exact attack was not tried", "...")
-    assert verdict(row(), alarms=[alarm]).tier == "at least moderate"
-    assert verdict(row(lift=0.0, lift_low=-0.01, lift_high=0.01), alarms=[alarm]).tier == "inconclusive"
-    assert verdict(row(), alarms=[alarm]).because is alarm
-    assert verdict(row(), alarms=[replace(alarm, where=(Where(attack="other"),))]).tier == "moderate"
+    finding = Finding("SEEP024", "warning", "The exact attack was not tried", "...")
+    assert verdict(row(), findings=[finding]).tier == "at least moderate"
+    assert verdict(row(lift=0.0, lift_low=-0.01, lift_high=0.01), findings=[finding]).tier == "inconclusive"
+    assert verdict(row(), findings=[finding]).because is finding
+    assert verdict(row(), findings=[replace(finding, where=(Where(attack="other"),))]).tier == "moderate"
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ def test_an_attack_that_fell_back_gives_a_lower_bound() -> None:
     ],
 )
 def test_little_leakage_is_not_shown_by_an_incomplete_audit(low: float, high: float, tier: str) -> None:
-    alarm = Alarm("SEEP030", "warning", "The audit is incomplete", "...", (Where(8, "none"),))
-    found = verdict(row(baseline=0.0, lift=(low + high) / 2, lift_low=low, lift_high=high), alarms=[alarm])
+    finding = Finding("SEEP030", "warning", "The audit is incomplete", "...", (Where(8, "none"),))
+    found = verdict(row(baseline=0.0, lift=(low + high) / 2, lift_low=low, lift_high=high), findings=[finding])
     assert found.tier == tier
 
 
 def test_a_failed_control_leaves_no_tier_but_what_was_read() -> None:
-    alarm = Alarm("SEEP004", "error", "The positive control did not leak", "...")
-    assert verdict(row(), alarms=[alarm]).tier == "inconclusive"
-    assert verdict(row(lift=0.47, lift_low=0.46, lift_high=0.48), alarms=[alarm]).tier == "total"
+    finding = Finding("SEEP004", "error", "The positive control did not leak", "...")
+    assert verdict(row(), findings=[finding]).tier == "inconclusive"
+    assert verdict(row(lift=0.47, lift_low=0.46, lift_high=0.48), findings=[finding]).tier == "total"
 
 
 def test_half_of_all_records_whole_is_total_whatever_the_cells_say() -> None:

@@ -284,6 +284,6 @@ def test_shuffled_shadow_models_above_the_baseline_are_a_fault(faulty: bool, mon
     assert report.findings is not None
     [score] = [row for row in report.rows if row.attack == pooled.SHUFFLED]
     assert (score.kind, score.baseline, score.n) == ("about", 0.5, 5)
-    alarms = [one for one in report.findings if one.code == "SEEP021"]
-    assert [one.severity for one in alarms] == ["error"] * faulty
-    assert all(one.concerns(128 if score.batch_size is None else score.batch_size, "none", "meta") for one in alarms)
+    findings = [one for one in report.findings if one.code == "SEEP021"]
+    assert [one.severity for one in findings] == ["error"] * faulty
+    assert all(one.concerns(128 if score.batch_size is None else score.batch_size, "none", "meta") for one in findings)

@@ -263,7 +263,9 @@ class _Advisor:
     def run(self) -> Recommendation:
         """Search, confirm and return what was found."""
         wished = f"a lift below {100 * self.wish.below:g} points"
-        self.say(f"searching {len(self.levers)} change(s) for {wished}: {', '.join(one.name for one in self.levers)}")
+        self.say(
+            f"searching {len(self.levers)} change(s) for {wished}: {', '.join(lever.name for lever in self.levers)}"
+        )
         [given] = self._screened([(None, 0.0)])
         if not given.standings and not self.timed_out:
             what = f"column {clean(self.wish.column, 60)}" if self.wish.column else "cells or records"

@@ -149,7 +149,11 @@ class Recommendation:
         undecided = f"undecided: nothing was shown yet about a lift on {what} below {limit}"
         if self.timed_out:
             return f"{undecided}; run the same command again."
-        looked = [one for one in self.candidates if one.confirmed and one.status == "undecided" and one.standings]
+        looked = [
+            candidate
+            for candidate in self.candidates
+            if candidate.confirmed and candidate.status == "undecided" and candidate.standings
+        ]
         for one in looked:
             if all(standing.below for standing in one.standings):
                 return f"{undecided}: all figures of {clean(one.words, 60)} stay below it, but {lowered(one.reason)}"

@@ -276,6 +276,6 @@ def clustered(
         >>> found.n, round(found.mean, 3), round(found.low, 3), round(found.high, 3)
         (3, 0.7, 0.452, 0.948)
     """
-    means = [float(kept.double().mean()) for one in values if len(kept := one[~one.isnan()])]
+    means = [float(kept.double().mean()) for value in values if len(kept := value[~value.isnan()])]
     found = interval(torch.tensor(means, dtype=torch.float64), level, bounds)
     return found if found.n >= CLUSTERS_FOR_INTERVAL else replace(found, low=None, high=None)

@@ -53,7 +53,7 @@ class Measurement:
         low, high = self.bounds
         clusters = None
         if self.clusters is not None:
-            clusters = tuple(one - float(by) for one, by in zip(self.clusters, other.values, strict=True))
+            clusters = tuple(cluster - float(by) for cluster, by in zip(self.clusters, other.values, strict=True))
         return replace(
             self,
             values=self.values.double().cpu() - other.values.double().cpu(),

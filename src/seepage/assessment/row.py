@@ -123,7 +123,7 @@ class ResultRow:
 
 
 _MAY_LACK = ("setting", "variant", "kind", "settings", "knowledge")
-_NAMES = [one.name for one in fields(ResultRow)]
+_NAMES = [field.name for field in fields(ResultRow)]
 # Whether a row is of an attack follows from its kind, and is there for those who read the files.
 FIELDS = (*_NAMES[: _NAMES.index("kind")], "is_attack", *_NAMES[_NAMES.index("kind") :])
 _VALIDATED = TypeAdapter(ResultRow).validate_python

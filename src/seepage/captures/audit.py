@@ -261,9 +261,9 @@ def _side_by_side(measured: Sequence[Sequence[Measured]]) -> list[Measured]:
     """Return the figures of several units as one measurement each, NaN where a unit has none."""
     values: dict[tuple[str, str | None], dict[int, Measurement]] = {}
     for unit, figures in enumerate(measured):
-        for one in figures:
-            if isinstance(one, Measurement):
-                values.setdefault((one.metric, one.column), {})[unit] = one
+        for figure in figures:
+            if isinstance(figure, Measurement):
+                values.setdefault((figure.metric, figure.column), {})[unit] = figure
     joined: list[Measured] = []
     for own in values.values():
         numbers = [own[unit].values if unit in own else torch.full((1,), torch.nan) for unit in range(len(measured))]

@@ -156,7 +156,7 @@ class FederationFindings:
     @property
     def incomplete(self) -> bool:
         """Whether an update could not be attacked at all, or an attack or the linking of rounds failed."""
-        return any(update.records is None for update in self.updates) or any(one.failed for one in self.clients)
+        return any(update.records is None for update in self.updates) or any(client.failed for client in self.clients)
 
     def to_plain(self) -> dict[str, Any]:
         """Return what each update and client gives away as values of JSON."""
@@ -525,8 +525,8 @@ class FederationAttack:
         about = read_description(file.path)
         label = file.path.stem.removeprefix("client-")
         # A client's name is never a path.
-        names = [one for one in dict.fromkeys((label, file.client)) if not set(one) & set("/\\\0")]
-        beside = [file.path.with_name(f"model-{one}.safetensors") for one in names]
+        names = [fromkey for fromkey in dict.fromkeys((label, file.client)) if not set(fromkey) & set("/\\\0")]
+        beside = [file.path.with_name(f"model-{name}.safetensors") for name in names]
         beside.append(file.path.with_name("model.safetensors"))
         there = [path for path in (*beside, *([self.weights] if self.weights else [])) if path.is_file()]
         if not there:

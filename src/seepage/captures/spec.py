@@ -190,7 +190,7 @@ def labelled(values: Iterable[object]) -> tuple[Part, ...]:
         ['exact', 'exact(keep=3)']
     """
     parts = list(
-        {part.model_dump_json(): part for part in (Part.model_validate(as_part(one)) for one in values)}.values()
+        {part.model_dump_json(): part for part in (Part.model_validate(as_part(value)) for value in values)}.values()
     )
     labels = [part.called for part in parts]
     return tuple(

@@ -443,8 +443,8 @@ def read_cells(
         np.array(raw.distinct.to_pylist(), dtype=object)[raw.position] if isinstance(raw, TextColumn) else raw.tolist()
     )
     rows: dict[str, int] = {}
-    for row, one in enumerate(texts):
-        name = str(int(one)) if isinstance(one, float) and one.is_integer() else str(one)
+    for row, text in enumerate(texts):
+        name = str(int(text)) if isinstance(text, float) and text.is_integer() else str(text)
         if name in rows:
             raise BadInputError(f"{what}, {str(path)!r}, have the id {name!r} twice; ids are unique.")
         rows[name] = row

@@ -113,7 +113,9 @@ class _SettingCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
-        hidden: list[Any] = [one for one in self.get_params(ctx) if not self.every and one.name not in _FIRST]
+        hidden: list[Any] = [
+            get_param for get_param in self.get_params(ctx) if not self.every and get_param.name not in _FIRST
+        ]
         before = [(one, one.hidden) for one in hidden if hasattr(one, "hidden")]
         for one, _ in before:
             one.hidden = True

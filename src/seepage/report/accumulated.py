@@ -74,7 +74,7 @@ def _without_rounds(value: object) -> object:
 def _records(report: AuditResult) -> list[Record]:
     """Return the scores of an audit, each with the number of rounds and the share of whole records."""
     records = []
-    for record in frames.scores(report.rows, report.alarms):
+    for record in frames.scores(report.rows, report.all_findings):
         own = {name: record[name] for name in ("batch_size", "defense", "attack")}
         whole = next(iter(pick(report.rows, metric="exact_match", column=None, **own)), None)
         exact = None if whole is None else whole.mean

@@ -178,12 +178,12 @@ def _of_federation(findings: FederationFindings) -> list[Section]:
     ]
     why = grids.Column("Why", grids.text("Why", "why", 600).cell, "text wide")
     outcome = grids.Column("Outcome", _outcome, grids.TEXT)
-    updates = [{**_record(one), "round": one.round, "outcome": one.outcome} for one in findings.updates]
+    updates = [{**_record(update), "round": update.round, "outcome": update.outcome} for update in findings.updates]
     each = "What each update gives away"
     table = grids.filled(each, [client, grids.count("Round", "round"), outcome, *numbers, why], updates)
     made = [Section("updates", each, federation_words(findings), grids=[table])]
     if findings.clients:
-        clients = [{**_record(one), "rounds": one.rounds} for one in findings.clients]
+        clients = [{**_record(client), "rounds": client.rounds} for client in findings.clients]
         all_ = "What all rounds of a client give away together"
         table = grids.filled(all_, [client, grids.count("Rounds", "rounds"), *numbers, why], clients)
         made.append(Section("clients", all_, ["Records are the most that a client was taken to hold."], grids=[table]))

@@ -16,7 +16,7 @@ from seepage.report.result import AuditResult
 from seepage.report.summary import summary
 from seepage.report.terminal import make_table
 from seepage.report.tolerances import tolerances
-from seepage.results.checks import Alarm, Severity
+from seepage.results.checks import Finding, Severity
 from seepage.results.examples import Cell, Example
 from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
 from seepage.text import clean, lowered, percent, points, span
@@ -48,7 +48,7 @@ def show_report(console: Console, result: AuditResult) -> None:
     """Print the threat model, the audit's findings about itself, the results, the columns, examples and a summary."""
     audit, rows = result.audit, result.rows
     _show_head(console, result)
-    _show_alarms(console, result.alarms)
+    _show_findings(console, result.all_findings)
     if any(row.metric == _SCORE and row.column is None for row in rows):
         console.print(_results_table(result, console))
     if (labels := _labels_table(result)) is not None:
@@ -100,17 +100,17 @@ def _show_head(console: Console, result: AuditResult) -> None:
     console.print()
 
 
-def _show_alarms(console: Console, alarms: Sequence[Alarm]) -> None:
-    if not alarms:
+def _show_findings(console: Console, findings: Sequence[Finding]) -> None:
+    if not findings:
         return
     console.print(Text("Checks of this audit", style="bold"))
-    for alarm in alarms:
-        text = Text(alarm.severity, style=_SEVERITIES[alarm.severity])
-        text.append(f" {alarm.code} ", "not bold default")
-        text.append(f"{alarm.title}. ", "bold default")
-        text.append(clean(alarm.message, _LONGEST_MESSAGE), "not bold default")
+    for finding in findings:
+        text = Text(finding.severity, style=_SEVERITIES[finding.severity])
+        text.append(f" {finding.code} ", "not bold default")
+        text.append(f"{finding.title}. ", "bold default")
+        text.append(clean(finding.message, _LONGEST_MESSAGE), "not bold default")
         console.print(Padding(text, (0, 0, 0, 2)))
-    console.print(Text(f"  seepage checks {alarms[0].code} says more about a code.\n", "dim"))
+    console.print(Text(f"  seepage checks {findings[0].code} says more about a code.\n", "dim"))
 
 
 def _results_table(result: AuditResult, console: Console) -> Table:
@@ -125,7 +125,7 @@ def _results_table(result: AuditResult, console: Console) -> Table:
 
 
 def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Table:
-    rows, alarms = result.rows, result.alarms
+    rows, findings = result.rows, result.all_findings
     about = result.audit.about
     what = f"Read of {clean(about.secret, 80)}"
     if about.trials is not None:
@@ -153,7 +153,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
             scores = {row.metric: row for row in pick(here, attack=attack)}
             score = scores[_SCORE]
             attacks = score.is_attack
-            rated = verdict(score, scores.get("exact_match"), alarms, scores.get("certified"))
+            rated = verdict(score, scores.get("exact_match"), findings, scores.get("certified"))
             baseline = ""
             if score.baseline is not None:
                 baseline = f"{_plain(score.baseline)}{between}{clean(score.baseline_name)}"
@@ -182,7 +182,7 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
 def _labels_table(result: AuditResult) -> Table | None:
     """Return what every attack and baseline reads of the label, None where it is no secret of the audit."""
     about = result.audit.about
-    records = [] if about.label is None else scores(result.rows, result.alarms, about.label)
+    records = [] if about.label is None else scores(result.rows, result.all_findings, about.label)
     if not any(record["is_attack"] for record in records):
         return None
     by = "" if about.label_attacker is None else f" by {lowered(about.label_attacker)}"

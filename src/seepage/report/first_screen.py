@@ -29,7 +29,9 @@ def left_out(inferred: Inferred | None) -> list[str]:
     Args:
         inferred: origin of the schema; None where it was not inferred.
     """
-    names = [] if inferred is None else [clean(one.name) for one in inferred.columns if one.taken == "left out"]
+    names = (
+        [] if inferred is None else [clean(column.name) for column in inferred.columns if column.taken == "left out"]
+    )
     if not names:
         return []
     more = len(names) - _NAMES
@@ -42,7 +44,7 @@ def example(result: AuditResult) -> Grid | None:
     record = result.reference
     if record is None or not result.open:
         return None
-    first = next((one for one in result.examples if _is_of(one, record)), None)
+    first = next((example for example in result.examples if _is_of(example, record)), None)
     if first is None:
         return None
     sensitive = set(result.audit.about.sensitive)

@@ -18,7 +18,7 @@ from seepage.assessment.evidence import Evidence
 from seepage.assessment.intervals import Estimate, ratio
 from seepage.assessment.row import ResultRow
 from seepage.report.tolerances import tolerance
-from seepage.results.checks import Alarm
+from seepage.results.checks import Finding
 from seepage.results.tiers import settings, strongest_row
 from seepage.results.verdict import GRAVITY, INCOMPLETE, UNKNOWN, graver, gravest, pick, strongest, verdict
 from seepage.tabular.schema import Discrete, Schema
@@ -36,7 +36,7 @@ def at(rows: Sequence[ResultRow], setting: Setting) -> list[ResultRow]:
 
 
 def overview(
-    rows: Sequence[ResultRow], alarms: Sequence[Alarm] = (), label: str | None = None, apart: bool = False
+    rows: Sequence[ResultRow], findings: Sequence[Finding] = (), label: str | None = None, apart: bool = False
 ) -> list[Record]:
     """Return for each setting what its strongest attack reads and the verdict on it.
 
@@ -48,7 +48,7 @@ def overview(
 
     Args:
         rows: results of one audit.
-        alarms: findings that may take a tier away.
+        findings: findings that may take a tier away.
         label: name of the column of labels, where they are a secret.
         apart: whether the verdict on the label stands apart from that on the cells.
 
@@ -61,13 +61,13 @@ def overview(
         here = at(rows, setting)
         cells, labels = strongest_row(here, *setting), strongest_row(here, *setting, label) if label else None
         own = [] if cells is None else pick(here, attack=cells.attack, column=None)
-        of_label = None if labels is None else {"attack": labels.attack, **_scored(labels, [], alarms)}
-        record = {"attack": None if cells is None else cells.attack, **_scored(cells, own, alarms), "of": None}
+        of_label = None if labels is None else {"attack": labels.attack, **_scored(labels, [], findings)}
+        record = {"attack": None if cells is None else cells.attack, **_scored(cells, own, findings), "of": None}
         if labels is not None and cells is None:
-            record = {"attack": labels.attack, **_scored(labels, [], alarms), "of": label}
+            record = {"attack": labels.attack, **_scored(labels, [], findings), "of": label}
         elif labels is not None and cells is not None and not apart:
-            rated = verdict(cells, _one(own, "exact_match"), alarms, _one(own, "certified"))
-            both = graver(rated, verdict(labels, alarms=alarms))
+            rated = verdict(cells, _one(own, "exact_match"), findings, _one(own, "certified"))
+            both = graver(rated, verdict(labels, findings=findings))
             record |= {"closed": both.closed, "closed_low": both.low, "upper": both.high, "tier": both.tier}
         beside = {f"label_{name}": None if of_label is None else of_label[name] for name in ("mean", "tier")}
         where = {"batch_size": setting[0], "defense": setting[1]}
@@ -78,12 +78,12 @@ def overview(
 _OF_A_ROW = ("mean", "low", "high", "n", "baseline", "baseline_name", "lift", "lift_low", "lift_high")
 
 
-def _scored(score: ResultRow | None, own: Sequence[ResultRow], alarms: Sequence[Alarm]) -> Record:
+def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequence[Finding]) -> Record:
     if score is None:
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
         return {**dict.fromkeys(empty), "tier": INCOMPLETE}
     exact = _one(own, "exact_match")
-    rated = verdict(score, exact, alarms, _one(own, "certified"))
+    rated = verdict(score, exact, findings, _one(own, "certified"))
     parts = {name: _one(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
     return {
         **{name: getattr(score, name) for name in _OF_A_ROW},
@@ -118,13 +118,13 @@ def worst(overviews: Sequence[Record]) -> Record | None:
     return max((record for record in overviews if record["attack"] is not None), key=shown, default=None)
 
 
-def scores(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = (), column: str | None = None) -> list[Record]:
+def scores(rows: Sequence[ResultRow], findings: Sequence[Finding] = (), column: str | None = None) -> list[Record]:
     """Return the accuracy over all cells, or of a column, of every attack and baseline in every setting."""
     return [
         {
             **{name: getattr(row, name) for name in ("batch_size", "defense", "attack", "kind", *_OF_A_ROW)},
             "is_attack": row.is_attack,
-            "tier": verdict(row, alarms=alarms).tier if row.is_attack else None,
+            "tier": verdict(row, findings=findings).tier if row.is_attack else None,
         }
         for row in pick(rows, metric="accuracy", column=column)
         if row.mean is not None
@@ -134,7 +134,7 @@ def scores(rows: Sequence[ResultRow], alarms: Sequence[Alarm] = (), column: str 
 def columns(
     rows: Sequence[ResultRow],
     setting: Setting,
-    alarms: Sequence[Alarm] = (),
+    findings: Sequence[Finding] = (),
     sensitive: Sequence[str] = (),
     schema: Schema | None = None,
 ) -> list[Record]:
@@ -143,7 +143,7 @@ def columns(
     Args:
         rows: results of one audit.
         setting: batch size and defense.
-        alarms: findings that may take a tier away.
+        findings: findings that may take a tier away.
         sensitive: names of the columns that are marked.
         schema: schema of the table, for kind, tolerance and place of its columns; None where the rows are no table.
     """
@@ -167,7 +167,7 @@ def columns(
                 "kind": None if column is None else column.kind,
                 "sensitive": name in sensitive,
                 "tolerance": None if column is None else tolerance(column),
-                **_scored(row, [], alarms),
+                **_scored(row, [], findings),
             }
         )
     return sorted(

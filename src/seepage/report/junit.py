@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from xml.etree import ElementTree
 
 from seepage.report.result import AuditResult
-from seepage.results.checks import CHECKS, Alarm
+from seepage.results.checks import CHECKS, Finding
 from seepage.results.gate import Decision, figure_in_words
 from seepage.run.limits import Standing
 from seepage.text import clean, points
@@ -80,11 +80,11 @@ def _add(suite: ElementTree.Element, case: _Case) -> None:
 
 def _cases(report: AuditResult) -> list[_Case]:
     cases = [] if report.decision is None else _gate(report, report.decision)
-    failed = [f"{clean(run.label)}: {clean(one.message, 400)}" for run in report.failed for one in run.failures]
+    failed = [f"{clean(run.label)}: {clean(failure.message, 400)}" for run in report.failed for failure in run.failures]
     cases.append(_Case("jobs", "every job is done", "error" if failed else None, clean("; ".join(failed), _LONGEST)))
     if report.findings is not None:
         lacking = report.not_applicable
-        cases += [_check(code, lacking.get(code), report.alarms) for code in sorted(CHECKS)]
+        cases += [_check(code, lacking.get(code), report.all_findings) for code in sorted(CHECKS)]
     return cases
 
 
@@ -110,9 +110,9 @@ def _is_above(standing: Standing, limit: float, decision: Decision) -> bool:
     return standing.above or (decision.outcome == "failed" and standing.mean > limit)
 
 
-def _check(code: str, lacking: str | None, alarms: Sequence[Alarm]) -> _Case:
-    own = [alarm for alarm in alarms if alarm.code == code]
-    found = "\n".join(clean(f"{alarm.severity}: {alarm.title}. {alarm.message}", _LONGEST) for alarm in own)
+def _check(code: str, lacking: str | None, findings: Sequence[Finding]) -> _Case:
+    own = [finding for finding in findings if finding.code == code]
+    found = "\n".join(clean(f"{finding.severity}: {finding.title}. {finding.message}", _LONGEST) for finding in own)
     name = f"{code}: {CHECKS[code].title}"
     if lacking is not None:
         return _Case("checks", name, "skipped", clean(lacking, _LONGEST))

@@ -33,7 +33,7 @@ _NO_DEFENSE = (
 def leakage_section(result: AuditResult) -> Section:
     """Return what every attack and baseline reads, by batch size where those differ, else by defense."""
     title = f"Leakage by {result.audit.about.size}" if result.sized else "Leakage by attack and defense"
-    records = frames.scores(result.rows, result.alarms)
+    records = frames.scores(result.rows, result.all_findings)
     if not any(record["is_attack"] for record in records):
         return empty("leakage", title, "No attack has a result.")
     message = clean(result.audit.about.message, 200)
@@ -54,7 +54,7 @@ def labels_section(result: AuditResult) -> Section | None:
     if about.label is None:
         return None
     title = "Labels"
-    records = frames.scores(result.rows, result.alarms, about.label)
+    records = frames.scores(result.rows, result.all_findings, about.label)
     if not any(record["is_attack"] for record in records):
         return empty("labels", title, f"No attack guesses the label {clean(about.label)}.")
     words = [

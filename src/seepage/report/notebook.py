@@ -29,7 +29,7 @@ def compact(result: AuditResult) -> str:
             title=f"{clean(about.dataset)}, {clean(about.protocol)}, model {clean(about.model)}",
             headline=section.extra["headline"],
             grid=section.grids[0],
-            alarms=result.alarms,
+            findings=result.all_findings,
         )
     )
 

@@ -12,7 +12,7 @@ from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError
 from seepage.report import frames
 from seepage.report.frames import Record, Setting
-from seepage.results.checks import Alarm, Facts, Gap, Where, in_words, not_applicable
+from seepage.results.checks import Facts, Finding, Gap, Where, in_words, not_applicable
 from seepage.results.examples import Example, examples
 from seepage.results.gate import Decision
 from seepage.results.verdict import UNDEFENDED
@@ -50,7 +50,7 @@ class AuditResult:
     audit: Audit
     rows: Sequence[ResultRow]
     runs: Sequence[Run] = ()
-    findings: Sequence[Alarm] | None = ()
+    findings: Sequence[Finding] | None = ()
     control: Sequence[ResultRow] | None = None
     negative: Sequence[ResultRow] | None = None
     left_out: Sequence[tuple[str, int]] = ()
@@ -79,7 +79,7 @@ class AuditResult:
         for registered, parts in ((registry.attacks, attacks), (registry.defenses, self.audit.spec.defenses)):
             for part in parts:
                 try:
-                    entries = [entry_of(registered.of(setting), one) for one in part.mechanisms]
+                    entries = [entry_of(registered.of(setting), mechanism) for mechanism in part.mechanisms]
                 except BadInputError:
                     # Nothing is known here of a part that another program registered.
                     continue
@@ -141,12 +141,16 @@ class AuditResult:
     @property
     def not_reached(self) -> list[Setting]:
         """The configurations in which no attack has a figure, by batch size and defense."""
-        figured = {(one["batch_size"], one["defense"]) for one in self.overviews if one["attack"] is not None}
-        every = [(one.batch_size, one.defense) for one in self.audit.configurations]
+        figured = {
+            (overview["batch_size"], overview["defense"])
+            for overview in self.overviews
+            if overview["attack"] is not None
+        }
+        every = [(configuration.batch_size, configuration.defense) for configuration in self.audit.configurations]
         return [setting for setting in every if setting not in figured]
 
     @property
-    def alarms(self) -> Sequence[Alarm]:
+    def all_findings(self) -> Sequence[Finding]:
         """The findings, none where checks were not run."""
         return self.findings or ()
 
@@ -154,7 +158,7 @@ class AuditResult:
     def overviews(self) -> list[Record]:
         """The strongest attack of each configuration, see ``frames.overview``."""
         about = self.audit.about
-        return frames.overview(self.rows, self.alarms, about.label, about.label_attacker is not None)
+        return frames.overview(self.rows, self.all_findings, about.label, about.label_attacker is not None)
 
     @property
     def worst(self) -> Record | None:
@@ -167,7 +171,9 @@ class AuditResult:
 
         Of all where each has a defense; None without attacks.
         """
-        return frames.worst([one for one in self.overviews if one["defense"] == UNDEFENDED]) or self.worst
+        return (
+            frames.worst([overview for overview in self.overviews if overview["defense"] == UNDEFENDED]) or self.worst
+        )
 
     @property
     def beside(self) -> list[Record]:
@@ -175,8 +181,13 @@ class AuditResult:
         first = self.reference
         if first is None:
             return []
-        others = dict.fromkeys(one["defense"] for one in self.overviews if one["defense"] != first["defense"])
-        found = [frames.worst([one for one in self.overviews if one["defense"] == defense]) for defense in others]
+        others = dict.fromkeys(
+            overview["defense"] for overview in self.overviews if overview["defense"] != first["defense"]
+        )
+        found = [
+            frames.worst([overview for overview in self.overviews if overview["defense"] == defense])
+            for defense in others
+        ]
         return [one for one in found if one is not None and one["mean"] is not None]
 
     @cached_property
@@ -187,7 +198,7 @@ class AuditResult:
             (overview["batch_size"], overview["defense"]): frames.columns(
                 self.rows,
                 (overview["batch_size"], overview["defense"]),
-                self.alarms,
+                self.all_findings,
                 self.audit.about.sensitive,
                 schema,
             )

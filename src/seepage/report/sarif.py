@@ -14,7 +14,7 @@ from urllib.parse import quote
 from seepage.digests import Json, digest_of
 from seepage.report.junit import title_of
 from seepage.report.result import AuditResult
-from seepage.results.checks import CHECKS, Alarm, Where, explanation
+from seepage.results.checks import CHECKS, Finding, Where, explanation
 from seepage.results.checks.wording import place
 from seepage.results.gate import Decision
 from seepage.text import clean
@@ -45,7 +45,10 @@ def sarif(reports: Sequence[AuditResult], status: int, about: Path) -> str:
     results = [
         result
         for report in reports
-        for result in (*_of_gate(report, location), *(_of_check(report, alarm, location) for alarm in report.alarms))
+        for result in (
+            *_of_gate(report, location),
+            *(_of_check(report, finding, location) for finding in report.all_findings),
+        )
     ]
     rules: list[Json] = [
         _rule(GATE, "error", "Leakage is not shown to stay below the limit", _GATE),
@@ -99,8 +102,10 @@ def _of_gate(report: AuditResult, location: Mapping[str, Json]) -> list[dict[str
     return [_result(report, GATE, _LEVELS[decision.outcome], decision.line, (), location)]
 
 
-def _of_check(report: AuditResult, alarm: Alarm, location: Mapping[str, Json]) -> dict[str, Json]:
-    return _result(report, alarm.code, alarm.severity, f"{alarm.title}. {alarm.message}", alarm.where, location)
+def _of_check(report: AuditResult, finding: Finding, location: Mapping[str, Json]) -> dict[str, Json]:
+    return _result(
+        report, finding.code, finding.severity, f"{finding.title}. {finding.message}", finding.where, location
+    )
 
 
 def _result(

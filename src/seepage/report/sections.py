@@ -179,8 +179,8 @@ def _threat_model(result: AuditResult) -> Section:
 
 
 def _checks(result: AuditResult) -> Section:
-    shown = sorted(result.alarms, key=lambda alarm: SEVERITIES.index(alarm.severity))
-    codes = dict.fromkeys(alarm.code for alarm in shown)
+    shown = sorted(result.all_findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    codes = dict.fromkeys(finding.code for finding in shown)
     words = []
     if result.findings is None:
         words.append("The checks were not run, so nothing is known against these figures or for them.")
@@ -197,8 +197,8 @@ def _checks(result: AuditResult) -> Section:
         "Checks of this audit",
         [*words, _positive(result), _negative(result)],
         grids=[grid] if omitted else [],
-        kind="alarms",
-        extra={"alarms": shown, "explained": {code: words for code in codes if (words := explanation(code))}},
+        kind="findings",
+        extra={"findings": shown, "explained": {code: words for code in codes if (words := explanation(code))}},
     )
 
 

@@ -11,7 +11,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.frames import Record
 from seepage.report.grids import closed_of_alike
 from seepage.report.result import AuditResult
-from seepage.results.checks import LOWER_BOUNDS, UPPER_BOUNDS, Alarm
+from seepage.results.checks import LOWER_BOUNDS, UPPER_BOUNDS, Finding
 from seepage.results.tiers import TIERS, settings, strongest_row
 from seepage.results.verdict import (
     GRAVITY,
@@ -80,11 +80,11 @@ def headline(result: AuditResult) -> Headline:
         if label["baseline"] is not None:
             words += f" (guessing: {percent(label['baseline'], 0)})"
         words += f": {label['tier']}." if about.label_attacker else "."
-    weaker = [alarm for alarm in result.alarms if alarm.code in LOWER_BOUNDS]
+    weaker = [finding for finding in result.all_findings if finding.code in LOWER_BOUNDS]
     if weaker:
         words += f" {weaker[0].title}, so this is a lower bound."
     tier = record["tier"]
-    words += _bounds_above(result.alarms)
+    words += _bounds_above(result.all_findings)
     words = " ".join([words, *_why_unknown(result, record, tier), *about.limits])
     beside = [_beside(result, one) for one in result.beside]
     return Headline(record, tier, words, (*beside, *_not_reached(result)))
@@ -130,8 +130,10 @@ def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
     if record["n"] < CLUSTERS_FOR_VERDICT:
         few = f"One {unit} allows" if record["n"] == 1 else f"{record['n']} {unit}s allow"
         return [f"{few} no verdict: audit {CLUSTERS_FOR_VERDICT} or more."]
-    alarms = [alarm for alarm in result.alarms if alarm.severity == "error"]
-    concerned = [one for one in alarms if one.concerns(record["batch_size"], record["defense"], record["attack"])]
+    findings = [finding for finding in result.all_findings if finding.severity == "error"]
+    concerned = [
+        finding for finding in findings if finding.concerns(record["batch_size"], record["defense"], record["attack"])
+    ]
     if concerned:
         return [f"No verdict: {lowered(concerned[0].title)}."]
     return [f"No verdict: audit more {unit}s."]
@@ -190,9 +192,9 @@ def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
     return tier, " ".join([f"{words}.", *_why_unknown(result, record, tier)])
 
 
-def _bounds_above(alarms: Sequence[Alarm]) -> str:
+def _bounds_above(findings: Sequence[Finding]) -> str:
     """Return for which clients alone figures hold; empty where for all."""
-    found = [alarm for alarm in alarms if alarm.code in UPPER_BOUNDS]
+    found = [finding for finding in findings if finding.code in UPPER_BOUNDS]
     return f" {found[0].title}: this holds for clients that train without it." if found else ""
 
 
@@ -227,7 +229,7 @@ def _nothing(result: AuditResult) -> str:
 
 
 def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
-    audit, alarms = result.audit, result.alarms
+    audit, findings = result.audit, result.all_findings
     attack = strongest(result.rows, size, defense)
     label = _of_label(result, size, defense)
     if attack is None:
@@ -236,7 +238,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     score = pick(own, metric="accuracy", column=None)[0]
     exact = pick(own, metric="exact_match", column=None)
     proved = pick(own, metric="certified", column=None)
-    rated = verdict(score, exact[0] if exact else None, alarms, proved[0] if proved else None)
+    rated = verdict(score, exact[0] if exact else None, findings, proved[0] if proved else None)
     of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
     if score.low is None:
         between = ""
@@ -266,7 +268,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f" {_why_inconclusive(score, rated, audit.spec.unit)}"
     elif rated.because is not None:
         text += f" It is a lower bound: {lowered(rated.because.title)} ({rated.because.code})."
-    text += _bounds_above(alarms)
+    text += _bounds_above(findings)
     unclear = score.lift_low is not None and score.lift_low <= 0
     if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (
@@ -275,7 +277,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         )
     elif unclear:
         text += " The baseline does better than this attack, which does not show that nothing leaks."
-    text = " ".join([text, *_of_cells(own), *_of_columns(audit.about.sensitive, own, alarms, unclear)])
+    text = " ".join([text, *_of_cells(own), *_of_columns(audit.about.sensitive, own, findings, unclear)])
     return f"{text} {label}".strip()
 
 
@@ -285,7 +287,7 @@ def _of_label(result: AuditResult, size: int | None, defense: str) -> str:
     score = None if about.label is None else strongest_row(result.rows, size, defense, about.label)
     if score is None:
         return ""
-    rated = verdict(score, alarms=result.alarms)
+    rated = verdict(score, findings=result.all_findings)
     text = f"The label {clean(about.label)}: {lowered(about.label_attacker or about.attacker)} reads "
     text += f"{percent(score.mean)} ({clean(score.attack)})"
     if score.lift is not None:
@@ -340,7 +342,7 @@ def _why_inconclusive(score: ResultRow, rated: Verdict, unit: str) -> str:
 
 
 def _of_columns(
-    sensitive: Sequence[str], own: Sequence[ResultRow], alarms: Sequence[Alarm], unclear: bool
+    sensitive: Sequence[str], own: Sequence[ResultRow], findings: Sequence[Finding], unclear: bool
 ) -> list[str]:
     columns = [row for row in pick(own, metric="accuracy") if row.column is not None and row.lift is not None]
     ranked = sorted(columns, key=lambda row: row.lift or 0.0, reverse=True)
@@ -356,7 +358,7 @@ def _of_columns(
     tiers: dict[str, list[str]] = {}
     for row in ranked:
         if row.column in sensitive:
-            known = _ALWAYS_RIGHT if (row.baseline or 0.0) >= 1 else verdict(row, alarms=alarms).tier
+            known = _ALWAYS_RIGHT if (row.baseline or 0.0) >= 1 else verdict(row, findings=findings).tier
             tiers.setdefault(known, []).append(clean(row.column))
     if tiers:
         order = (*reversed(GRAVITY), _ALWAYS_RIGHT)

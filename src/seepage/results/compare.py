@@ -160,7 +160,7 @@ def load_run(folder: Path) -> RunFolder:
         figure = JudgedFigure(*(getattr(entry, name) for name in JudgedFigure._fields[:-1]))
         lifts[figure._replace(repeated=seen[figure])] = entry.lifts
         seen[figure] += 1
-    incomplete = {one.defense: one.incomplete for one in stored.verdicts if one.incomplete is not None}
+    incomplete = {verdict.defense: verdict.incomplete for verdict in stored.verdicts if verdict.incomplete is not None}
     return RunFolder(clean(folder.resolve().name or str(folder)), rows, origins[-1], lifts, incomplete)
 
 

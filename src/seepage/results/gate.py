@@ -9,7 +9,7 @@ from typing import Literal
 from seepage.assessment.decision import least_units
 from seepage.assessment.row import ResultRow
 from seepage.errors import unknown_name
-from seepage.results.checks import LOWER_BOUNDS, Alarm, Gap, Where, in_words
+from seepage.results.checks import LOWER_BOUNDS, Finding, Gap, Where, in_words
 from seepage.results.checks.wording import place
 from seepage.results.verdict import blocking, pick, verdict
 from seepage.run.limits import LimitedFigure, Limits, Standing, by_units, least_for_share
@@ -51,7 +51,7 @@ def decide(
     limits: Limits,
     rows: Sequence[ResultRow],
     runs: Sequence[Run],
-    alarms: Sequence[Alarm] = (),
+    findings: Sequence[Finding] = (),
     gaps: Sequence[Gap] = (),
 ) -> Decision:
     """Decide whether an audit is shown to stay below its limit.
@@ -64,10 +64,10 @@ def decide(
         limits: figures of the audit beside its limit.
         rows: results of the audit.
         runs: runs of its parts.
-        alarms: findings of its checks.
+        findings: findings of its checks.
         gaps: default attacks that show nothing; with any in a deployed configuration the gate is undecided.
     """
-    decision = _decided(limits, rows, runs, alarms, gaps)
+    decision = _decided(limits, rows, runs, findings, gaps)
     line = decision.line if decision.outcome == "passed" else f"{decision.line}{_label_too(limits, decision.line)}"
     return Decision(decision.outcome, f"gate {decision.outcome}: {line}", tuple(limits.standings.values()))
 
@@ -83,11 +83,11 @@ def combined(decisions: Sequence[Decision]) -> Decision:
 
 
 def _decided(
-    limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], alarms: Sequence[Alarm], gaps: Sequence[Gap]
+    limits: Limits, rows: Sequence[ResultRow], runs: Sequence[Run], findings: Sequence[Finding], gaps: Sequence[Gap]
 ) -> Decision:
     audit, limit = limits.audit, limits.limit.above
     here = [row for row in rows if any((row.batch_size, row.defense) == _key(standing) for standing in limits.deployed)]
-    if whole := _read(here, alarms, audit.about.size) or _read_label(limits, here, alarms):
+    if whole := _read(here, findings, audit.about.size) or _read_label(limits, here, findings):
         return Decision("failed", whole)
     standings = list(limits.standings.values())
     if above := [standing for standing in standings if standing.above]:
@@ -97,7 +97,7 @@ def _decided(
     if failed:
         where = place(Where(*_key(failed[0].configuration), failed[0].label), audit.about.size)
         return Decision("refused", f"jobs of {clean(where, 120)} failed; run the same command again.")
-    if unreliable := [alarm for row in here if row.is_attack and (alarm := blocking(alarms, row))]:
+    if unreliable := [finding for row in here if row.is_attack and (finding := blocking(findings, row))]:
         reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
         return Decision(_open(standings, limit), reason)
     missing = [gap for gap in gaps if any((gap.batch_size, gap.defense) == _key(one) for one in limits.deployed)]
@@ -105,7 +105,7 @@ def _decided(
         return Decision(_open(standings, limit), f"incomplete: {in_words(missing)}.")
     if lacking := _lacking(limits, here):
         return Decision(_open(standings, limit), lacking)
-    return _by_standings(limits, runs, alarms)
+    return _by_standings(limits, runs, findings)
 
 
 def _label_too(limits: Limits, line: str) -> str:
@@ -114,14 +114,14 @@ def _label_too(limits: Limits, line: str) -> str:
     A lift is small where most labels are alike, so that the share of what is possible counts.
     """
     label = limits.audit.about.label
-    own = [one for one in limits.standings.values() if label is not None and one.figure.column == label]
+    own = [standing for standing in limits.standings.values() if label is not None and standing.figure.column == label]
     own = [one for one in own if one.closed is not None and one.closed >= _MOST_OF_IT]
     if not own or f"the label {clean(label)}" in line:
         return ""
     return f" Beside it, {_gains(max(own, key=lambda one: one.closed or 0.0), limits.audit)}."
 
 
-def _by_standings(limits: Limits, runs: Sequence[Run], alarms: Sequence[Alarm]) -> Decision:
+def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Finding]) -> Decision:
     audit, limit, standings = limits.audit, limits.limit.above, list(limits.standings.values())
     if limits.limit.worst is not None:
         share, lift = limits.limit.worst
@@ -136,9 +136,9 @@ def _by_standings(limits: Limits, runs: Sequence[Run], alarms: Sequence[Alarm]) 
     if limits.passed:
         worst = max(standings, key=lambda standing: standing.upper)
         doubts = {
-            alarm.code: lowered(alarm.title)
-            for alarm in alarms
-            if alarm.code in (*LOWER_BOUNDS, _NO_CONTROL) and _concerns(alarm, limits)
+            finding.code: lowered(finding.title)
+            for finding in findings
+            if finding.code in (*LOWER_BOUNDS, _NO_CONTROL) and _concerns(finding, limits)
         }
         said = [f"{title} ({code})" for code, title in doubts.items()]
         if aside := [run for run in runs if run.failures and run.configuration not in limits.deployed]:
@@ -179,14 +179,14 @@ def _more(limits: Limits, pending: Sequence[Standing]) -> str:
     return f"More {_members(pending[0], limits.audit)} are needed, about {max(missing)} ({field})."
 
 
-def _concerns(alarm: Alarm, limits: Limits) -> bool:
-    """Return whether an alarm concerns an attack in a deployed configuration."""
+def _concerns(finding: Finding, limits: Limits) -> bool:
+    """Return whether a finding concerns an attack in a deployed configuration."""
     return any(
-        alarm.concerns(*_key(configuration), attack) for configuration in limits.deployed for attack in limits.attacks
+        finding.concerns(*_key(configuration), attack) for configuration in limits.deployed for attack in limits.attacks
     )
 
 
-def _read(rows: Sequence[ResultRow], alarms: Sequence[Alarm], size: str) -> str | None:
+def _read(rows: Sequence[ResultRow], findings: Sequence[Finding], size: str) -> str | None:
     """Return what is certified or wholly read; None where nothing is."""
     for score in pick(rows, kind="attack", metric="accuracy", column=None):
         own = pick(rows, attack=score.attack, batch_size=score.batch_size, defense=score.defense, column=None)
@@ -195,18 +195,18 @@ def _read(rows: Sequence[ResultRow], alarms: Sequence[Alarm], size: str) -> str 
         certified = beside.get("certified")
         if certified is not None and certified.mean:
             return f"{at}: {percent(certified.mean)} of the records are certified."
-        if verdict(score, beside.get("exact_match"), alarms).tier == "total":
+        if verdict(score, beside.get("exact_match"), findings).tier == "total":
             return f"{at}: the leakage is total ({percent(score.mean)} of the cells are read)."
     return None
 
 
-def _read_label(limits: Limits, rows: Sequence[ResultRow], alarms: Sequence[Alarm]) -> str | None:
+def _read_label(limits: Limits, rows: Sequence[ResultRow], findings: Sequence[Finding]) -> str | None:
     """Return that the label is wholly read, as a sentence; None where it is not, or where another column counts."""
     label = limits.audit.about.label
     if label is None or limits.limit.column not in (None, label):
         return None
     for score in pick(rows, kind="attack", metric="accuracy", column=label):
-        if verdict(score, alarms=alarms).tier == "total":
+        if verdict(score, findings=findings).tier == "total":
             at = clean(place(Where(score.batch_size, score.defense, score.attack), limits.audit.about.size), 120)
             return f"{at}: the leakage of the label {clean(label)} is total ({percent(score.mean)} are read)."
     return None

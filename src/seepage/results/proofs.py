@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seepage.assessment import Measurement
-from seepage.results.checks.alarm import Where
+from seepage.results.checks.finding import Where
 from seepage.run.runner import Run
 
 # Measured beside certified cells, and no result: above 0 it is a mistake in seepage.

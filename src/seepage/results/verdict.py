@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.results.checks import INCOMPLETE as MISSING
-from seepage.results.checks import LOWER_BOUNDS, Alarm
+from seepage.results.checks import LOWER_BOUNDS, Finding
 from seepage.results.tiers import TIERS, Tier, closed_gap, is_whole, strongest_row, tier_of
 
 UNDEFENDED = "none"
@@ -28,14 +28,14 @@ class Verdict:
             ``inconclusive`` where the interval lies in more than two or no figure can be relied on.
         closed: (score - best baseline) / (1 - best baseline): 0 is guessing, 1 is certainty.
         low, high: 95% interval of ``closed``; None without one.
-        because: alarm that took the tier away or made it a lower bound; None where none did.
+        because: finding that took the tier away or made it a lower bound; None where none did.
     """
 
     tier: str
     closed: float | None
     low: float | None
     high: float | None
-    because: Alarm | None = None
+    because: Finding | None = None
 
     @property
     def gravest(self) -> str:
@@ -54,7 +54,7 @@ def gravest(tier: str) -> str:
 
 
 def verdict(
-    row: ResultRow, exact: ResultRow | None = None, alarms: Sequence[Alarm] = (), certified: ResultRow | None = None
+    row: ResultRow, exact: ResultRow | None = None, findings: Sequence[Finding] = (), certified: ResultRow | None = None
 ) -> Verdict:
     """Return the verdict on an accuracy.
 
@@ -62,14 +62,14 @@ def verdict(
     ``moderate`` below 0.5, ``high`` below 0.9, else ``total``. The verdict is ``total`` also where any record is
     certified, or half of all records come back whole (see ``tiers.is_whole``) in two repetitions or more. It is
     ``inconclusive`` without an interval, with fewer than five repetitions, where all of them are alike, where the best
-    baseline is always right, or where an error alarm concerns the row, or where the interval lies in more than two
+    baseline is always right, or where an error finding concerns the row, or where the interval lies in more than two
     tiers. Instead of ``none`` or ``low`` it is ``incomplete`` where a default attack or its positive control is
-    missing. An interval that lies in ``total`` stands against an alarm: what was read, was read.
+    missing. An interval that lies in ``total`` stands against a finding: what was read, was read.
 
     Args:
         row: row of an attack's accuracy.
         exact: row of the same attack's exact matches, where the verdict is on all columns.
-        alarms: alarms of the audit.
+        findings: findings of the audit.
         certified: row of the same attack's share of certified records, if it proves any.
 
     Example:
@@ -83,14 +83,14 @@ def verdict(
     ends = (closed, low, high)
     if (is_whole(exact) and row.n > 1) or (certified is not None and (certified.mean or 0) > 0):
         return Verdict("total", *ends)
-    blocked = blocking(alarms, row)
+    blocked = blocking(findings, row)
     if low is None or high is None or row.n < CLUSTERS_FOR_VERDICT:
         return Verdict(INCONCLUSIVE, *ends, blocked)
     lowest, highest = tier_of(low), tier_of(high)
     if lowest != "total" and (blocked is not None or low == high):
         return Verdict(INCONCLUSIVE, *ends, blocked)
-    weaker = first(alarms, row, lambda alarm: alarm.code in LOWER_BOUNDS)
-    missing = first(alarms, row, lambda alarm: alarm.code == MISSING)
+    weaker = first(findings, row, lambda finding: finding.code in LOWER_BOUNDS)
+    missing = first(findings, row, lambda finding: finding.code == MISSING)
     if missing is not None and (lowest == "none" or highest == "low"):
         return Verdict(INCOMPLETE, *ends, missing)
     if lowest == "low":
@@ -127,15 +127,15 @@ def _between(lowest: Tier, highest: Tier) -> str:
     return lowest if steps == 0 else f"{lowest} to {highest}" if steps == 1 else INCONCLUSIVE
 
 
-def blocking(alarms: Sequence[Alarm], row: ResultRow) -> Alarm | None:
-    """Return the first alarm because of which a row's figure cannot be relied on, None where there is none."""
-    return first(alarms, row, lambda alarm: alarm.severity == "error")
+def blocking(findings: Sequence[Finding], row: ResultRow) -> Finding | None:
+    """Return the first finding because of which a row's figure cannot be relied on, None where there is none."""
+    return first(findings, row, lambda finding: finding.severity == "error")
 
 
-def first(alarms: Sequence[Alarm], row: ResultRow, wanted: Callable[[Alarm], bool]) -> Alarm | None:
-    """Return the first wanted alarm that concerns a row, None where there is none."""
+def first(findings: Sequence[Finding], row: ResultRow, wanted: Callable[[Finding], bool]) -> Finding | None:
+    """Return the first wanted finding that concerns a row, None where there is none."""
     concerning = (
-        alarm for alarm in alarms if wanted(alarm) and alarm.concerns(row.batch_size, row.defense, row.attack)
+        finding for finding in findings if wanted(finding) and finding.concerns(row.batch_size, row.defense, row.attack)
     )
     return next(concerning, None)
 

@@ -269,7 +269,7 @@ def marks_of(setting: str, attacks: Iterable[Part], defenses: Iterable[Part]) ->
     marks = {}
     for registered, parts in ((registry.attacks.of(setting), attacks), (registry.defenses.of(setting), defenses)):
         for part in parts:
-            every = [getattr(entry_of(registered, one).factory, "mark", None) for one in part.mechanisms]
+            every = [getattr(entry_of(registered, mechanism).factory, "mark", None) for mechanism in part.mechanisms]
             said = dict.fromkeys(mark for mark in every if mark is not None)
             if said:
                 marks[part.called] = "; ".join(said)

@@ -24,7 +24,7 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
 from seepage.models.model import seeded
-from seepage.results.checks import CHECKS, SEVERITIES, Alarm, Facts, Where, explanation, run_checks
+from seepage.results.checks import CHECKS, SEVERITIES, Facts, Finding, Where, explanation, run_checks
 from seepage.results.checks.facts import exceeds_by_more_than_chance
 from seepage.results.rows import rows_of
 from seepage.results.tiers import tier_of
@@ -92,8 +92,8 @@ def probe_of(given: Facts) -> Probe:
     return given.probe
 
 
-def found(code: str, given: Facts) -> list[Alarm]:
-    return [alarm for alarm in run_checks(given) if alarm.code == code]
+def found(code: str, given: Facts) -> list[Finding]:
+    return [finding for finding in run_checks(given) if finding.code == code]
 
 
 def of_module(module: nn.Module, dataset: Dataset | None = None, **changes: Any) -> Facts:
@@ -106,40 +106,40 @@ def of_table(table: Table, name: str = "own") -> Facts:
     return facts(subject=prepare(make_spec(**SPEC), dataset))
 
 
-def test_a_sound_audit_raises_no_alarm() -> None:
+def test_a_sound_audit_raises_no_finding() -> None:
     # One attack of those that apply is no complete audit.
-    assert [alarm.code for alarm in run_checks(facts())] == ["SEEP030"]
+    assert [finding.code for finding in run_checks(facts())] == ["SEEP030"]
 
 
 def test_worse_than_guessing() -> None:
     lost = row(lift=-0.1, lift_low=-0.15, lift_high=-0.01)
-    [alarm] = found("SEEP001", facts([lost]))
-    assert (alarm.severity, alarm.where) == ("error", (Where(8, "none", "tableak"),))
-    assert "-10.0 points of accuracy against mode" in alarm.message
+    [finding] = found("SEEP001", facts([lost]))
+    assert (finding.severity, finding.where) == ("error", (Where(8, "none", "tableak"),))
+    assert "-10.0 points of accuracy against mode" in finding.message
     assert found("SEEP001", facts([replace(lost, lift_high=0.0)])) == []
-    assert verdict(lost, alarms=[alarm]).tier == "inconclusive"
+    assert verdict(lost, findings=[finding]).tier == "inconclusive"
     assert verdict(lost).tier == "none"
 
 
 def test_worse_than_guessing_under_a_defense_is_a_warning_if_the_control_shows_that_the_attack_works() -> None:
     lost = row(defense="noise", lift=-0.1, lift_low=-0.15, lift_high=-0.01)
     works, broken = row(mean=0.9, low=0.8), row(mean=0.9, low=0.7)
-    assert [alarm.severity for alarm in found("SEEP001", facts([lost], [works]))] == ["warning"]
-    assert [alarm.severity for alarm in found("SEEP001", facts([lost], [broken]))] == ["error"]
-    assert [alarm.severity for alarm in found("SEEP001", facts([lost], None))] == ["error"]
+    assert [finding.severity for finding in found("SEEP001", facts([lost], [works]))] == ["warning"]
+    assert [finding.severity for finding in found("SEEP001", facts([lost], [broken]))] == ["error"]
+    assert [finding.severity for finding in found("SEEP001", facts([lost], None))] == ["error"]
     both = [lost, replace(lost, defense="none")]
-    assert [alarm.severity for alarm in found("SEEP001", facts(both, [works]))] == ["error", "warning"]
+    assert [finding.severity for finding in found("SEEP001", facts(both, [works]))] == ["error", "warning"]
 
 
 def test_what_the_control_leaves_out_may_lose_beside_an_attack_that_works() -> None:
     lost = row(attack="dlg", defense="noise", lift=-0.1, lift_low=-0.15, lift_high=-0.01)
     beside, works = row(defense="noise", lift=0.0, lift_low=-0.1, lift_high=0.1), row(mean=0.9, low=0.8)
-    [alarm] = found("SEEP001", facts([lost, beside], [works]))
-    assert (alarm.severity, alarm.where) == ("warning", (Where(8, "noise", "dlg"),))
+    [finding] = found("SEEP001", facts([lost, beside], [works]))
+    assert (finding.severity, finding.where) == ("warning", (Where(8, "noise", "dlg"),))
     elsewhere = replace(beside, defense="more noise")
     broken = replace(works, low=0.7)
     for others, control in ([elsewhere], [works]), ([beside], [broken]), ([beside], None):
-        assert [alarm.severity for alarm in found("SEEP001", facts([lost, *others], control))] == ["error"]
+        assert [finding.severity for finding in found("SEEP001", facts([lost, *others], control))] == ["error"]
 
 
 def a_run(
@@ -185,19 +185,19 @@ def on_course(*courses: tuple[float, float, float], defense: str = "none") -> Fa
 def test_a_job_that_failed() -> None:
     failure = Failure(range(8, 10), "out of memory", "...")
     broken = a_run(units=tuple(range(8)), failures=(failure,))
-    [alarm] = found("SEEP015", replace(facts(), runs=[broken]))
-    assert (alarm.severity, alarm.where) == ("error", (Where(8, "none", "tableak"),))
-    assert "tableak at batch size 8, 2 of 10 victims (out of memory)" in alarm.message
+    [finding] = found("SEEP015", replace(facts(), runs=[broken]))
+    assert (finding.severity, finding.where) == ("error", (Where(8, "none", "tableak"),))
+    assert "tableak at batch size 8, 2 of 10 victims (out of memory)" in finding.message
     assert found("SEEP015", replace(facts(), runs=[a_run()])) == []
-    [alarm] = found(
+    [finding] = found(
         "SEEP015", replace(facts(), runs=[a_run("mode", "baseline", units=tuple(range(8)), failures=(failure,))])
     )
-    assert alarm.concerns(8, "none", "tableak")
+    assert finding.concerns(8, "none", "tableak")
 
 
 def test_victims_for_whom_there_was_no_time() -> None:
-    [alarm] = found("SEEP017", replace(facts(), runs=[a_run(units=(0, 1, 2))]))
-    assert "7 of 10 victims" in alarm.message
+    [finding] = found("SEEP017", replace(facts(), runs=[a_run(units=(0, 1, 2))]))
+    assert "7 of 10 victims" in finding.message
     assert found("SEEP017", replace(facts(), runs=[a_run()])) == []
 
 
@@ -221,8 +221,10 @@ def test_a_control_for_which_there_was_no_time_is_no_broken_one() -> None:
 )
 def test_an_attack_that_does_not_converge(end: float, defense: str, fires: bool) -> None:
     other = (1.0, 0.01, 0.01)
-    alarms = found("SEEP002", on_course((2.0, 2 * end, 2 * end), (1.0, end, end), other, defense=defense))
-    assert [(alarm.severity, alarm.where) for alarm in alarms] == [("error", (Where(8, defense, "tableak"),))] * fires
+    findings = found("SEEP002", on_course((2.0, 2 * end, 2 * end), (1.0, end, end), other, defense=defense))
+    assert [(finding.severity, finding.where) for finding in findings] == [
+        ("error", (Where(8, defense, "tableak"),))
+    ] * fires
     # One victim of three does not decide.
     assert found("SEEP002", on_course((1.0, end, end), other, other, defense=defense)) == []
 
@@ -233,7 +235,7 @@ def test_an_attack_that_was_stopped_early(before: float, fires: bool) -> None:
 
 
 def test_an_attack_that_got_nowhere_is_not_said_to_be_stopped_early_too() -> None:
-    assert [alarm.code for alarm in run_checks(on_course((1.0, 0.9, 0.8)))] == ["SEEP002", "SEEP030"]
+    assert [finding.code for finding in run_checks(on_course((1.0, 0.9, 0.8)))] == ["SEEP002", "SEEP030"]
 
 
 @pytest.mark.parametrize("attack", ["tableak", "inverting_gradients", "dlg"])
@@ -246,7 +248,7 @@ def test_attacks_that_are_given_time_converge_and_others_do_not(attack: str, ite
     options = {"restarts": 2} if attack == "tableak" else {}
     guess = registry.attacks.create(attack, iterations=iterations, **options)(ran.view, known, victims)
     given = replace(facts(), runs=[with_course(guess.course.numpy(), label=attack, batch_size=4)])
-    assert {alarm.code for alarm in run_checks(given)} & {"SEEP002", "SEEP003"} == codes
+    assert {finding.code for finding in run_checks(given)} & {"SEEP002", "SEEP003"} == codes
 
 
 @pytest.mark.parametrize(
@@ -265,21 +267,21 @@ def test_attacks_that_are_given_time_converge_and_others_do_not(attack: str, ite
     ],
 )
 def test_a_control_that_did_not_leak(control: dict[str, Any], fires: bool) -> None:
-    alarms = found("SEEP004", facts(control=[row(**control)]))
-    assert [alarm.severity for alarm in alarms] == ["error"] * fires
-    assert all(verdict(row(), alarms=alarms).tier == "inconclusive" for _ in alarms)
+    findings = found("SEEP004", facts(control=[row(**control)]))
+    assert [finding.severity for finding in findings] == ["error"] * fires
+    assert all(verdict(row(), findings=findings).tier == "inconclusive" for _ in findings)
     # Another attack is not blamed, and what was read whole was read.
-    assert verdict(row(attack="dlg"), alarms=alarms).tier == "moderate"
-    assert verdict(row(), row(metric="exact_match", mean=0.6, baseline=None), alarms).tier == "total"
+    assert verdict(row(attack="dlg"), findings=findings).tier == "moderate"
+    assert verdict(row(), row(metric="exact_match", mean=0.6, baseline=None), findings).tier == "total"
 
 
 def test_no_control() -> None:
-    [alarm] = found("SEEP005", facts(control=None))
-    assert alarm.severity == "note"
+    [finding] = found("SEEP005", facts(control=None))
+    assert finding.severity == "note"
     # A gate lets something through because little was found.
     [beside_gate] = found("SEEP005", facts(control=None, gate=0.2))
     assert beside_gate.severity == "warning"
-    assert alarm.severity == "note"
+    assert finding.severity == "note"
     assert found("SEEP005", facts(control=[row(mean=1.0, low=1.0)])) == []
 
 
@@ -310,8 +312,8 @@ def test_an_interval_of_another_than_the_strongest_attack_or_of_whole_records_de
 def test_wide_intervals_of_sensitive_columns_are_counted() -> None:
     marked = [column.name for column in german().schema.columns if column.sensitive]
     wide = [row(column=name, lift_low=0.0, lift_high=0.3) for name in marked[:2]]
-    [alarm] = found("SEEP006", facts([row(), *wide]))
-    assert f"2 of {len(marked)} sensitive column(s)" in alarm.message
+    [finding] = found("SEEP006", facts([row(), *wide]))
+    assert f"2 of {len(marked)} sensitive column(s)" in finding.message
     plain = next(column.name for column in german().schema.columns if not column.sensitive)
     assert found("SEEP006", facts([row(), row(column=plain, lift_low=0.0, lift_high=0.3)])) == []
 
@@ -354,8 +356,8 @@ def test_a_gradient_of_zero() -> None:
         def forward(self, encoded: torch.Tensor) -> torch.Tensor:
             return encoded[..., :2] * 0 + self.bias
 
-    alarms = found("SEEP008", of_module(Sure(1000.0), batch_sizes=1))
-    assert [alarm.severity for alarm in alarms] == ["error"]
+    findings = found("SEEP008", of_module(Sure(1000.0), batch_sizes=1))
+    assert [finding.severity for finding in findings] == ["error"]
     labels = german().train.labels
     assert bool((labels == 0).any())
     assert found("SEEP008", of_module(Sure(1.0), batch_sizes=1)) == []
@@ -365,8 +367,8 @@ def test_a_gradient_that_does_not_depend_on_the_records() -> None:
     dead = two_layers(nn.ReLU())
     with torch.no_grad():
         linear(dead, 0).bias.fill_(-1000.0)
-    [alarm] = found("SEEP009", of_module(dead, batch_sizes=[1, 8]))
-    assert (alarm.severity, alarm.where) == ("error", (Where(1), Where(8)))
+    [finding] = found("SEEP009", of_module(dead, batch_sizes=[1, 8]))
+    assert (finding.severity, finding.where) == ("error", (Where(1), Where(8)))
     assert found("SEEP009", of_module(two_layers(nn.ReLU()), batch_sizes=[1, 8])) == []
 
 
@@ -418,18 +420,18 @@ def test_stuck_units(activation: nn.Module, bias: float, share: float) -> None:
         linear(module, 0).weight.mul_(0.01)
         linear(module, 0).bias.fill_(0.5)
         linear(module, 0).bias[: int(16 * share)] = bias
-    alarms = found("SEEP011", of_module(module))
-    assert len(alarms) == (share >= 0.5)
-    assert all(f"8 of the 16 {type(activation).__name__} units of layer '1'" in alarm.message for alarm in alarms)
+    findings = found("SEEP011", of_module(module))
+    assert len(findings) == (share >= 0.5)
+    assert all(f"8 of the 16 {type(activation).__name__} units of layer '1'" in finding.message for finding in findings)
 
 
 def test_dropout_that_was_switched_off_is_named() -> None:
     module = nn.Sequential(*two_layers(nn.ReLU()), nn.Dropout(0.2))
     given = of_module(module, dropout="off")
-    [alarm] = found("SEEP025", given)
-    assert alarm.severity == "warning"
-    assert f"Dropout at '{len(module) - 1}'" in alarm.message
-    assert "not always lower" in alarm.message
+    [finding] = found("SEEP025", given)
+    assert finding.severity == "warning"
+    assert f"Dropout at '{len(module) - 1}'" in finding.message
+    assert "not always lower" in finding.message
     [sentence] = [line for line in given.audit.threat_model() if "dropout" in line]
     assert sentence.startswith("Clients train without dropout, by choice (dropout: off): the network drops values (")
     assert not found("SEEP025", of_module(two_layers(nn.ReLU()), dropout="off"))
@@ -456,9 +458,9 @@ def copies(rows: int, distinct_rows: int) -> Table:
 @pytest.mark.parametrize(("copied", "severities"), [(0, []), (1, ["note"]), (10, ["warning"]), (100, ["warning"])])
 def test_duplicates(copied: int, severities: list[str]) -> None:
     # Each of `copied` rows occurs twice.
-    alarms = found("SEEP012", of_table(copies(200, 200 - copied)))
-    assert [alarm.severity for alarm in alarms] == severities
-    assert all(f"{copied}% of the client's 200 rows" in alarm.message for alarm in alarms)
+    findings = found("SEEP012", of_table(copies(200, 200 - copied)))
+    assert [finding.severity for finding in findings] == severities
+    assert all(f"{copied}% of the client's 200 rows" in finding.message for finding in findings)
 
 
 def test_planted_twins_are_all_duplicates_and_distinct_rows_none() -> None:
@@ -503,9 +505,11 @@ def tied(**columns: Any) -> Table:
     ],
 )
 def test_a_column_that_determines_the_target(make: Any, fires: bool) -> None:
-    alarms = found("SEEP028", of_table(tied(x=make)))
-    assert [alarm.severity for alarm in alarms] == ["warning"] * fires
-    assert all("The target 'ill' follows from each of 1 column(s) alone: 'x'." in alarm.message for alarm in alarms)
+    findings = found("SEEP028", of_table(tied(x=make)))
+    assert [finding.severity for finding in findings] == ["warning"] * fires
+    assert all(
+        "The target 'ill' follows from each of 1 column(s) alone: 'x'." in finding.message for finding in findings
+    )
 
 
 def test_a_column_that_determines_a_target_of_numbers() -> None:
@@ -529,9 +533,9 @@ def test_a_column_that_determines_a_target_of_numbers() -> None:
     ],
 )
 def test_a_column_that_is_a_function_of_others(make: Any, of: str | None) -> None:
-    alarms = found("SEEP029", of_table(tied(x=make)))
-    assert [alarm.severity for alarm in alarms] == ["note"] * (of is not None)
-    assert all(f"1 column(s) are functions of others: 'x' of {of}." in alarm.message for alarm in alarms)
+    findings = found("SEEP029", of_table(tied(x=make)))
+    assert [finding.severity for finding in findings] == ["note"] * (of is not None)
+    assert all(f"1 column(s) are functions of others: 'x' of {of}." in finding.message for finding in findings)
 
 
 @pytest.mark.parametrize(("rare", "severities"), [(4, []), (30, ["note"]), (120, ["warning"])])
@@ -541,10 +545,10 @@ def test_rare_values_taken_together(rare: int, severities: list[str]) -> None:
         columns=(Discrete(name="zip", categories=("a", "b", "(other)"), other="(other)"),),
         target=Discrete(name="label", categories=(0, 1)),
     )
-    alarms = found("SEEP018", of_table(Table(schema, pd.DataFrame({"zip": codes, "label": [0, 1] * 100}))))
-    assert [alarm.severity for alarm in alarms] == severities
-    assert all(f"'zip': {rare} of 200" in alarm.message for alarm in alarms)
-    assert all("--most-categories" in alarm.message for alarm in alarms)
+    findings = found("SEEP018", of_table(Table(schema, pd.DataFrame({"zip": codes, "label": [0, 1] * 100}))))
+    assert [finding.severity for finding in findings] == severities
+    assert all(f"'zip': {rare} of 200" in finding.message for finding in findings)
+    assert all("--most-categories" in finding.message for finding in findings)
     # The same cells as a value that was meant.
     plain = schema.model_copy(update={"columns": (Discrete(name="zip", categories=("a", "b", "(other)")),)})
     assert found("SEEP018", of_table(Table(plain, pd.DataFrame({"zip": codes, "label": [0, 1] * 100})))) == []
@@ -563,9 +567,9 @@ def test_rare_values_taken_together(rare: int, severities: list[str]) -> None:
 def test_parties_that_hold_the_same_rows(overlap: float | None, duplicates: float, said: str | None) -> None:
     measured = {"overlap": overlap, "duplicates": duplicates}
     rows = [row(attack="training", kind="about", metric=name, mean=mean) for name, mean in measured.items()]
-    alarms = found("SEEP022", facts([row(), *rows]))
-    assert [alarm.severity for alarm in alarms] == ["warning"] * (said is not None)
-    assert all(str(said) in alarm.message for alarm in alarms)
+    findings = found("SEEP022", facts([row(), *rows]))
+    assert [finding.severity for finding in findings] == ["warning"] * (said is not None)
+    assert all(str(said) in finding.message for finding in findings)
 
 
 def test_labels_granted() -> None:
@@ -594,9 +598,9 @@ def test_nothing_to_compare_with() -> None:
 
 def test_errors_come_first() -> None:
     many = [row(n=2, lift=-0.1, lift_low=-0.2, lift_high=-0.1, knowledge={"labels": "true"})]
-    alarms = run_checks(facts(many, control=[row(mean=0.1)]))
-    assert [alarm.code for alarm in alarms] == ["SEEP001", "SEEP004", "SEEP007", "SEEP030", "SEEP013"]
-    ranks = [SEVERITIES.index(alarm.severity) for alarm in alarms]
+    findings = run_checks(facts(many, control=[row(mean=0.1)]))
+    assert [finding.code for finding in findings] == ["SEEP001", "SEEP004", "SEEP007", "SEEP030", "SEEP013"]
+    ranks = [SEVERITIES.index(finding.severity) for finding in findings]
     assert ranks == sorted(ranks)
 
 
@@ -687,8 +691,8 @@ def test_an_attack_that_finds_what_is_not_there_does_so_beyond_chance(
     lift: float | None, low: float | None, n: int, fires: bool
 ) -> None:
     nothing = row(lift=lift, lift_low=low, lift_high=None, n=n)
-    alarms = found("SEEP021", replace(facts(), negative=[nothing]))
-    assert [alarm.where for alarm in alarms] == [(Where(attack="tableak"),)] * fires
+    findings = found("SEEP021", replace(facts(), negative=[nothing]))
+    assert [finding.where for finding in findings] == [(Where(attack="tableak"),)] * fires
     # A baseline or another metric is no attack's accuracy.
     others = [replace(nothing, kind="baseline"), replace(nothing, metric="rmse"), replace(nothing, column="age")]
     assert found("SEEP021", replace(facts(), negative=others)) == []

@@ -84,8 +84,8 @@ def picture(shape: Shape, cells: Float[Tensor, "image pixel"]) -> str:
         return ""
     height, width = shape[1:]
     strip = np.full((height, len(cells) * (width + _GAP) - _GAP, 3), 255, dtype=np.uint8)
-    for i, one in enumerate(_pixels(shape, cells)):
-        strip[:, i * (width + _GAP) : i * (width + _GAP) + width] = np.round(one * _RANGE)
+    for i, pixel in enumerate(_pixels(shape, cells)):
+        strip[:, i * (width + _GAP) : i * (width + _GAP) + width] = np.round(pixel * _RANGE)
     written = io.BytesIO()
     library("PIL.Image").fromarray(strip).save(written, format="PNG")
     return "data:image/png;base64," + base64.b64encode(written.getvalue()).decode()

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING
 from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.results.checks.alarm import INCOMPLETE, LOWER_BOUNDS, SEVERITIES, UPPER_BOUNDS, Alarm, Severity, Where
     from seepage.results.checks.every import CHECKS, not_applicable, run_checks
     from seepage.results.checks.explain import explanation, titles
     from seepage.results.checks.facts import Facts, Gap, in_words
+    from seepage.results.checks.finding import (
+        INCOMPLETE,
+        LOWER_BOUNDS,
+        SEVERITIES,
+        UPPER_BOUNDS,
+        Finding,
+        Severity,
+        Where,
+    )
     from seepage.results.checks.registry import Check
     from seepage.results.checks.table import pooled_shares
     from seepage.settings.setting import LEAKED
@@ -24,9 +32,9 @@ __all__ = [
     "LOWER_BOUNDS",
     "SEVERITIES",
     "UPPER_BOUNDS",
-    "Alarm",
     "Check",
     "Facts",
+    "Finding",
     "Gap",
     "Severity",
     "Where",

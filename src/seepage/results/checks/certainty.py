@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from seepage.assessment.row import ResultRow
-from seepage.results.checks.alarm import Where
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import Finding, check
+from seepage.results.checks.finding import Where
+from seepage.results.checks.registry import Fault, check
 from seepage.results.checks.wording import few, place, share
 from seepage.results.tiers import closed_gap, is_whole, strongest_row, tier_of
 
@@ -15,7 +15,7 @@ _FEW_VICTIMS = 5
 
 
 @check("SEEP006", "warning", "An interval is too wide to decide")
-def undecided(facts: Facts) -> Iterator[Finding]:
+def undecided(facts: Facts) -> Iterator[Fault]:
     """The ends of a 95% interval lie in different tiers, or there is no interval."""
     cases, where = [], []
     marked = facts.audit.about.sensitive
@@ -30,7 +30,7 @@ def undecided(facts: Facts) -> Iterator[Finding]:
             cases.append(f"{place(at, facts.size) or 'no defense'}: {' and '.join(parts)}")
             where.append(at)
     if cases:
-        yield Finding(
+        yield Fault(
             f"With these {facts.audit.spec.unit}s several tiers of leakage are possible ({few(cases)}). Audit more of "
             "them; four times as many halve an interval.",
             tuple(where),
@@ -78,14 +78,14 @@ def _doubt(row: ResultRow, unit: str = "victim") -> str | None:
 
 
 @check("SEEP007", "warning", "Few repetitions")
-def few_victims(facts: Facts) -> Iterator[Finding]:
+def few_victims(facts: Facts) -> Iterator[Fault]:
     """A figure rests on fewer than five victims, trainings or attack seeds."""
     rows = [row for row in facts.scores if row.n < _FEW_VICTIMS]
     if rows:
         fewest = min(row.n for row in rows)
         unit = facts.audit.spec.unit
         without = f" One {unit} allows no interval." if fewest == 1 else ""
-        yield Finding(
+        yield Fault(
             f"Figures rest on as few as {fewest} {unit}(s).{without} Intervals from so few assume that {unit}s vary as "
             f"a normal distribution does, which these cannot show. Audit at least {_FEW_VICTIMS}, better 20.",
             tuple(Where(row.batch_size, row.defense, row.attack) for row in rows),
@@ -93,11 +93,11 @@ def few_victims(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP016", "warning", "Nothing to compare with")
-def no_baseline(facts: Facts) -> Iterator[Finding]:
+def no_baseline(facts: Facts) -> Iterator[Fault]:
     """No baseline was run."""
     rows = [row for row in facts.scores if row.baseline is None]
     if rows:
-        yield Finding(
+        yield Fault(
             "No baseline was run, so leakage cannot be separated from what is known without the message. "
             "Leave the baselines on; they cost next to nothing.",
             tuple(dict.fromkeys(Where(row.batch_size, row.defense) for row in rows)),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from seepage.results.checks.alarm import Where
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import Finding, check
+from seepage.results.checks.finding import Where
+from seepage.results.checks.registry import Fault, check
 from seepage.results.checks.wording import few, place, share
 
 # On an update that was sent as it is, the true records have a loss of zero, and attacks that work end at less than an
@@ -20,7 +20,7 @@ _LATE = 0.05
 
 
 @check("SEEP002", "error", "An attack did not converge", "descent")
-def not_converged(facts: Facts) -> Iterator[Finding]:
+def not_converged(facts: Facts) -> Iterator[Fault]:
     """By its own measure, the attack ends hardly nearer to the update than the random rows it started from.
 
     Under a defense the true records do not fit the update either, so there only an attack that does not descend at
@@ -31,7 +31,7 @@ def not_converged(facts: Facts) -> Iterator[Finding]:
         cases = [
             f"{place(where, facts.size)} ends at {share(left)} of the loss it starts from" for where, left in unfit
         ]
-        yield Finding(
+        yield Fault(
             f"{few(cases)} (median over victims). It matches the update hardly better than random rows do, so what it "
             "reads is no measure of what the update gives away. Raise --iterations, try another step size, or check "
             "that the attack suits the model.",
@@ -40,7 +40,7 @@ def not_converged(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP003", "warning", "An attack was stopped while it still made progress", "descent")
-def stopped_early(facts: Facts) -> Iterator[Finding]:
+def stopped_early(facts: Facts) -> Iterator[Fault]:
     """The last tenth of the steps still contributes much of all the progress."""
     left = _left(facts)
     falling: list[tuple[Where, float]] = []
@@ -51,7 +51,7 @@ def stopped_early(facts: Facts) -> Iterator[Finding]:
             falling.append((where, float(np.median(late))))
     if falling:
         cases = [f"{place(where, facts.size)}: {share(late)}" for where, late in falling]
-        yield Finding(
+        yield Fault(
             f"The last tenth of the steps contributes this share of all that the loss fell: {few(cases)}. A longer "
             "search would read more. Raise --iterations until figures no longer change.",
             tuple(where for where, _ in falling),

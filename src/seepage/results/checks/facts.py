@@ -15,7 +15,7 @@ from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
-from seepage.results.checks.alarm import Where
+from seepage.results.checks.finding import Where
 from seepage.results.tiers import settings, strongest_row
 from seepage.run.runner import Run
 from seepage.settings.probe import Probe

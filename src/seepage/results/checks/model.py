@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seepage.results.checks.alarm import Where
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import Finding, check
+from seepage.results.checks.finding import Where
+from seepage.results.checks.registry import Fault, check
 from seepage.results.checks.wording import few, share
 
 # Rounding in float32 leaves some 1e-7 between equal gradients of different sums.
@@ -18,7 +18,7 @@ _MOST = 0.5
 
 
 @check("SEEP008", "error", "A gradient is zero", "gradient")
-def zero_gradient(facts: Facts) -> Iterator[Finding]:
+def zero_gradient(facts: Facts) -> Iterator[Fault]:
     """A batch's gradient vanishes, so nothing crosses the wire."""
     probe = facts.probe
     assert probe is not None
@@ -30,7 +30,7 @@ def zero_gradient(facts: Facts) -> Iterator[Finding]:
             cases.append(f"{zero} of the first {len(gradient.norms)} batches of {gradient.batch_size}")
             where.append(Where(gradient.batch_size))
     if cases:
-        yield Finding(
+        yield Fault(
             f"The gradient is zero for {few(cases)}. It says nothing about any record, so these victims show only that "
             "this model, as it stands, learns nothing from them. Audit the model as it is when it is deployed: check "
             "its parameters, its activations and whether all of it is frozen.",
@@ -39,14 +39,14 @@ def zero_gradient(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP009", "error", "The gradient does not depend on the records", "gradient")
-def constant_gradient(facts: Facts) -> Iterator[Finding]:
+def constant_gradient(facts: Facts) -> Iterator[Fault]:
     """Batches of different records with the same labels have the same gradient."""
     probe = facts.probe
     assert probe is not None
     constant = [gradient for gradient in probe.gradients if gradient.spread is not None and gradient.spread < _SAME]
     if constant:
         cases = [f"{gradient.batch_size} (they differ by {gradient.spread:.1g} of their norm)" for gradient in constant]
-        yield Finding(
+        yield Fault(
             "With the same labels, different records have the same gradient at batch size "
             f"{few(cases)}. No attack can read what is not there. But such a model does not learn from its inputs "
             "either: its hidden units are dead or its inputs are cut off. Audit the model as it is deployed.",
@@ -55,13 +55,13 @@ def constant_gradient(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP010", "warning", "The model is saturated", "gradient")
-def saturated(facts: Facts) -> Iterator[Finding]:
+def saturated(facts: Facts) -> Iterator[Fault]:
     """Nearly all predicted probabilities are 0 or 1."""
     probe = facts.probe
     assert probe is not None
     certain = probe.certain
     if certain is not None and certain >= _NEARLY_ALL:
-        yield Finding(
+        yield Fault(
             f"On {share(certain)} of {probe.rows} of the client's rows the model gives a class more than 0.999. "
             "A record that it gets right so surely contributes next to nothing to the gradient, one that it gets wrong "
             "always the same. This may hide what an earlier round gave away. Audit the model of the first rounds too, "
@@ -70,11 +70,11 @@ def saturated(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP025", "warning", "Dropout was switched off")
-def without_dropout(facts: Facts) -> Iterator[Finding]:
+def without_dropout(facts: Facts) -> Iterator[Fault]:
     """The network drops values in training, and was audited without that."""
     places = facts.audit.about.without_dropout
     if places:
-        yield Finding(
+        yield Fault(
             f"The network drops values in training: {few(list(places))}. It was audited without that, by choice, so "
             "figures hold for clients that train without dropout. For clients that drop values they are others, "
             "and not always lower. Leave out dropout: off to audit those."
@@ -82,14 +82,14 @@ def without_dropout(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP011", "warning", "Hidden units are stuck", "gradient")
-def stuck_units(facts: Facts) -> Iterator[Finding]:
+def stuck_units(facts: Facts) -> Iterator[Fault]:
     """At least half of the units of a layer have no derivative on any row."""
     probe = facts.probe
     assert probe is not None
     layers = [layer for layer in probe.layers if layer.stuck >= _MOST * layer.units]
     if layers:
         cases = [f"{layer.stuck} of the {layer.units} {layer.kind} units of layer {layer.name!r}" for layer in layers]
-        yield Finding(
+        yield Fault(
             f"On none of {probe.rows} of the client's rows {few(cases)} have a derivative (ReLU: never active; "
             "sigmoid and tanh: at their bounds). No gradient passes through them, so the update holds less than one "
             "of a healthy model. Check the initialisation, the learning rate and the scale of the inputs."

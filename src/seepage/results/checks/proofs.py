@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from seepage.results.checks.alarm import Where
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import Finding, check
+from seepage.results.checks.finding import Where
+from seepage.results.checks.registry import Fault, check
 from seepage.results.checks.wording import few, place, share
 from seepage.wire.horizontal import NOT_TRIED
 
 
 @check("SEEP019", "error", "A certified cell is wrong")
-def falsely_certified(facts: Facts) -> Iterator[Finding]:
+def falsely_certified(facts: Facts) -> Iterator[Fault]:
     """An attack called cells certain that are not the record's."""
     wrong = facts.contradicted
     if wrong:
         cases = [f"{place(where, facts.size)}: {share(rate)}" for where, rate in wrong.items()]
-        yield Finding(
+        yield Fault(
             f"Of the cells that an attack called certified, this share is wrong: {few(cases)}. That is a mistake in "
             "seepage; please report it with the audit's document. Nothing counts as certified in this report. "
             "Accuracies are scored against the truth all the same.",
@@ -27,7 +27,7 @@ def falsely_certified(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP020", "note", "Which records are certified", "proofs")
-def regimes(facts: Facts) -> Iterator[Finding]:
+def regimes(facts: Facts) -> Iterator[Fault]:
     """An attack with proofs says for each setting what it proved, under which conditions, or why it only estimated."""
     cases, where = [], []
     conditions: Counter[str] = Counter()
@@ -46,7 +46,7 @@ def regimes(facts: Facts) -> Iterator[Finding]:
     if cases:
         every = few([text for text, _ in conditions.most_common()])
         given = f" What is certified is so on these conditions: {every}" if conditions else ""
-        yield Finding(
+        yield Fault(
             f"{few(cases)}. What is proved is no estimate: it is in the message, and another attacker reads the same."
             f"{given} What is estimated is what this attacker could not prove.",
             tuple(where),
@@ -54,7 +54,7 @@ def regimes(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP024", "warning", "The exact attack was not tried", "proofs")
-def fell_back(facts: Facts) -> Iterator[Finding]:
+def fell_back(facts: Facts) -> Iterator[Fault]:
     """An attack with proofs only estimated, for a reason that is not in the message."""
     reasons: dict[Where, str] = {}
     for run in facts.runs:
@@ -68,7 +68,7 @@ def fell_back(facts: Facts) -> Iterator[Finding]:
                 f"{facts.audit.spec.unit}s)"
             )
     if reasons:
-        yield Finding(
+        yield Fault(
             f"{few(list(reasons.values()))}. The attack only estimated instead, which reads less. Its figures are a "
             "lower bound of what the message gives away: a server that takes the time may read every record.",
             tuple(reasons),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from seepage.results.checks.alarm import SEVERITIES, Alarm, Severity, Where
 from seepage.results.checks.facts import Facts, Need
+from seepage.results.checks.finding import SEVERITIES, Finding, Severity, Where
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What a check found.
+class Fault:
+    """A fault of an audit, as a check yields it: a finding without code and title.
 
     Attributes:
         message: one paragraph with the numbers and what to do.
@@ -39,13 +39,13 @@ class Check:
     code: str
     severity: Severity
     title: str
-    find: Callable[[Facts], Iterable[Finding]]
+    find: Callable[[Facts], Iterable[Fault]]
     needs: tuple[Need, ...] = ()
 
 
 CHECKS: dict[str, Check] = {}
 
-Find = Callable[[Facts], Iterable[Finding]]
+Find = Callable[[Facts], Iterable[Fault]]
 
 
 def check(code: str, severity: Severity, title: str, *needs: Need) -> Callable[[Find], Find]:
@@ -59,15 +59,15 @@ def check(code: str, severity: Severity, title: str, *needs: Need) -> Callable[[
     return add
 
 
-def run_checks(facts: Facts) -> list[Alarm]:
+def run_checks(facts: Facts) -> list[Finding]:
     """Return what all checks find, errors first, then by code."""
-    alarms = [
-        Alarm(check.code, finding.severity or check.severity, check.title, finding.message, finding.where)
+    findings = [
+        Finding(check.code, finding.severity or check.severity, check.title, finding.message, finding.where)
         for check in CHECKS.values()
         if not any(map(facts.lacks, check.needs))
         for finding in check.find(facts)
     ]
-    return sorted(alarms, key=lambda alarm: (SEVERITIES.index(alarm.severity), alarm.code))
+    return sorted(findings, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code))
 
 
 def not_applicable(facts: Facts) -> dict[str, str]:

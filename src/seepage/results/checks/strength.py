@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
-from seepage.results.checks.alarm import Severity, Where
 from seepage.results.checks.facts import NO_CONTROL, Facts, broken, exceeds_by_more_than_chance, in_words
-from seepage.results.checks.registry import Finding, check
+from seepage.results.checks.finding import Severity, Where
+from seepage.results.checks.registry import Fault, check
 from seepage.results.checks.wording import few, place, share
 from seepage.text import points
 
 
 @check("SEEP001", "error", "An attack does worse than a baseline")
-def below_baseline(facts: Facts) -> Iterator[Finding]:
+def below_baseline(facts: Facts) -> Iterator[Fault]:
     """The interval of the lift lies wholly below zero.
 
     An attack that does worse than a baseline without the message does not use the message well, so its figures say
@@ -45,11 +45,11 @@ def below_baseline(facts: Facts) -> Iterator[Finding]:
             else "An attack that loses to a baseline without the message does not show what the message gives away. "
             "Use a stronger attack, more iterations or restarts, or a smaller batch."
         )
-        yield Finding(f"{few(cases)}. {after}", where, severity)
+        yield Fault(f"{few(cases)}. {after}", where, severity)
 
 
 @check("SEEP004", "error", "The positive control did not leak", "repetitions")
-def control_failed(facts: Facts) -> Iterator[Finding]:
+def control_failed(facts: Facts) -> Iterator[Fault]:
     """An attack is not shown to close more than half of the gap to certainty where nothing protects the record.
 
     Of fewer than five repetitions the mean decides, since the interval of so few is wide for any attack.
@@ -71,7 +71,7 @@ def control_failed(facts: Facts) -> Iterator[Finding]:
             + ("no figure" if row.baseline is None else share(row.baseline))
             for row in failed
         ]
-        yield Finding(
+        yield Fault(
             f"{facts.audit.about.control} But on {failed[0].n} {facts.audit.spec.unit}(s) of this control "
             f"{few(cases)}. That does not show that half of the gap to certainty is closed. The attack or its "
             "options are broken, or do not suit the table; that it finds little elsewhere does not make the data safe. "
@@ -81,7 +81,7 @@ def control_failed(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP005", "note", "No positive control was run", "repetitions")
-def control_missing(facts: Facts) -> Iterator[Finding]:
+def control_missing(facts: Facts) -> Iterator[Fault]:
     """Nothing shows that the attacks work on this table at all."""
     without = [
         name
@@ -89,7 +89,7 @@ def control_missing(facts: Facts) -> Iterator[Finding]:
         if (row := facts.control_row(name)) is None or row.status == "left_out"
     ]
     if without:
-        yield Finding(
+        yield Fault(
             f"It was switched off, there was no time for it, or it plants nothing that the attack could read "
             f"({few(without)}). Nothing shows that these attacks work on this table at all: where they find little, "
             "the attack may be at fault. The control runs unless it is switched off; it takes seconds.",
@@ -100,7 +100,7 @@ def control_missing(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP030", "warning", "The audit is incomplete", "repetitions")
-def incomplete(facts: Facts) -> Iterator[Finding]:
+def incomplete(facts: Facts) -> Iterator[Fault]:
     """A default attack that applies was not run often enough, or no positive control shows that it works.
 
     That little was found then shows nothing, so no configuration is called ``none`` or ``low``.
@@ -110,7 +110,7 @@ def incomplete(facts: Facts) -> Iterator[Finding]:
         what_helps = "Name no attacks, leave the control on, and give more time."
         if all(gap.why == NO_CONTROL for gap in facts.gaps):
             what_helps = "Read the small figures of an attack without one as no evidence."
-        yield Finding(
+        yield Fault(
             f"{in_words(facts.gaps)}. Little leakage is shown only by all attacks of the default that apply, on at "
             f"least {CLUSTERS_FOR_VERDICT} {facts.audit.spec.unit}s each, with their positive controls. "
             f"{what_helps}",
@@ -119,7 +119,7 @@ def incomplete(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP021", "error", "The negative control leaked")
-def nothing_leaked(facts: Facts) -> Iterator[Finding]:
+def nothing_leaked(facts: Facts) -> Iterator[Fault]:
     """An attack exceeds every baseline on messages that carry nothing of what is scored, beyond chance."""
     looked_at = facts.of_nothing
     rows = [row for row in looked_at if exceeds_by_more_than_chance(row, len(looked_at))]
@@ -131,7 +131,7 @@ def nothing_leaked(facts: Facts) -> Iterator[Finding]:
         ]
         # A part that is no attack of its own stands for all attacks of its configuration.
         where = [Where(attack=row.attack) if row.is_attack else Where(row.batch_size, row.defense) for row in rows]
-        yield Finding(
+        yield Fault(
             f"On messages that carry nothing of what is scored, {few(cases)}. No attack can read what is not there, so "
             "the audit itself gives the answer away, or the baselines are too weak for this table. Figures of these "
             "attacks cannot be relied on; please report it with the audit's document.",

@@ -10,7 +10,7 @@ import pandas as pd
 from seepage.datasets import Dataset
 from seepage.datasets.about import card_of
 from seepage.results.checks.facts import Facts
-from seepage.results.checks.registry import Finding, check
+from seepage.results.checks.registry import Fault, check
 from seepage.results.checks.wording import few, few_of, share
 from seepage.tabular.dependence import dependences, determining
 from seepage.tabular.schema import Discrete
@@ -26,12 +26,12 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @check("SEEP012", "note", "The table holds duplicates", "table")
-def duplicates(facts: Facts) -> Iterator[Finding]:
+def duplicates(facts: Facts) -> Iterator[Fault]:
     """At least a hundredth of the client's rows equal another one in every column but the target."""
     table = facts.table.train
     repeated = float(pd.Series(_digests(table)).duplicated(keep=False).mean())
     if repeated >= _SOME:
-        yield Finding(
+        yield Fault(
             f"{share(repeated)} of the client's {len(table)} rows occur more than once. A batch may hold a record "
             "twice. Frequent rows are easier for attacks and baselines, and a record that comes back whole may fit "
             "several people. Drop the rows if they are copies. If not, read whole and rare records with that in mind.",
@@ -49,11 +49,11 @@ def _digests(table: Table) -> np.ndarray:
 
 
 @check("SEEP013", "note", "The labels were granted")
-def labels_granted(facts: Facts) -> Iterator[Finding]:
+def labels_granted(facts: Facts) -> Iterator[Fault]:
     """The attacker was granted the labels."""
     attacks = {row.attack for row in facts.rows if row.is_attack and row.knowledge.get("labels") == "true"}
     if attacks:
-        yield Finding(
+        yield Fault(
             "The attacker was granted the true labels of all records instead of restoring them. That is "
             "generous to it: read the figures as an upper bound. Where the target is a category, an audit with the "
             "labels restored says less."
@@ -61,7 +61,7 @@ def labels_granted(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP014", "warning", "The dataset is partial", "table")
-def partial(facts: Facts) -> Iterator[Finding]:
+def partial(facts: Facts) -> Iterator[Fault]:
     """A registered dataset has fewer rows than its complete original."""
     dataset = facts.table
     card = card_of(dataset.name)
@@ -70,14 +70,14 @@ def partial(facts: Facts) -> Iterator[Finding]:
         return
     rows = len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
     if rows < card.rows:
-        yield Finding(
+        yield Fault(
             f"These are {rows} of the {card.rows} rows of the complete {dataset.name}. Statistics, bounds and "
             "tolerances are those of the part, so figures are not comparable with published ones."
         )
 
 
 @check("SEEP018", "note", "Rare values are taken together", "table")
-def pooled(facts: Facts) -> Iterator[Finding]:
+def pooled(facts: Facts) -> Iterator[Fault]:
     """At least a tenth of a column's cells are rare values that the schema takes together as one category."""
     table = facts.table.train
     parts = {name: part for name, part in pooled_shares(facts.table).items() if part >= _PART}
@@ -87,7 +87,7 @@ def pooled(facts: Facts) -> Iterator[Finding]:
             f"{name!r}: {round(parts[name] * len(table)):,} of {len(table):,} ({share(parts[name])})"
             for name in largest
         ]
-        yield Finding(
+        yield Fault(
             f"In {len(parts)} column(s) many cells are one of the rarer values that are taken together: {few(cases)}. "
             "An attack or a baseline that answers with the collective category counts as right without the value. "
             "So both figures of such a column say little about its values. Keep more values (--most-categories, "
@@ -97,7 +97,7 @@ def pooled(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP022", "warning", "Parties hold the same rows")
-def shared_rows(facts: Facts) -> Iterator[Finding]:
+def shared_rows(facts: Facts) -> Iterator[Fault]:
     """More than a fifth of victims' rows are in other victims' data too, or equal rows of the attacker."""
     shares = {
         metric: max(
@@ -112,7 +112,7 @@ def shared_rows(facts: Facts) -> Iterator[Finding]:
     if shares["duplicates"] > _SHARED:
         cases.append(f"{share(shares['duplicates'])} of a victim's rows equal a row that the attacker holds")
     if cases:
-        yield Finding(
+        yield Fault(
             f"In this table {' and '.join(cases)}. Victims that have rows in common are alike, so figures say little "
             "about other victims. Rows that the attacker holds too tell it more than it would know of strangers. Give "
             "fewer rows a party or a larger table, and where several rows are of one person, name the column that says "
@@ -121,13 +121,13 @@ def shared_rows(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP028", "warning", "A column determines the target", "table")
-def determines_target(facts: Facts) -> Iterator[Finding]:
+def determines_target(facts: Facts) -> Iterator[Fault]:
     """The target follows from a single input column, such as its exact complement."""
     target = facts.table.schema.target.name
     names = determining(facts.table.train)
     if names:
         listed = ", ".join(few_of([repr(name) for name in names]))
-        yield Finding(
+        yield Fault(
             f"The target {target!r} follows from each of {len(names)} column(s) alone: {listed}. "
             "Whoever knows the label then knows such a column, and the reverse. So figures of both are those of one "
             "cell that is counted twice, and a model learns nothing but this column. Leave it out (--drop) unless the "
@@ -136,12 +136,12 @@ def determines_target(facts: Facts) -> Iterator[Finding]:
 
 
 @check("SEEP029", "note", "A column is a function of others", "table")
-def functions_of_others(facts: Facts) -> Iterator[Finding]:
+def functions_of_others(facts: Facts) -> Iterator[Fault]:
     """A column follows from another one, or is a linear function of several."""
     found = dependences(facts.table.train)
     if found:
         cases = [f"{one.column!r} of {' and '.join(few_of([repr(name) for name in one.by]))}" for one in found]
-        yield Finding(
+        yield Fault(
             f"{len(found)} column(s) are functions of others: {few(cases)}. An attack that reads the others has read "
             "them too, so that shares of cells count the same information several times. A column that is left out, "
             "or that another party holds, is known from those that are not. Drop them (--drop) unless the deployed "

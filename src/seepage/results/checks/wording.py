@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seepage.results.checks.alarm import Where
+from seepage.results.checks.finding import Where
 
 _SHOWN = 3
 

@@ -460,9 +460,9 @@ class HorizontalExposure(Exposure):
             for i, (own, known) in enumerate(zip(cells, labels, strict=True))
         ]
         records = secret.cells.shape[1]
-        least = min(len(one) for one in scores) - records
-        members_of = torch.stack([one[:records] for one in scores])
-        others_of = torch.stack([one[records : records + least] for one in scores])
+        least = min(len(score) for score in scores) - records
+        members_of = torch.stack([score[:records] for score in scores])
+        others_of = torch.stack([score[records : records + least] for score in scores])
         return Outcome(membership_figures(members_of, others_of), (time.perf_counter() - begun) / len(seeds))
 
 

@@ -195,7 +195,7 @@ class SplitAudit(TopologyAudit[SplitDefense]):
                 **COLUMN_SCALES,
             },
             marks=marks_of("split", spec.attacks, spec.defenses),
-            unaccounted=_BOUND_FOLLOWS if any(_follows(one.noise) for one in self.defenses.values()) else None,
+            unaccounted=_BOUND_FOLLOWS if any(_follows(defense.noise) for defense in self.defenses.values()) else None,
             settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
         )
 
@@ -552,7 +552,7 @@ class AttackedTraining(AttackedTopology):
 
 def _all(view: CutView, scored: Callable[[CutView], LabelScores]) -> Float[Tensor, " record"]:
     """Return the mean of label scores over all exchanges of the records."""
-    return torch.stack([scored(one).scores for one in view.exchanges]).mean(0)
+    return torch.stack([scored(exchange).scores for exchange in view.exchanges]).mean(0)
 
 
 def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:

@@ -175,7 +175,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             sensitive=tuple(c.name for c in schema.columns if c.sensitive),
             scales=TREES_SCALES,
             utility=("auc", "task_accuracy", "task_rmse"),
-            unaccounted=_UNACCOUNTED if any(one.noise is not None for one in self.defenses.values()) else None,
+            unaccounted=_UNACCOUNTED if any(defense.noise is not None for defense in self.defenses.values()) else None,
             settings={
                 "trees": spec.trees,
                 "depth": spec.depth,
@@ -275,7 +275,7 @@ class TreesExposure(Exposure):
         """Attack the clients and score what comes out."""
         audit = self.audit
         if part.kind == "about":
-            names = dict.fromkeys(name for one in self.federations for name in one.figures)
+            names = dict.fromkeys(name for federation in self.federations for name in federation.figures)
             return Outcome([self._figure(name) for name in names])
         is_attack = part.kind == "attack"
         registered = (registry.attacks if is_attack else registry.baselines).of("trees")
@@ -290,25 +290,28 @@ class TreesExposure(Exposure):
         guess = check_guess(part.part, returned, RecordsGuess, sizes)
         found: list[Measured] = []
         if isinstance(guess, TreesGuess):
-            found += measure_trees([one.secret for one in self.federations], guess)
+            found += measure_trees([federation.secret for federation in self.federations], guess)
         if bool(guess.cells.isnan().all()):
             # What guesses no record has no figures of records.
             return Outcome(found, seconds)
         schema, statistics = audit.data.schema, audit.data.statistics
         secret = RecordsSecret(
-            torch.stack([one.cells for one in self.federations]), torch.stack([one.labels for one in self.federations])
+            torch.stack([federation.cells for federation in self.federations]),
+            torch.stack([federation.labels for federation in self.federations]),
         )
         metrics = [create(name) for name in METRICS]
         keep = (audit.spec.keep_records or not audit.own) if is_attack else None
         return records_outcome(schema, statistics, secret, guess, metrics, seconds, keep_records=keep, further=found)
 
     def _figure(self, name: str) -> Measurement:
-        values = torch.tensor([one.figures.get(name, float("nan")) for one in self.federations], dtype=torch.float64)
+        values = torch.tensor(
+            [federation.figures.get(name, float("nan")) for federation in self.federations], dtype=torch.float64
+        )
         scale = self.audit.about.scale(name)
         return Measurement(name, None, values, scale.higher_leaks is not False, (scale.low, scale.high))
 
     def _view(self) -> HistogramsView | TreeFilesView:
-        messages = [one.message for one in self.federations]
+        messages = [federation.message for federation in self.federations]
         if self.audit.spec.protocol == "histogram":
             sums = tuple(message for message in messages if isinstance(message, HistogramMessage))
             return HistogramsView(sums, self.audit.spec.summed)

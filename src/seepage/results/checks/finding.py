@@ -1,4 +1,4 @@
-"""Alarms: what the checks of an audit report about its own results."""
+"""Findings: what the checks of an audit report about its own results."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 # Findings with which a figure is a lower bound: a stronger attack is known and was not tried.
 LOWER_BOUNDS = ("SEEP024",)
-# Finding with which little leakage is not shown: a default attack is missing, or nothing shows that it works.
+# Fault with which little leakage is not shown: a default attack is missing, or nothing shows that it works.
 INCOMPLETE = "SEEP030"
 # Findings with which figures hold for another training than the clients' own, which shows less.
 UPPER_BOUNDS = ("SEEP025",)
 
 
 class Where(NamedTuple):
-    """Results that an alarm concerns; None stands for any.
+    """Results that a finding concerns; None stands for any.
 
     Attributes:
         batch_size: records behind one update.
@@ -30,8 +30,8 @@ class Where(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Alarm:
-    """One check that found something.
+class Finding:
+    """What a check found, with its code.
 
     Attributes:
         code: stable, such as ``SEEP001``.
@@ -49,11 +49,11 @@ class Alarm:
     where: tuple[Where, ...] = ()
 
     def concerns(self, batch_size: int | None, defense: str, attack: str) -> bool:
-        """Return whether the figures of an attack in a setting are among what the alarm concerns.
+        """Return whether the figures of an attack in a setting are among what the finding concerns.
 
         Example:
-            >>> alarm = Alarm("SEEP004", "error", "...", "...", (Where(attack="dlg"),))
-            >>> alarm.concerns(8, "none", "dlg"), alarm.concerns(8, "none", "tableak")
+            >>> finding = Finding("SEEP004", "error", "...", "...", (Where(attack="dlg"),))
+            >>> finding.concerns(8, "none", "dlg"), finding.concerns(8, "none", "tableak")
             (True, False)
         """
         place = (batch_size, defense, attack)
