@@ -43,7 +43,7 @@ def test_what_is_reported_of_a_search_that_does_not_find_all_is_not_reported_aga
     progress = pace.Pace(shares.append, victims=2, rounds=1)
     progress.begin()
     progress.searched(0.5)
-    progress.found()
+    progress.end()
     progress.begin()
     progress.rest(0.25)
     progress.rest(0.25)

@@ -76,10 +76,10 @@ class BatchNorm(nn.Module):
         self.channels, self.eps, self.momentum = channels, eps, momentum
         self.weight = nn.Parameter(torch.ones(channels)) if affine else None
         self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
-        kept = track_running_stats
-        self.register_buffer("running_mean", torch.zeros(channels) if kept else None)
-        self.register_buffer("running_var", torch.ones(channels) if kept else None)
-        self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long) if kept else None)
+        tracked = track_running_stats
+        self.register_buffer("running_mean", torch.zeros(channels) if tracked else None)
+        self.register_buffer("running_var", torch.ones(channels) if tracked else None)
+        self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long) if tracked else None)
 
     @property
     def takes_batch(self) -> bool:
@@ -281,8 +281,8 @@ def advanced(
 
 def running_statistics(module: nn.Module) -> dict[str, Tensor]:
     """Return the running statistics of the layers of ``normalisations`` that have some, by name of the buffer."""
-    held = dict(module.named_buffers())
-    return {buffer: held[buffer] for name in normalisations(module) for buffer in _buffers(name) if buffer in held}
+    named = dict(module.named_buffers())
+    return {buffer: named[buffer] for name in normalisations(module) for buffer in _buffers(name) if buffer in named}
 
 
 def statistics_sent(module: nn.Module, moments: Mapping[str, Moments]) -> dict[str, Moments]:
@@ -297,14 +297,14 @@ def statistics_sent(module: nn.Module, moments: Mapping[str, Moments]) -> dict[s
         >>> statistics_sent(layer, {"0": Moments(torch.tensor([2.0]), torch.tensor([3.0]))})["0"].mean
         tensor([2.])
     """
-    layers, held = normalisations(module), dict(module.named_buffers())
-    found: dict[str, Moments] = {}
+    layers, buffers = normalisations(module), dict(module.named_buffers())
+    readings: dict[str, Moments] = {}
     for name, sent in moments.items():
         share = _share(layers[name], 0)
-        before = [held[buffer].to(value) for buffer, value in zip(_buffers(name), sent, strict=True)]
+        before = [buffers[buffer].to(value) for buffer, value in zip(_buffers(name), sent, strict=True)]
         after = [torch.lerp(old, value, share) for old, value in zip(before, sent, strict=True)]
-        found[name] = Moments(*((new - (1 - share) * old) / share for new, old in zip(after, before, strict=True)))
-    return found
+        readings[name] = Moments(*((new - (1 - share) * old) / share for new, old in zip(after, before, strict=True)))
+    return readings
 
 
 def keeps_statistics(module: nn.Module) -> bool:
@@ -342,7 +342,7 @@ def from_running(
         >>> from_running(layer, before, after, batches=0)["0"]
         Moments(mean=tensor([2.]), variance=tensor([3.]))
     """
-    found: dict[str, Moments] = {}
+    moments: dict[str, Moments] = {}
     for name, layer in normalisations(module).items():
         share = _share(layer, batches)
         if share == 0:
@@ -356,8 +356,8 @@ def from_running(
                 f"the running statistics lack {' and '.join(map(repr, missing))}; hand in both of every batch "
                 "normalisation, before and after the batch."
             )
-        found[name] = Moments(*((after[b] - (1 - share) * before[b]) / share for b in _buffers(name)))
-    return found
+        moments[name] = Moments(*((after[b] - (1 - share) * before[b]) / share for b in _buffers(name)))
+    return moments
 
 
 def _share(layer: BatchNorm, batches: int) -> float:

@@ -21,7 +21,7 @@ def thresholds(count: int) -> Float[Tensor, " threshold"]:
     """Return a number of evenly spread quantiles of a standard normal distribution.
 
     Example:
-        >>> [round(one, 3) for one in thresholds(3).tolist()]
+        >>> [round(threshold, 3) for threshold in thresholds(3).tolist()]
         [-0.967, 0.0, 0.967]
     """
     return torch.special.ndtri((torch.arange(count, dtype=torch.float64) + 0.5) / count).float()

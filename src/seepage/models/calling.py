@@ -72,9 +72,9 @@ def _layer_norm(
 ) -> Tensor:
     last = tuple(range(-len(normalized_shape), 0))
     away = input - input.mean(last, keepdim=True)
-    found = away * torch.rsqrt(away.square().mean(last, keepdim=True) + eps)
-    found = found if weight is None else found * weight
-    return found if bias is None else found + bias
+    normalised = away * torch.rsqrt(away.square().mean(last, keepdim=True) + eps)
+    normalised = normalised if weight is None else normalised * weight
+    return normalised if bias is None else normalised + bias
 
 
 def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tensor:

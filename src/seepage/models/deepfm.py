@@ -232,7 +232,7 @@ class DeepFMClient(nn.Module):
         logits, active = self._forward(record, candidate, keep=True)
         weights = [layer.weight for layer in self.hidden]
         outer = self.out.weight
-        found = []
+        derivatives = []
         for k in range(len(outer)):
             back = outer[k]
             for weight, on in zip(reversed(weights), reversed(active), strict=True):
@@ -247,8 +247,8 @@ class DeepFMClient(nn.Module):
                 ones = back.new_zeros(*back.shape[:-1], len(outer))
                 ones[..., k] = 1
                 back = torch.cat([back, ones], dim=-1)
-            found.append(back)
-        return logits, torch.stack(found, dim=-2)
+            derivatives.append(back)
+        return logits, torch.stack(derivatives, dim=-2)
 
     def _forward(self, record: Shared, candidate: Shared, keep: bool) -> tuple[Tensor, list[Tensor]]:
         units = record.first + candidate.first
@@ -322,8 +322,8 @@ def deepfm(
     outputs = outputs_of(schema.target, used)
 
     def widths(columns: Sequence[int]) -> list[int | None]:
-        held = [schema.columns[i] for i in columns]
-        return [column.width if isinstance(column, Discrete) else None for column in held]
+        selection = [schema.columns[i] for i in columns]
+        return [column.width if isinstance(column, Discrete) else None for column in selection]
 
     def build() -> tuple[nn.Module, nn.Module]:
         server = DeepFMServer(widths(theirs), dim, outputs, tower, logit)

@@ -57,14 +57,14 @@ def without_dropout(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
         >>> without_dropout(nn.Sequential(nn.Linear(1, 1), nn.Dropout(0.5)))[0][1]
         Dropout(p=0.0, inplace=False)
     """
-    found = copied(module)
+    copy = copied(module)
     places = []
-    for name, part in found.named_modules():
+    for name, part in copy.named_modules():
         rates = _rates(part)
         places += [place_of(name, part)] if rates else []
         for rate in rates:
             setattr(part, rate, 0.0)
-    return found, tuple(places)
+    return copy, tuple(places)
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,13 @@ class Drops:
         return torch.cat([torch.full((place.size,), place.rate) for place in self.places])
 
     @property
-    def kept(self) -> Float[Tensor, " mask"]:
+    def factors(self) -> Float[Tensor, " mask"]:
         """Factor of each value that is kept, 1 / (1 - rate); 0 where all are dropped."""
         rates = self.rates
         return torch.where(rates < 1, 1 / (1 - rates), torch.zeros_like(rates))
 
     def draw(self, shape: Sequence[int], generator: torch.Generator) -> Float[Tensor, "*shape mask"]:
-        """Return masks as a client draws them: 0 or ``kept``.
+        """Return masks as a client draws them: 0 or ``factors``.
 
         Example:
             >>> drops = Drops(3, (Drop(4, 0.5),))
@@ -117,7 +117,7 @@ class Drops:
             [0.0, 2.0]
         """
         stays = torch.rand(*shape, self.size, generator=generator) >= self.rates
-        return stays * self.kept
+        return stays * self.factors
 
 
 def with_masks(module: nn.Module, width: int) -> nn.Module:
@@ -132,9 +132,9 @@ def with_masks(module: nn.Module, width: int) -> nn.Module:
         width: number of entries of its rows.
 
     Example:
-        >>> found = with_masks(nn.Sequential(nn.Linear(1, 2, bias=False), nn.Dropout(0.5)), width=1)
-        >>> _ = nn.init.ones_(found[0].weight)
-        >>> found(torch.ones(1, 1)).tolist(), found(torch.tensor([[1.0, 0.0, 2.0]])).tolist()
+        >>> masked = with_masks(nn.Sequential(nn.Linear(1, 2, bias=False), nn.Dropout(0.5)), width=1)
+        >>> _ = nn.init.ones_(masked[0].weight)
+        >>> masked(torch.ones(1, 1)).tolist(), masked(torch.tensor([[1.0, 0.0, 2.0]])).tolist()
         ([[1.0, 1.0]], [[0.0, 2.0]])
     """
     if drops_of(module) is not None:
@@ -150,11 +150,11 @@ def with_masks(module: nn.Module, width: int) -> nn.Module:
         return module
     if not seen:
         return module
-    found = copied(module)
-    vars(found)[_DROPS] = Drops(width, tuple(seen))
+    masked = copied(module)
+    vars(masked)[_DROPS] = Drops(width, tuple(seen))
     # Not a bound method, which worker processes would look up in the module by its name.
-    found.forward = partial(_forward, found)
-    return found
+    masked.forward = partial(_forward, masked)
+    return masked
 
 
 def undropped() -> AbstractContextManager[object]:
@@ -170,8 +170,8 @@ def undropped() -> AbstractContextManager[object]:
 
 def drops_of(module: nn.Module) -> Drops | None:
     """Return the places where a module that ``with_masks`` returned drops values; None for any other."""
-    found = vars(module).get(_DROPS)
-    return found if isinstance(found, Drops) else None
+    drops = vars(module).get(_DROPS)
+    return drops if isinstance(drops, Drops) else None
 
 
 def _forward(module: nn.Module, rows: Tensor) -> Tensor:

@@ -140,7 +140,7 @@ class Embedded(nn.Module):
         # If a code is used for anything but a look-up, these zeros change the outputs, which the comparison detects.
         codes = torch.zeros(len(rows), len(self._discrete), dtype=torch.int64, device=rows.device)
         with _Multiplying(self._plan, [raw[:, block] for block in self._discrete], rows):
-            outputs = self._called(codes, numbers)
+            outputs = self._module_outputs(codes, numbers)
         return outputs.reshape(*encoded.shape[:-1], *outputs.shape[1:])
 
     def train(self, mode: bool = True) -> Embedded:
@@ -153,14 +153,14 @@ class Embedded(nn.Module):
         """Return a description of the adapted network."""
         return self._describe
 
-    def _called(self, codes: Tensor, numbers: Tensor) -> Tensor:
+    def _module_outputs(self, codes: Tensor, numbers: Tensor) -> Tensor:
         given = {"codes": codes, "numbers": numbers}
         return self._inner(*(None if role in self._absent else given[role] for role in self._roles))
 
     def _tried(self, codes: Tensor, numbers: Tensor) -> Tensor:
         """Return what the module gives from the buffers as they are, which stay."""
         with same_buffers(self._inner):
-            return self._called(codes, numbers)
+            return self._module_outputs(codes, numbers)
 
     def _refused(self, like: Tensor) -> tuple[str, ...]:
         """Return the arguments without columns that the module does not take as an empty tensor."""
@@ -296,15 +296,15 @@ class _Multiplying(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         table = _table(func, args, dict(kwargs or {}), self._like)
         records = len(self._like)
-        found = []
+        products = []
         for column, rows in call.entries:
             # The adapter may have been moved to another device since.
             picked = table[rows.to(table.device)]
-            found.append(
+            products.append(
                 picked.expand(records, -1) if column is None else torch.tensordot(self._blocks[column], picked, 1)
             )
         none = self._like.new_empty(records, 0, table.shape[-1])
-        stacked = (torch.stack(found, dim=1) if found else none).reshape(records, *call.rest, table.shape[-1])
+        stacked = (torch.stack(products, dim=1) if products else none).reshape(records, *call.rest, table.shape[-1])
         return stacked.movedim(0, call.axis)
 
 
@@ -352,7 +352,7 @@ def _table(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, object], like:
 
 
 def _plan(
-    called: Callable[[Tensor, Tensor], Tensor], schema: Schema, blocks: list[slice], numbers: int, like: Tensor
+    outputs_of: Callable[[Tensor, Tensor], Tensor], schema: Schema, blocks: list[slice], numbers: int, like: Tensor
 ) -> list[_Call | None]:
     """Return the module's look-ups, found by changing one code at a time."""
     widths = [block.stop - block.start for block in blocks]
@@ -374,7 +374,7 @@ def _plan(
         zeros = torch.zeros(len(codes), numbers, dtype=like.dtype, device=like.device)
         with torch.no_grad(), _Watching(describe) as watching:
             try:
-                called(codes, zeros)
+                outputs_of(codes, zeros)
             except BadInputError:
                 raise
             except Exception as error:  # A user's module may raise anything.

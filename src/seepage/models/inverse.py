@@ -116,8 +116,8 @@ class Inverter:
         >>> rows = telling(rows=20).train
         >>> encoder = encoder_of(rows.schema)
         >>> sent = 3 * encoder.encode(rows.cells)[None]
-        >>> found = Inverter(steps=300).fit(sent, encoder.encode(rows.cells)[None], encoder, seeds=[0])
-        >>> bool((found.cells(sent) == rows.cells).all())
+        >>> inverse = Inverter(steps=300).fit(sent, encoder.encode(rows.cells)[None], encoder, seeds=[0])
+        >>> bool((inverse.cells(sent) == rows.cells).all())
         True
     """
 
@@ -148,7 +148,7 @@ class Inverter:
         encoder: Encoder,
         seeds: Sequence[int],
         weights: Float[Tensor, "training row"] | None = None,
-        held: tuple[Float[Tensor, "training held feature"], Float[Tensor, "training held encoded"]] | None = None,
+        held_out: tuple[Float[Tensor, "training check feature"], Float[Tensor, "training check encoded"]] | None = None,
     ) -> Inverse:
         """Train one network a training.
 
@@ -158,25 +158,29 @@ class Inverter:
             encoder: encoder of the rows.
             seeds: seed of each training's initialisation and batches.
             weights: weight of each row in the loss; all the same if None.
-            held: further rows and inputs, by which convergence is judged; some of the rows if None.
+            held_out: further rows and inputs, by which convergence is judged; some of the rows if None.
         """
         rows = inputs.shape[1]
         apart, rehearsed = int(_HELD_OUT * rows), rehearsal()
         if not self.converge or weights is not None or rows * (rehearsed.times if rehearsed else 1) < _ENOUGH_ROWS:
-            held = None
-        elif held is None:
-            held, inputs, encoded = (inputs[:, -apart:], encoded[:, -apart:]), inputs[:, :-apart], encoded[:, :-apart]
-        found = self._fit(inputs, encoded, encoder, seeds, weights, held)
+            held_out = None
+        elif held_out is None:
+            held_out, inputs, encoded = (
+                (inputs[:, -apart:], encoded[:, -apart:]),
+                inputs[:, :-apart],
+                encoded[:, :-apart],
+            )
+        inverse = self._fit(inputs, encoded, encoder, seeds, weights, held_out)
         rate = float(self.learning_rate)
         for attempt in range(_RESTARTS):
-            if not bool(found.failed.any()):
+            if not bool(inverse.failed.any()):
                 break
             rate *= _SLOWER
             again = replace(self, learning_rate=rate)._fit(
-                inputs, encoded, encoder, [seed + attempt + 1 for seed in seeds], weights, held
+                inputs, encoded, encoder, [seed + attempt + 1 for seed in seeds], weights, held_out
             )
-            found = _better(found, again)
-        return found
+            inverse = _better(inverse, again)
+        return inverse
 
     def _networks(self, width: int, encoder: Encoder, seeds: Sequence[int]) -> nn.Module:
         if self.layout is None:
@@ -190,7 +194,7 @@ class Inverter:
         encoder: Encoder,
         seeds: Sequence[int],
         weights: Tensor | None,
-        held: tuple[Tensor, Tensor] | None,
+        held_out: tuple[Tensor, Tensor] | None,
     ) -> Inverse:
         trainings, rows, width = inputs.shape
         mean, std = inputs.new_zeros(trainings, 1, width), inputs.new_ones(trainings, 1, width)
@@ -208,21 +212,21 @@ class Inverter:
         rehearsed = rehearsal()
         if rehearsed is not None:
             batches = math.ceil(rows * rehearsed.times / self.batch_size)
-            whole = max(self.epochs, math.ceil(self.steps / batches)) * batches * (1 if held is None else _USUAL)
-            held, total = None, math.ceil(whole)
+            whole = max(self.epochs, math.ceil(self.steps / batches)) * batches * (1 if held_out is None else _USUAL)
+            held_out, total = None, math.ceil(whole)
         drawn = _batches(rows, size, seeds)
-        every = torch.arange(trainings)[:, None]
+        index = torch.arange(trainings)[:, None]
         constant = _constant_loss(encoder, self.loss, encoded, weights)
         last = inputs.new_zeros(trainings)
-        converging = None if held is None else _Converging(parameters, constant)
+        converging = None if held_out is None else _Converging(parameters, constant)
         for length in [total] if converging is None else _cycles(total):
             for step in paced(length):
                 # What a schedule would set, without its costs.
                 optimiser.param_groups[0]["lr"] = self.learning_rate * 0.5 * (1 + math.cos(math.pi * step / length))
                 batch = next(drawn)
-                each = row_losses(encoder, self.loss, networks(scaled[every, batch]), encoded[every, batch])
+                each = row_losses(encoder, self.loss, networks(scaled[index, batch]), encoded[index, batch])
                 if weights is not None:
-                    each = each * weights[every, batch]
+                    each = each * weights[index, batch]
                 losses = each.mean(1)
                 optimiser.zero_grad()
                 losses.sum().backward()
@@ -230,10 +234,10 @@ class Inverter:
                 optimiser.step()
                 if step >= length - batches:
                     last += losses.detach() * batch.shape[1] / rows
-            if converging is None or held is None:
+            if converging is None or held_out is None:
                 break
             with torch.no_grad():
-                now = row_losses(encoder, self.loss, networks((held[0] - mean) / std), held[1]).mean(1)
+                now = row_losses(encoder, self.loss, networks((held_out[0] - mean) / std), held_out[1]).mean(1)
             if converging.ended(now):
                 break
         if converging is not None:
@@ -253,7 +257,7 @@ def _batches(rows: int, size: int, seeds: Sequence[int]) -> Iterator[Tensor]:
     """Yield positions of the rows of each step (training, row), pass after pass in an order of each training's own."""
     order = [torch.Generator().manual_seed(seed) for seed in seeds]
     while True:
-        yield from torch.stack([torch.randperm(rows, generator=one) for one in order]).split(size, dim=1)
+        yield from torch.stack([torch.randperm(rows, generator=generator) for generator in order]).split(size, dim=1)
 
 
 def _cycles(total: int) -> list[int]:
@@ -425,10 +429,12 @@ def _clip(parameters: Sequence[nn.Parameter]) -> None:
         gradient.mul_(factor.view(-1, *[1] * (gradient.ndim - 1)))
 
 
-def _better(one: Inverse, other: Inverse) -> Inverse:
+def _better(inverse: Inverse, retry: Inverse) -> Inverse:
     """Return the first's networks, and the second's where those failed."""
-    chosen = one.failed
+    chosen = inverse.failed
     with torch.no_grad():
-        for first, second in zip(one.networks.parameters(), other.networks.parameters(), strict=True):
+        for first, second in zip(inverse.networks.parameters(), retry.networks.parameters(), strict=True):
             first[chosen] = second[chosen]
-    return replace(one, failed=one.failed & other.failed, excess=torch.where(chosen, other.excess, one.excess))
+    return replace(
+        inverse, failed=inverse.failed & retry.failed, excess=torch.where(chosen, retry.excess, inverse.excess)
+    )

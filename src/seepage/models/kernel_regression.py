@@ -27,39 +27,39 @@ class Fitted(NamedTuple):
 
 
 def regressed(
-    known: Float[Tensor, "training leaked feature"],
+    inputs: Float[Tensor, "training leaked feature"],
     values: Float[Tensor, "training leaked value"],
-    asked: Float[Tensor, "training record feature"],
+    queries: Float[Tensor, "training record feature"],
 ) -> Float[Tensor, "training record value"]:
     """Return values of new records, see ``fitted``.
 
     Example:
         >>> x = torch.linspace(-1, 1, 12).double()[None, :, None]
-        >>> found = regressed(x, 3 * x + 1, torch.tensor([[[0.5]]]).double())
-        >>> round(float(found), 3)
+        >>> prediction = regressed(x, 3 * x + 1, torch.tensor([[[0.5]]]).double())
+        >>> round(float(prediction), 3)
         2.5
     """
-    return fitted(known, values, asked).values
+    return fitted(inputs, values, queries).values
 
 
 def fitted(
-    known: Float[Tensor, "training leaked feature"],
+    inputs: Float[Tensor, "training leaked feature"],
     values: Float[Tensor, "training leaked value"],
-    asked: Float[Tensor, "training record feature"],
+    queries: Float[Tensor, "training record feature"],
 ) -> Fitted:
     """Regress values by kernel ridge regression, in each training with its own penalty and kernel."""
-    mean = known.mean(1, keepdim=True)
-    spread = known.std(1, keepdim=True, correction=0)
+    mean = inputs.mean(1, keepdim=True)
+    spread = inputs.std(1, keepdim=True, correction=0)
     scale = torch.where(spread > 0, spread, torch.ones_like(spread))
-    first, second = (known - mean) / scale, (asked - mean) / scale
+    first, second = (inputs - mean) / scale, (queries - mean) / scale
     centre = values.mean(1, keepdim=True)
     rest = values - centre
     apart = torch.cdist(first, first)
     median = apart.flatten(1).median(1).values.clamp(min=torch.finfo(apart.dtype).tiny)[:, None, None]
-    best = known.new_full((len(known),), torch.inf)
-    chosen = torch.zeros(len(known), asked.shape[1], values.shape[2], dtype=values.dtype)
+    best = inputs.new_full((len(inputs),), torch.inf)
+    chosen = torch.zeros(len(inputs), queries.shape[1], values.shape[2], dtype=values.dtype)
     left_out = torch.zeros_like(values)
-    identity = torch.eye(known.shape[1], dtype=known.dtype)
+    identity = torch.eye(inputs.shape[1], dtype=inputs.dtype)
     for width in _WIDTHS:
         if width == float("inf"):
             kernel, across = first @ first.mT, second @ first.mT
@@ -72,7 +72,7 @@ def fitted(
             inverse = torch.linalg.inv(kernel + penalty * size * identity)
             weights = inverse @ rest
             smoother = kernel @ inverse
-            left = (1 - 1 / known.shape[1] - smoother.diagonal(dim1=1, dim2=2)).clamp(min=1e-9)
+            left = (1 - 1 / inputs.shape[1] - smoother.diagonal(dim1=1, dim2=2)).clamp(min=1e-9)
             missed = (rest - smoother @ rest) / left[..., None]
             error = missed.square().mean((1, 2))
             better = error < best

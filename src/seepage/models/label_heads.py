@@ -33,8 +33,8 @@ _SURE = 0.05
 
 def best_head(
     inputs: Sequence[Float[Tensor, "training record _input"]],
-    known: Int[Tensor, "training known"],
-    labels: Float[Tensor, "training known"],
+    labelled: Int[Tensor, "training labelled"],
+    labels: Float[Tensor, "training labelled"],
     target: Column,
     seeds: Sequence[int],
 ) -> Float[Tensor, "training record value"]:
@@ -46,7 +46,7 @@ def best_head(
 
     Args:
         inputs: what heads may read of each record; one after the other is tried.
-        known: positions of the records whose labels are known.
+        labelled: positions of the records whose labels are known.
         labels: these labels: class codes, or numbers.
         target: column of the labels.
         seeds: seed of each training's forests and folds.
@@ -56,84 +56,84 @@ def best_head(
 
     Example:
         >>> sign = torch.linspace(-1, 1, 40).double()[None, :, None]
-        >>> known = torch.arange(0, 40, 2)[None]
+        >>> labelled = torch.arange(0, 40, 2)[None]
         >>> ill = Discrete(name="ill", categories=(0, 1))
-        >>> best_head([sign], known, (sign[:, ::2, 0] > 0).double(), ill, seeds=[0]).shape
+        >>> best_head([sign], labelled, (sign[:, ::2, 0] > 0).double(), ill, seeds=[0]).shape
         torch.Size([1, 40, 2])
     """
-    found = []
+    predictions = []
     for k in paced(len(seeds), least=1):
-        values = [np.asarray(one[k].double().cpu()) for one in inputs]
-        places, own = np.asarray(known[k].cpu()), np.asarray(labels[k].double().cpu())
-        found.append(torch.from_numpy(_best(values, places, own, target, seeds[k] % 2**32)))
+        values = [np.asarray(rows[k].double().cpu()) for rows in inputs]
+        places, own = np.asarray(labelled[k].cpu()), np.asarray(labels[k].double().cpu())
+        predictions.append(torch.from_numpy(_best(values, places, own, target, seeds[k] % 2**32)))
     # A rehearsal ends before the last training.
-    return torch.stack([*found, *found[-1:] * (len(seeds) - len(found))])
+    return torch.stack([*predictions, *predictions[-1:] * (len(seeds) - len(predictions))])
 
 
 def _best(inputs: Sequence[Floats], places: NDArray[np.int64], labels: Floats, target: Column, seed: int) -> Floats:
     """Return chances of each class, or numbers (record, 1), for all records."""
     classes = target.width if isinstance(target, Discrete) else None
     values = labels[:, None] if classes is None else np.eye(classes)[labels.astype(int)]
-    found: list[tuple[float, Floats]] = []
+    trials: list[tuple[float, Floats]] = []
     # What is the same for all known records tells nothing.
     usable = [rows[:, np.ptp(rows[places], axis=0) > 0] for rows in inputs]
     # Forests, which take longest, come last.
     for head in (_kernel, *([] if classes is None else [_logistic]), forest):
-        if min((loss for loss, _ in found), default=float("inf")) < (_SURE if classes is not None else 0.0):
+        if min((loss for loss, _ in trials), default=float("inf")) < (_SURE if classes is not None else 0.0):
             break
         for rows in usable:
             if rows.shape[1]:
                 left_out, answers = head(rows[places], values, rows, seed, classes is not None)
-                found.append((_loss(left_out, values, classes is not None), answers))
+                trials.append((_loss(left_out, values, classes is not None), answers))
     constant = np.broadcast_to(values.mean(0), (len(inputs[0]), values.shape[1])).copy()
-    return min([(float("inf"), constant), *found], key=lambda one: one[0])[1]
+    return min([(float("inf"), constant), *trials], key=lambda trial: trial[0])[1]
 
 
-def _loss(said: Floats, values: Floats, discrete: bool) -> float:
+def _loss(predictions: Floats, values: Floats, discrete: bool) -> float:
     """Return the mean loss of predictions for records that were left out: in nats, or the squared error."""
     if not discrete:
-        return float(np.square(said - values).mean())
-    smoothed = (said + _LEAST / said.shape[1]) / (1 + _LEAST)
+        return float(np.square(predictions - values).mean())
+    smoothed = (predictions + _LEAST / predictions.shape[1]) / (1 + _LEAST)
     return float(-np.log((smoothed * values).sum(1)).mean())
 
 
-def _kernel(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+def _kernel(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
     """Return what a linear or radial kernel regression says of left-out and of asked records."""
-    found = fitted(*(torch.from_numpy(np.ascontiguousarray(one))[None] for one in (rows, values, asked)))
-    both = (np.asarray(one[0]) for one in (found.left_out, found.values))
-    left_out, answers = (_as_chances(one) if discrete else one for one in both)
+    regression = fitted(*(torch.from_numpy(np.ascontiguousarray(part))[None] for part in (rows, values, queries)))
+    both = (np.asarray(part[0]) for part in (regression.left_out, regression.values))
+    left_out, answers = (_as_chances(part) if discrete else part for part in both)
     return left_out, answers
 
 
 def _as_chances(values: Floats) -> Floats:
-    kept = np.clip(values, 1e-6, None)
-    return kept / kept.sum(1, keepdims=True)
+    positive = np.clip(values, 1e-6, None)
+    return positive / positive.sum(1, keepdims=True)
 
 
-def forest(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+def forest(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
     """Return what a random forest says of left-out (out-of-bag) and of asked records."""
     # Checks of parameters would take longer than the trees.
     with config_context(skip_parameter_validation=True, assume_finite=True):
-        return _forest(rows, values, asked, seed, discrete)
+        return _forest(rows, values, queries, seed, discrete)
 
 
-def _forest(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+def _forest(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
     if not discrete:
         forest = RandomForestRegressor(_TREES, oob_score=True, random_state=seed).fit(rows, values[:, 0])
-        return np.asarray(forest.oob_prediction_)[:, None], forest.predict(asked)[:, None]
+        return np.asarray(forest.oob_prediction_)[:, None], forest.predict(queries)[:, None]
     classifier = RandomForestClassifier(_TREES, oob_score=True, random_state=seed).fit(rows, values.argmax(1))
     seen = np.asarray(classifier.classes_)
-    left_out, answers = np.zeros_like(values), np.zeros((len(asked), values.shape[1]))
+    left_out, answers = np.zeros_like(values), np.zeros((len(queries), values.shape[1]))
     left_out[:, seen] = np.nan_to_num(classifier.oob_decision_function_)
-    answers[:, seen] = classifier.predict_proba(asked)
+    answers[:, seen] = classifier.predict_proba(queries)
     return left_out, answers
 
 
-def _logistic(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
+def _logistic(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
     """Return what a logistic regression says of records left out in folds, and of asked ones."""
     labels = values.argmax(1)
 
-    def said(train: NDArray[np.intp], of: Floats) -> Floats:
+    def predict(train: NDArray[np.intp], of: Floats) -> Floats:
         chances = np.zeros((len(of), values.shape[1]))
         if len(np.unique(labels[train])) < 2:
             chances[:, labels[train][0]] = 1.0
@@ -148,5 +148,5 @@ def _logistic(rows: Floats, values: Floats, asked: Floats, seed: int, discrete: 
 
     left_out = np.zeros_like(values)
     for train, test in KFold(min(_FOLDS, len(rows)), shuffle=True, random_state=seed).split(rows):
-        left_out[test] = said(train, rows[test])
-    return left_out, said(np.arange(len(rows)), asked)
+        left_out[test] = predict(train, rows[test])
+    return left_out, predict(np.arange(len(rows)), queries)

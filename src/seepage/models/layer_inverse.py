@@ -103,7 +103,7 @@ def layers_of(module: nn.Module, training: int = 0, before: int = 0) -> list[Lay
     except Exception as error:  # A user's forward may do anything.
         reason = " ".join(str(error).split())[:120]
         return [Lossy(f"the whole network ({type(module).__name__})", f"its layers cannot be listed ({reason})")]
-    found: list[Layer] = []
+    sequence: list[Layer] = []
     last: fx.Node | None = None
     for node in graph.nodes:
         if node.op == "output":
@@ -111,18 +111,18 @@ def layers_of(module: nn.Module, training: int = 0, before: int = 0) -> list[Lay
         if node.op == "placeholder":
             last = node
             continue
-        number = before + len(found) + 1
+        number = before + len(sequence) + 1
         inputs = node.all_input_nodes
         if node.op == "get_attr" or last is None or inputs != [last]:
             return [Lossy(f"layer {number} ({node.name})", "it takes something else than the layer before it returns")]
         if node.op == "call_module":
             # Names begin with that of the network in its wrapper.
             inner = str(node.target).partition(".")[2]
-            found.append(_of_module(number, module.get_submodule(inner)))
+            sequence.append(_of_module(number, module.get_submodule(inner)))
         else:
-            found.append(_of_function(number, node))
+            sequence.append(_of_function(number, node))
         last = node
-    return found
+    return sequence
 
 
 def obstacle(layers: list[Layer], encoder: Encoder) -> str | None:
@@ -176,34 +176,34 @@ def inverted(
         encoder: encoder of its inputs.
     """
     values = outputs.double()
-    known = torch.ones_like(values, dtype=torch.bool)
+    mask = torch.ones_like(values, dtype=torch.bool)
     solved = torch.ones(len(values), dtype=torch.bool)
     start = next((i for i, layer in enumerate(layers) if isinstance(layer, Weighted)), None)
     for i in reversed(range(len(layers))):
         layer = layers[i]
         if isinstance(layer, Activation):
-            values, known = layer.undo(values, known)
+            values, mask = layer.undo(values, mask)
         elif isinstance(layer, Weighted):
             weight, target = layer.weight, values - layer.bias
             if i == start:
                 more, sums = _sums(encoder)
                 weight = torch.cat([weight, more], dim=1)
                 target = torch.cat([target, sums.expand(len(target), -1)], dim=1)
-                known = torch.cat([known, torch.ones(len(known), more.shape[1], dtype=torch.bool)], dim=1)
-            values, there = _solved(weight, target, known)
+                mask = torch.cat([mask, torch.ones(len(mask), more.shape[1], dtype=torch.bool)], dim=1)
+            values, there = _solved(weight, target, mask)
             solved &= there
-            known = torch.ones_like(values, dtype=torch.bool)
-    return values, solved & known.all(1)
+            mask = torch.ones_like(values, dtype=torch.bool)
+    return values, solved & mask.all(1)
 
 
-def _solved(weight: Tensor, target: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+def _solved(weight: Tensor, target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Return the solution of each record's known equations, and where there is one alone."""
-    found, there = [], []
+    solutions, there = [], []
     for some in torch.arange(len(target)).split(max(1, _AT_ONCE // weight.numel())):
-        held = weight.T[None] * known[some][:, :, None]
-        there.append(_full(held))
-        found.append((torch.linalg.pinv(held, rtol=_LEAST) @ (target[some] * known[some])[..., None])[..., 0])
-    return torch.cat(found), torch.cat(there)
+        equations = weight.T[None] * mask[some][:, :, None]
+        there.append(_full(equations))
+        solutions.append((torch.linalg.pinv(equations, rtol=_LEAST) @ (target[some] * mask[some])[..., None])[..., 0])
+    return torch.cat(solutions), torch.cat(there)
 
 
 def _full(equations: Float[Tensor, "record equation unknown"]) -> Bool[Tensor, " record"]:
@@ -229,43 +229,43 @@ def _affine(number: int, kind: str, weight: Tensor, bias: Tensor) -> Weighted:
     return Weighted(name, weight.detach().double().cpu(), bias.detach().double().cpu())
 
 
-def _relu(values: Tensor, known: Tensor) -> Undone:
+def _relu(values: Tensor, mask: Tensor) -> Undone:
     # What is zero up to rounding was cut off.
     least = _ZERO * values.abs().amax(1, keepdim=True)
-    return values, known & (values > least)
+    return values, mask & (values > least)
 
 
 def _leaky(slope: float) -> _Undo:
-    return lambda values, known: (torch.where(values < 0, values / slope, values), known)
+    return lambda values, mask: (torch.where(values < 0, values / slope, values), mask)
 
 
 def _elu(alpha: float, scale: float = 1.0) -> _Undo:
-    def undo(values: Tensor, known: Tensor) -> Undone:
+    def undo(values: Tensor, mask: Tensor) -> Undone:
         below = (values / (scale * alpha)).clamp(min=_SATURATED - 1)
-        there = known & ((values >= 0) | (values / (scale * alpha) > _SATURATED - 1))
+        there = mask & ((values >= 0) | (values / (scale * alpha) > _SATURATED - 1))
         return torch.where(values < 0, torch.log1p(below), values / scale), there
 
     return undo
 
 
 def _softplus(beta: float) -> _Undo:
-    def undo(values: Tensor, known: Tensor) -> Undone:
-        there = known & (values > _SATURATED)
+    def undo(values: Tensor, mask: Tensor) -> Undone:
+        there = mask & (values > _SATURATED)
         return (torch.expm1(beta * values.clamp(min=_SATURATED)).log() / beta).clamp(max=values.max()), there
 
     return undo
 
 
-def _tanh(values: Tensor, known: Tensor) -> Undone:
-    return values.clamp(_SATURATED - 1, 1 - _SATURATED).atanh(), known & (values.abs() < 1 - _SATURATED)
+def _tanh(values: Tensor, mask: Tensor) -> Undone:
+    return values.clamp(_SATURATED - 1, 1 - _SATURATED).atanh(), mask & (values.abs() < 1 - _SATURATED)
 
 
-def _sigmoid(values: Tensor, known: Tensor) -> Undone:
-    return values.logit(eps=_SATURATED), known & (values > _SATURATED) & (values < 1 - _SATURATED)
+def _sigmoid(values: Tensor, mask: Tensor) -> Undone:
+    return values.logit(eps=_SATURATED), mask & (values > _SATURATED) & (values < 1 - _SATURATED)
 
 
-def _same(values: Tensor, known: Tensor) -> Undone:
-    return values, known
+def _same(values: Tensor, mask: Tensor) -> Undone:
+    return values, mask
 
 
 # Layers of PyTorch that are undone alike whatever their arguments are, by class and by function.
@@ -305,7 +305,7 @@ def _of_module(number: int, layer: nn.Module) -> Layer:
         shift = shift if layer.bias is None else shift + layer.bias.detach().double()
         if not bool((scale != 0).all()):
             return Lossy(name, "it multiplies some numbers by zero")
-        return Activation(name, lambda values, known: ((values - shift) / scale, known))
+        return Activation(name, lambda values, mask: ((values - shift) / scale, mask))
     if isinstance(layer, nn.LeakyReLU) and layer.negative_slope > 0:
         return Activation(name, _leaky(layer.negative_slope))
     if isinstance(layer, nn.PReLU) and layer.weight.numel() == 1 and layer.weight.item() > 0:
@@ -322,12 +322,12 @@ def _of_module(number: int, layer: nn.Module) -> Layer:
 
 
 def _of_function(number: int, node: Any) -> Layer:
-    called = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    kind = _FUNCTIONS.get(called)
-    name = f"layer {number} ({called})"
+    function = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    kind = _FUNCTIONS.get(function)
+    name = f"layer {number} ({function})"
     if kind is not None and len(node.args) == 1:
         return Activation(name, _UNDONE[kind])
-    if called == "leaky_relu":
+    if function == "leaky_relu":
         slope = node.kwargs.get("negative_slope", node.args[1] if len(node.args) > 1 else 0.01)
         if isinstance(slope, float) and 0 < slope < math.inf:
             return Activation(name, _leaky(slope))

@@ -119,10 +119,10 @@ class _WatchingCalls(TorchFunctionMode):
         place, self._next = self._next, self._next + 1
         if self._places is not None and place not in self._places and place not in self._replaced:
             return func(*args, **kwargs)
-        found = form(*args, **kwargs)
-        if found is None:
+        parts = form(*args, **kwargs)
+        if parts is None:
             return func(*args, **kwargs)
-        entering, weight, bias, last = found
+        entering, weight, bias, last = parts
         call = LinearCall(place, entering, weight, bias, entering, last)
         given = self._replaced.get(place)
         returned = func(*args, **kwargs) if given is None else call.as_returned(given)
@@ -134,24 +134,24 @@ class _WatchingCalls(TorchFunctionMode):
         return returned
 
 
-_Found = tuple[Tensor, Tensor, Tensor | None, bool]
+_LinearParts = tuple[Tensor, Tensor, Tensor | None, bool]
 
 
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> _Found | None:
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> _LinearParts | None:
     return (input, weight, bias, True) if input.dim() in (2, 3) and weight.dim() == 2 else None
 
 
-def _product(input: Tensor, other: Tensor, **_: object) -> _Found | None:
+def _product(input: Tensor, other: Tensor, **_: object) -> _LinearParts | None:
     return (input, other.mT, None, True) if input.dim() in (2, 3) and other.dim() == 2 else None
 
 
 def _added(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, **_: object
-) -> _Found | None:
+) -> _LinearParts | None:
     return (mat1, mat2.mT, input, True) if (beta, alpha) == (1, 1) and input.dim() == 1 else None
 
 
-def _einsum(equation: object, *operands: Any) -> _Found | None:
+def _einsum(equation: object, *operands: Any) -> _LinearParts | None:
     """Return the map of an equation such as ``bi,io->bo``, ``...i,ij->...j`` or ``bik,oik->bo``.
 
     The last axes of one operand, the row, are summed over together with as many of the other one, the weight.
@@ -162,9 +162,9 @@ def _einsum(equation: object, *operands: Any) -> _Found | None:
     inputs, _, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     for row, weight in ((0, 1), (1, 0)):
-        found = _contracted(terms[row], terms[weight], output, given[row].dim())
-        if found is not None:
-            leading, order = found
+        layout = _contracted(terms[row], terms[weight], output, given[row].dim())
+        if layout is not None:
+            leading, order = layout
             matrix = given[weight].permute(order)
             return given[row].flatten(leading), matrix.flatten(1), None, True
     return None
@@ -203,15 +203,15 @@ def _convolution(
     padding: str | int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
-) -> _Found | None:
-    steps, gaps = (one if isinstance(one, int) else one[0] for one in (stride, dilation))
+) -> _LinearParts | None:
+    steps, gaps = (entry if isinstance(entry, int) else entry[0] for entry in (stride, dilation))
     if input.dim() != 3 or padding not in (0, (0,), "valid") or (groups, gaps) != (1, 1):
         return None
     parts = input.unfold(2, weight.shape[2], steps).transpose(1, 2).flatten(2)
     return parts[:, 0] if parts.shape[1] == 1 else parts, weight.flatten(1), bias, False
 
 
-_FORMS: dict[Callable[..., Any], Callable[..., _Found | None]] = {
+_FORMS: dict[Callable[..., Any], Callable[..., _LinearParts | None]] = {
     functional.linear: _linear,
     torch.addmm: _added,
     torch.einsum: _einsum,

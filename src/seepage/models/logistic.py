@@ -46,8 +46,8 @@ class Logistic:
             inputs: number of inputs.
             values: number of values.
         """
-        zero, one = (make(inputs, dtype=torch.float64) for make in (torch.zeros, torch.ones))
-        return cls(zero, one, zero[:, None].expand(-1, values), torch.zeros(values, dtype=torch.float64))
+        zeros, ones = (make(inputs, dtype=torch.float64) for make in (torch.zeros, torch.ones))
+        return cls(zeros, ones, zeros[:, None].expand(-1, values), torch.zeros(values, dtype=torch.float64))
 
     def scores(self, inputs: Float[Tensor, "*some _input"], first: int = 0) -> Float[Tensor, "*some _value"]:
         """Return the scores without the bias, so that those of several groups of inputs add up.
@@ -101,8 +101,8 @@ def shrunk(
     Example:
         >>> x = torch.linspace(-1, 1, 80)[:, None]
         >>> even = torch.full((80, 2), 0.5).log().double()
-        >>> found = shrunk(x, (x[:, 0] > 0).long(), even)
-        >>> float((found.left_out.argmax(1) == (x[:, 0] > 0)).double().mean()) > 0.9
+        >>> regression = shrunk(x, (x[:, 0] > 0).long(), even)
+        >>> float((regression.left_out.argmax(1) == (x[:, 0] > 0)).double().mean()) > 0.9
         True
         >>> shrunk(x, torch.arange(80) % 2, even).logistic.weight.tolist()
         [[0.0, 0.0]]
@@ -118,8 +118,8 @@ def shrunk(
     for penalty in _PENALTIES:
         left_out = torch.empty_like(before)
         for k in range(_FOLDS):
-            kept, out = fold != k, fold == k
-            fit = _fitted(inputs[kept], codes[kept], before[kept], penalty, starts[k])
+            train, out = fold != k, fold == k
+            fit = _fitted(inputs[train], codes[train], before[train], penalty, starts[k])
             starts[k] = fit
             left_out[out] = fit.log_chances(inputs[out], before[out])
         reached = left_out.gather(1, codes[:, None])[:, 0]
@@ -149,53 +149,53 @@ def _fitted(inputs: Tensor, codes: Tensor, before: Tensor, penalty: float, start
     inputs = inputs.double()
     center, spread = inputs.mean(0), inputs.std(0).clamp(min=_SMALLEST_SPREAD)
     scaled = ((inputs - center) / spread).clamp(-_LARGEST, _LARGEST)
-    known = start or Logistic.none(inputs.shape[1], before.shape[1])
+    initial = start or Logistic.none(inputs.shape[1], before.shape[1])
     design = torch.cat([scaled, torch.ones_like(scaled[:, :1])], dim=1)
-    found = torch.cat([known.weight, known.bias[None]])
-    fit = _by_newton if found.numel() <= _NEWTON else _by_gradients
-    found = fit(design, codes, before, penalty, found)
-    return Logistic(center, spread, found[:-1], found[-1])
+    coefficients = torch.cat([initial.weight, initial.bias[None]])
+    fit = _by_newton if coefficients.numel() <= _NEWTON else _by_gradients
+    coefficients = fit(design, codes, before, penalty, coefficients)
+    return Logistic(center, spread, coefficients[:-1], coefficients[-1])
 
 
-def _by_newton(design: Tensor, codes: Tensor, before: Tensor, penalty: float, found: Tensor) -> Tensor:
+def _by_newton(design: Tensor, codes: Tensor, before: Tensor, penalty: float, coefficients: Tensor) -> Tensor:
     """Return coefficients by Newton's method, for few of them; steps that do not help are halved."""
-    wanted, size = functional.one_hot(codes, before.shape[1]).double(), found.numel()
+    wanted, size = functional.one_hot(codes, before.shape[1]).double(), coefficients.numel()
     eye = torch.eye(before.shape[1], dtype=torch.float64)
 
     def loss(at: Tensor) -> float:
         fit = functional.cross_entropy(before + design @ at, codes, reduction="sum")
         return float(fit + penalty * at.square().sum())
 
-    reached = loss(found)
+    reached = loss(coefficients)
     for _ in range(_STEPS):
-        chances = (before + design @ found).softmax(1)
-        slope = design.T @ (chances - wanted) + 2 * penalty * found
+        chances = (before + design @ coefficients).softmax(1)
+        slope = design.T @ (chances - wanted) + 2 * penalty * coefficients
         each = (design[:, :, None] * chances[:, None]).flatten(1)
         same = torch.einsum("vab,vw->avbw", design.T @ (design * chances.T[..., None]), eye).reshape(size, size)
         hessian = same - each.T @ each + 2 * penalty * torch.eye(size, dtype=torch.float64)
-        step = torch.linalg.solve(hessian, slope.flatten()).view_as(found)
+        step = torch.linalg.solve(hessian, slope.flatten()).view_as(coefficients)
         share, before_step = 1.0, reached
-        while (reached := loss(found - share * step)) > before_step and share > _LEAST_SHARE:
+        while (reached := loss(coefficients - share * step)) > before_step and share > _LEAST_SHARE:
             share /= 2
-        found = found - share * step
+        coefficients = coefficients - share * step
         if before_step - reached < _GAIN * len(codes):
             break
-    return found
+    return coefficients
 
 
-def _by_gradients(design: Tensor, codes: Tensor, before: Tensor, penalty: float, found: Tensor) -> Tensor:
+def _by_gradients(design: Tensor, codes: Tensor, before: Tensor, penalty: float, coefficients: Tensor) -> Tensor:
     """Return coefficients by a quasi-Newton method."""
-    found = found.clone().requires_grad_(True)
+    coefficients = coefficients.clone().requires_grad_(True)
     optimiser = torch.optim.LBFGS(
-        [found], max_iter=_STEPS, tolerance_change=_GAIN, history_size=10, line_search_fn="strong_wolfe"
+        [coefficients], max_iter=_STEPS, tolerance_change=_GAIN, history_size=10, line_search_fn="strong_wolfe"
     )
 
     def closure() -> float:
         optimiser.zero_grad()
-        loss = functional.cross_entropy(before + design @ found, codes, reduction="sum")
-        loss = (loss + penalty * found.square().sum()) / len(codes)
+        loss = functional.cross_entropy(before + design @ coefficients, codes, reduction="sum")
+        loss = (loss + penalty * coefficients.square().sum()) / len(codes)
         loss.backward()
         return float(loss.detach())
 
     optimiser.step(closure)
-    return found.detach()
+    return coefficients.detach()

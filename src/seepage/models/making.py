@@ -84,12 +84,12 @@ def make_model(
     network = replace(network, module=adapted(network.module, schema, statistics))
     network = network.masked(schema.width) if network.dropout == "on" else network
     network = replace(network, module=from_same_buffers(network.module, schema.width))
-    network = _of_one_output(network, schema, open_head)
+    network = _with_column_outputs(network, schema, open_head)
     network.check(schema)
     return replace(network, module=network.module.to(device)), digest
 
 
-def _of_one_output(network: Model, schema: Schema, open_head: bool) -> Model:
+def _with_column_outputs(network: Model, schema: Schema, open_head: bool) -> Model:
     """Return a model whose outputs (record,) are a column, with the head of a single logit where it has one.
 
     Args:

@@ -90,8 +90,8 @@ class Model:
     @property
     def frozen(self) -> dict[str, Tensor]:
         """Parameters that stay as they are (``requires_grad=False``), by name: no message holds anything of them."""
-        held = self.module.named_parameters()
-        return {name: parameter.detach() for name, parameter in held if not parameter.requires_grad}
+        named = self.module.named_parameters()
+        return {name: parameter.detach() for name, parameter in named if not parameter.requires_grad}
 
     @property
     def drops(self) -> Drops | None:
@@ -132,7 +132,7 @@ class Model:
 
         Example:
             >>> model = Model(nn.Linear(1, 1), "regression", "mine", each={"bias": torch.tensor([[2.0], [3.0]])})
-            >>> [one.parameters["bias"].item() for one in model.sent(2)]
+            >>> [client.parameters["bias"].item() for client in model.sent(2)]
             [2.0, 3.0]
         """
         if not self.each:
@@ -198,8 +198,8 @@ class Model:
         try:
             # With the gradient, as attacks do.
             with plain_attention():
-                held = {name: p.detach() for name, p in self.module.named_parameters()}
-                vmap(grad(self._added), in_dims=(None, 0))(held, rows[None])
+                parameters = {name: p.detach() for name, p in self.module.named_parameters()}
+                vmap(grad(self._added), in_dims=(None, 0))(parameters, rows[None])
         except Exception as error:
             if "randomness" in str(error):
                 raise random_outputs(self.name, dropping(self.module)) from error

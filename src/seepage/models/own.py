@@ -112,11 +112,11 @@ def load_own(
         "seed": seed,
         "head": head,
     }
-    with _found(reference, seed) as factory:
-        made = OwnFactory(reference, factory, source_digest(factory))
-        network = made(offered, seed, options)
+    with _importing(reference, seed) as factory:
+        own = OwnFactory(reference, factory, source_digest(factory))
+        network = own(offered, seed, options)
     if isinstance(network, nn.Module | Model):
-        return LoadedNetwork(network, made.digest)
+        return LoadedNetwork(network, own.digest)
     raise BadInputError(
         f"the model factory {reference!r} returned an object of type {type(network).__name__} where an nn.Module is "
         "expected; return the network itself, untrained or trained."
@@ -168,7 +168,7 @@ def find_own(reference: str) -> OwnFactory:
         >>> find_own("torch.nn.modules.linear:Linear")({"in_features": 1, "out_features": 2, "more": 3}, seed=0)
         Linear(in_features=1, out_features=2, bias=True)
     """
-    with _found(reference, 0) as factory:
+    with _importing(reference, 0) as factory:
         return OwnFactory(reference, factory, source_digest(factory))
 
 
@@ -181,12 +181,12 @@ def check_own(reference: str) -> None:
     Example:
         >>> check_own("torch.nn.modules.linear:Linear")
     """
-    with _found(reference, 0):
+    with _importing(reference, 0):
         pass
 
 
 @contextmanager
-def _found(reference: str, seed: int) -> Iterator[Callable[..., object]]:
+def _importing(reference: str, seed: int) -> Iterator[Callable[..., object]]:
     """Import what ``reference`` names; while it is in use, imports are searched for where it lies."""
     place, _, attribute = reference.rpartition(":")
     if not place or not attribute.strip() or not place.strip():
@@ -216,36 +216,36 @@ def source_digest(factory: Callable[..., object]) -> str | None:
 
 
 def _factory(module: ModuleType, attribute: str, reference: str) -> Callable[..., object]:
-    found: object = module
+    member: object = module
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            known = [name for name, value in vars(found).items() if callable(value) and not name.startswith("_")]
-            raise unknown_name(f"factory in model {reference!r}:", part, known)
-        found = getattr(found, part)
-    if isinstance(found, nn.Module) or not callable(found):
+        if not hasattr(member, part):
+            names = [name for name, value in vars(member).items() if callable(value) and not name.startswith("_")]
+            raise unknown_name(f"factory in model {reference!r}:", part, names)
+        member = getattr(member, part)
+    if isinstance(member, nn.Module) or not callable(member):
         raise BadInputError(
-            f"{attribute!r} in the model {reference!r} is an object of type {type(found).__name__}, not a factory; "
+            f"{attribute!r} in the model {reference!r} is an object of type {type(member).__name__}, not a factory; "
             "name a function or a class that makes the network when it is called, so that every audit starts from "
             "a fresh one."
         )
-    if not isinstance(found, type) and not inspect.isfunction(found):
+    if not isinstance(member, type) and not inspect.isfunction(member):
         raise BadInputError(
-            f"{attribute!r} in the model {reference!r} is an object of type {type(found).__name__}; a factory is "
+            f"{attribute!r} in the model {reference!r} is an object of type {type(member).__name__}; a factory is "
             "defined as a class or as a function. Write a function that calls it and returns the network."
         )
-    if found.__module__ != module.__name__:
+    if member.__module__ != module.__name__:
         raise BadInputError(
             f"{attribute!r} in the model {reference!r} is only imported there; name it where it is defined: "
-            f"{found.__module__}:{found.__qualname__}."
+            f"{member.__module__}:{member.__qualname__}."
         )
-    made = found if isinstance(found, type) else _returned(found)
-    if made is not None and not issubclass(made, nn.Module | Model):
-        what = "is a class" if isinstance(found, type) else "is a function that returns a class"
+    kind = member if isinstance(member, type) else _returned(member)
+    if kind is not None and not issubclass(kind, nn.Module | Model):
+        what = "is a class" if isinstance(member, type) else "is a function that returns a class"
         raise BadInputError(
-            f"{attribute!r} in the model {reference!r} {what} ({made.__name__}) that is not derived from nn.Module; "
+            f"{attribute!r} in the model {reference!r} {what} ({kind.__name__}) that is not derived from nn.Module; "
             "name one that makes a network."
         )
-    return found
+    return member
 
 
 def _returned(function: Callable[..., object]) -> type | None:
@@ -271,9 +271,9 @@ def _arguments(
         # With a default it is the width of a layer.
         offered.pop("width", None)
     required = {name for name, p in parameters.items() if name in named and p.default is p.empty}
-    for known, others in SYNONYMS.items():
-        if known in offered:
-            offered |= {name: offered[known] for name in others if name in required}
+    for usual, others in SYNONYMS.items():
+        if usual in offered:
+            offered |= {name: offered[usual] for name in others if name in required}
     for option in options:
         if option not in named and not takes_any:
             raise unknown_name(f"option of model {reference!r}:", option, named)

@@ -52,8 +52,8 @@ def own_split(
     used = head or usual_split_head(schema.target)
 
     def widths(columns: Sequence[int]) -> list[int | None]:
-        held = [schema.columns[i] for i in columns]
-        return [column.width if isinstance(column, Discrete) else None for column in held]
+        selection = [schema.columns[i] for i in columns]
+        return [column.width if isinstance(column, Discrete) else None for column in selection]
 
     offered: dict[str, object] = {
         "schema": schema,
@@ -64,17 +64,17 @@ def own_split(
         "head": used,
         "seed": seed,
     }
-    made, reference = factory(offered, seed, options), factory.reference
-    parts = [getattr(made, name, None) for name in ("server", "client")]
-    if not isinstance(made, nn.Module) or not all(isinstance(part, nn.Module) for part in parts):
+    network, reference = factory(offered, seed, options), factory.reference
+    parts = [getattr(network, name, None) for name in ("server", "client")]
+    if not isinstance(network, nn.Module) or not all(isinstance(part, nn.Module) for part in parts):
         raise BadInputError(
-            f"the model factory {reference!r} returned an object of type {type(made).__name__} without the modules "
+            f"the model factory {reference!r} returned an object of type {type(network).__name__} without the modules "
             "'server' and 'client' in it; return an nn.Module that has both, one for each side of the cut."
         )
     server, client = parts
     assert isinstance(server, nn.Module)
     assert isinstance(client, nn.Module)
-    made.eval()
+    network.eval()
     if next(client.parameters(), None) is None:
         raise BadInputError(
             f"the client part of {reference!r} has no parameters, so that it learns nothing; give it some layers."
@@ -118,11 +118,13 @@ def own_whole(
             other.
     """
     offered: dict[str, object] = {**_of_rows(schema), "cut": cut, "outputs": outputs, "seed": seed}
-    made, reference = _network(factory, offered, seed, options), factory.reference
-    found = [getattr(made, name, None) for name in parts]
-    modules = [module for module in found if isinstance(module, nn.Module)]
+    network, reference = _network(factory, offered, seed, options), factory.reference
+    members = [getattr(network, name, None) for name in parts]
+    modules = [module for module in members if isinstance(module, nn.Module)]
     if len(modules) < len(parts):
-        lacking = ", ".join(repr(n) for n, one in zip(parts, found, strict=True) if not isinstance(one, nn.Module))
+        lacking = ", ".join(
+            repr(n) for n, member in zip(parts, members, strict=True) if not isinstance(member, nn.Module)
+        )
         raise BadInputError(
             f"the network {reference!r} is without the module(s) {lacking}; return an nn.Module with "
             f"{', '.join(map(repr, parts))} in it, the parts in the order in which records pass them."
@@ -169,11 +171,11 @@ def as_they_predict(parts: Mapping[str, nn.Module | None]) -> tuple[str, ...]:
         ()
     """
     single = {name: part.networks[0] if isinstance(part, Copies) else part for name, part in parts.items()}
-    held = nn.ModuleDict({name: part for name, part in single.items() if part is not None})
-    found = [*dropping(held), *normalising(held)]
-    if not found:
+    modules = nn.ModuleDict({name: part for name, part in single.items() if part is not None})
+    layers = [*dropping(modules), *normalising(modules)]
+    if not layers:
         return ()
-    named = ", ".join([*found[:_NAMED], *([f"{len(found) - _NAMED} more"] if len(found) > _NAMED else [])])
+    named = ", ".join([*layers[:_NAMED], *([f"{len(layers) - _NAMED} more"] if len(layers) > _NAMED else [])])
     return (
         f"{named} run as they predict, in training too: messages of clients that drop values, or normalise by the "
         "batch, are others and were not attacked.",
@@ -264,13 +266,13 @@ def own_top(factory: OwnFactory, widths: Sequence[int], outputs: int, seeds: Seq
 def _network(
     factory: OwnFactory, offered: Mapping[str, object], seed: int, options: Mapping[str, object] | None = None
 ) -> nn.Module:
-    made = factory(offered, seed, options)
-    if not isinstance(made, nn.Module):
+    network = factory(offered, seed, options)
+    if not isinstance(network, nn.Module):
         raise BadInputError(
-            f"the model factory {factory.reference!r} returned an object of type {type(made).__name__} where an "
+            f"the model factory {factory.reference!r} returned an object of type {type(network).__name__} where an "
             "nn.Module is expected; return the network itself."
         )
-    return made
+    return network
 
 
 def _tried(network: nn.Module, rows: Tensor, what: str) -> Tensor:

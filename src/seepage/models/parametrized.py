@@ -33,9 +33,9 @@ def _reduced(part: nn.Module) -> tuple[Any, ...]:
 
 
 def _empty(base: type[nn.Module]) -> nn.Module:
-    found = base.__new__(base)
-    parametrize._inject_new_class(found)  # pyright: ignore[reportPrivateUsage]
-    return found
+    instance = base.__new__(base)
+    parametrize._inject_new_class(instance)  # pyright: ignore[reportPrivateUsage]
+    return instance
 
 
 def _fill(part: nn.Module, state: dict[str, Any]) -> None:

@@ -30,19 +30,19 @@ def by_formula(module: nn.Module) -> nn.Module:
         >>> from torch.func import vmap
         >>> cell = nn.GRUCell(2, 3)
         >>> rows = torch.ones(5, 4, 2)
-        >>> found = vmap(by_formula(cell))(rows)
-        >>> torch.allclose(found[0], cell(rows[0]))
+        >>> copy = vmap(by_formula(cell))(rows)
+        >>> torch.allclose(copy[0], cell(rows[0]))
         True
     """
     if not any(_form(part) is not None for part in module.modules()):
         return module
-    found = copied(module)
-    for part in found.modules():
+    copy = copied(module)
+    for part in copy.modules():
         form = _form(part)
         if form is not None:
             # Not a bound method, which worker processes would look up in the layer by its name.
             part.forward = partial(form, part)
-    return found
+    return copy
 
 
 def _form(part: nn.Module) -> Callable[..., Any] | None:
@@ -62,10 +62,10 @@ def _cell(part: nn.RNNCellBase, input: Tensor, hx: Any = None) -> Any:
     memory = isinstance(part, nn.LSTMCell)
     rows = input if input.dim() == 2 else input[None]
     state = _given(hx, memory) or _nothing(rows.new_zeros(len(rows), part.hidden_size), memory)
-    state = tuple(one if one.dim() == 2 else one[None] for one in state)
+    state = tuple(tensor if tensor.dim() == 2 else tensor[None] for tensor in state)
     entering = functional.linear(rows, part.weight_ih, part.bias_ih)
     state = _step(part)(entering, state, part.weight_hh, part.bias_hh)
-    state = state if input.dim() == 2 else tuple(one[0] for one in state)
+    state = state if input.dim() == 2 else tuple(tensor[0] for tensor in state)
     return state if memory else state[0]
 
 
@@ -86,13 +86,13 @@ def _layers(part: nn.RNNBase, input: Any, hx: Any = None) -> Any:
             entering = functional.linear(rows, weights[0], biases[0]).unbind(1)
             state = _nothing(rows.new_zeros(len(rows), part.hidden_size), memory)
             if first is not None:
-                state = tuple(one[len(ends)] for one in first)
-            made: list[Tensor] = []
-            for one in reversed(entering) if direction else entering:
-                state = step(one, state, weights[1], biases[1])
-                made.append(state[0])
+                state = tuple(entry[len(ends)] for entry in first)
+            states: list[Tensor] = []
+            for entry in reversed(entering) if direction else entering:
+                state = step(entry, state, weights[1], biases[1])
+                states.append(state[0])
             ends.append(state)
-            outputs.append(torch.stack(made[::-1] if direction else made, 1))
+            outputs.append(torch.stack(states[::-1] if direction else states, 1))
         rows = torch.cat(outputs, 2)
     last = tuple(torch.stack(parts) for parts in zip(*ends, strict=True))
     return rows if part.batch_first else rows.transpose(0, 1), last if memory else last[0]

@@ -32,10 +32,10 @@ def ft_transformer(
     Raises:
         BadInputError: the package is not installed, or refuses an argument.
     """
-    made = package(_PACKAGE, "ft_transformer")
+    library = package(_PACKAGE, "ft_transformer")
 
     def build(cardinalities: list[int], numbers: int, outputs: int) -> nn.Module:
-        return made.FTTransformer(
+        return library.FTTransformer(
             n_cont_features=numbers,
             cat_cardinalities=cardinalities,
             d_out=outputs,
@@ -72,10 +72,10 @@ def rtdl_resnet(
         BadInputError: the package is not installed.
     """
     head = head or usual_head(schema)
-    made = package(_PACKAGE, "rtdl_resnet")
+    library = package(_PACKAGE, "rtdl_resnet")
 
     def build() -> nn.Module:
-        return made.ResNet(
+        return library.ResNet(
             d_in=schema.width,
             d_out=output_width(schema, head),
             n_blocks=blocks,

@@ -185,8 +185,8 @@ class SplitModel:
                 f"the client part of {self.name!r} returns other outputs for the same records each time, so that no "
                 "message can be replayed; draw random numbers only where self.training is true."
             )
-        found = torch.autograd.grad(outputs.sum(), cut, allow_unused=True)[0] if outputs.requires_grad else None
-        if found is None or not bool(found.any()):
+        gradient = torch.autograd.grad(outputs.sum(), cut, allow_unused=True)[0] if outputs.requires_grad else None
+        if gradient is None or not bool(gradient.any()):
             raise BadInputError(
                 f"no gradient crosses the cut of {self.name!r}, so that the server learns nothing from it and cannot "
                 "train: the client part's outputs do not depend on the activations; cut the network elsewhere."
@@ -200,8 +200,8 @@ class SplitModel:
                 )
 
     def _reads(self, cut: Tensor, own: Tensor, column: int) -> bool:
-        held = self.schema.columns[self.private[column]]
-        values = torch.arange(held.width) if isinstance(held, Discrete) else torch.linspace(0, 1, 5)
+        kind = self.schema.columns[self.private[column]]
+        values = torch.arange(kind.width) if isinstance(kind, Discrete) else torch.linspace(0, 1, 5)
         if len(values) == 1:
             return True
         with torch.no_grad():
@@ -210,7 +210,7 @@ class SplitModel:
                 other = own.clone()
                 other[:, column] = value
                 outputs.append(self.client(cut, other))
-        return any(not torch.equal(outputs[0], one) for one in outputs[1:])
+        return any(not torch.equal(outputs[0], output) for output in outputs[1:])
 
 
 def positions(schema: Schema, names: Sequence[str]) -> tuple[int, ...]:

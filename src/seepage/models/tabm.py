@@ -53,10 +53,10 @@ def tabm(
     Raises:
         BadInputError: the package is not installed, or refuses an argument.
     """
-    made = package("tabm", "tabm")
+    library = package("tabm", "tabm")
 
     def build(cardinalities: list[int], numbers: int, outputs: int) -> nn.Module:
-        network = made.TabM.make(
+        network = library.TabM.make(
             n_num_features=numbers,
             cat_cardinalities=cardinalities,
             d_out=outputs,

@@ -41,8 +41,10 @@ class Stack(nn.Module):
         super().__init__()
         networks = [seeded(lambda: [nn.Linear(a, b) for a, b in pairwise(widths)], seed) for seed in seeds]
         layers = list(zip(*networks, strict=True))
-        self.weights = nn.ParameterList(torch.stack([one.weight.detach().T for one in layer]) for layer in layers)
-        self.biases = nn.ParameterList(torch.stack([one.bias.detach()[None] for one in layer]) for layer in layers)
+        self.weights = nn.ParameterList(torch.stack([linear.weight.detach().T for linear in layer]) for layer in layers)
+        self.biases = nn.ParameterList(
+            torch.stack([linear.bias.detach()[None] for linear in layer]) for layer in layers
+        )
 
     def forward(self, rows: Float[Tensor, "network record input"]) -> Float[Tensor, "network record output"]:
         """Return each network's outputs for its rows."""
@@ -150,8 +152,8 @@ class VerticalModel:
     def encoded(self, cells: Float[Tensor, "*some column"]) -> tuple[Float[Tensor, "*some _encoded"], ...]:
         """Return each party's inputs for rows of the table."""
         return tuple(
-            encoder.encode(cells[..., list(held)])
-            for encoder, held in zip(self.encoders, self.partition.columns, strict=True)
+            encoder.encode(cells[..., list(columns)])
+            for encoder, columns in zip(self.encoders, self.partition.columns, strict=True)
         )
 
     def features(

@@ -29,27 +29,27 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
     Example:
         >>> import tempfile
         >>> from safetensors.torch import save_file
-        >>> one, other = nn.Linear(2, 1), nn.Linear(2, 1)
+        >>> source, other = nn.Linear(2, 1), nn.Linear(2, 1)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_file(one.state_dict(), f"{folder}/model.safetensors")
+        ...     save_file(source.state_dict(), f"{folder}/model.safetensors")
         ...     load_weights(other, f"{folder}/model.safetensors")
-        >>> torch.equal(one.weight, other.weight)
+        >>> torch.equal(source.weight, other.weight)
         True
     """
     wanted = {n: t for n, t in module.state_dict(keep_vars=True).items() if isinstance(t, Tensor)}
     what = f"the weights file {str(path)!r}"
-    found = read_tensors(path, {name: tuple(tensor.shape) for name, tensor in wanted.items()}, what, _ADVICE)
-    for name, tensor in found.items():
+    tensors = read_tensors(path, {name: tuple(tensor.shape) for name, tensor in wanted.items()}, what, _ADVICE)
+    for name, tensor in tensors.items():
         check_numbers(f"{what}: {name!r}", tensor, wanted[name].dtype)
-    held = {id(wanted[name]) for name in found}
-    missing = [name for name, tensor in wanted.items() if id(tensor) not in held]
+    present = {id(wanted[name]) for name in tensors}
+    missing = [name for name, tensor in wanted.items() if id(tensor) not in present]
     if missing:
         raise BadInputError(
             f"{what} lacks {_some(missing)} of the model's {len(wanted)} tensors; it was saved from another network, "
             f"or not all of it was: {_ADVICE}."
         )
     with torch.no_grad():
-        for name, tensor in found.items():
+        for name, tensor in tensors.items():
             wanted[name].copy_(tensor)
 
 
@@ -109,7 +109,7 @@ def check_numbers(what: str, tensor: Tensor, dtype: torch.dtype) -> None:
     if tensor.dtype not in FLOATS:
         raise BadInputError(
             f"{what} is of type {_name(tensor.dtype)} where floating-point numbers are expected "
-            f"({', '.join(_name(known) for known in FLOATS)}); undo what turned them into others, such as quantisation."
+            f"({', '.join(_name(kind) for kind in FLOATS)}); undo what turned them into others, such as quantisation."
         )
     if FLOATS[tensor.dtype] > FLOATS[dtype]:
         raise BadInputError(

@@ -99,21 +99,21 @@ def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
 
     Example:
         >>> from torch.nn.utils.parametrizations import spectral_norm
-        >>> found, rows = from_same_buffers(spectral_norm(nn.Linear(3, 4)), 3), torch.ones(2, 3)
-        >>> torch.equal(found(rows), found(rows))
+        >>> layer, rows = from_same_buffers(spectral_norm(nn.Linear(3, 4)), 3), torch.ones(2, 3)
+        >>> torch.equal(layer(rows), layer(rows))
         True
     """
     if _STATEFUL in vars(module) or next(module.buffers(), None) is None:
         return module
     tried, first = copied(module), next(module.parameters())
     # Writing counts a tensor's version up, also where it writes the same.
-    before = {name: (held, held._version) for name, held in tried.named_buffers()}
+    before = {name: (buffer, buffer._version) for name, buffer in tried.named_buffers()}
     try:
         with torch.no_grad():
             tried(torch.zeros(2, width, dtype=first.dtype, device=first.device))
     except Exception:  # A user's module may raise anything; ``Model.check`` says what.
         return module
-    if all(held is before[name][0] and held._version == before[name][1] for name, held in tried.named_buffers()):
+    if all(buffer is before[name][0] and buffer._version == before[name][1] for name, buffer in tried.named_buffers()):
         return module
     return _wrapped(module, _STATEFUL, _from_same_buffers)
 
@@ -129,16 +129,16 @@ def same_buffers(module: nn.Module) -> Iterator[None]:
         >>> norm.running_mean.item()
         0.0
     """
-    places = [(part, name, held) for part in module.modules() for name, held in part._buffers.items()]
-    copies = {id(held): held.clone() for _, _, held in places if held is not None}
+    places = [(part, name, buffer) for part in module.modules() for name, buffer in part._buffers.items()]
+    copies = {id(buffer): buffer.clone() for _, _, buffer in places if buffer is not None}
     try:
-        for part, name, held in places:
-            part._buffers[name] = None if held is None else copies[id(held)]
+        for part, name, buffer in places:
+            part._buffers[name] = None if buffer is None else copies[id(buffer)]
         with _NotInPlace():
             yield
     finally:
-        for part, name, held in places:
-            part._buffers[name] = held
+        for part, name, buffer in places:
+            part._buffers[name] = buffer
 
 
 class _NotInPlace(TorchFunctionMode):
@@ -155,11 +155,11 @@ class _NotInPlace(TorchFunctionMode):
 
 def _wrapped(module: nn.Module, place: str, forward: Callable[[nn.Module, Tensor], Tensor]) -> nn.Module:
     """Return a copy with a forward method around the one that a module has, which is kept under a name."""
-    found = copied(module)
-    vars(found)[place] = vars(found).get("forward")
+    copy = copied(module)
+    vars(copy)[place] = vars(copy).get("forward")
     # Not a bound method, which worker processes would look up in the module by its name.
-    found.forward = partial(forward, found)
-    return found
+    copy.forward = partial(forward, copy)
+    return copy
 
 
 def _run(module: nn.Module, place: str, rows: Tensor) -> Tensor:

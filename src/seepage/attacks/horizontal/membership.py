@@ -62,7 +62,7 @@ class GradientMembership:
         records, like = knowledge.batch_size, next(view.model.module.parameters())
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=like.dtype)
         scale = _scale(view, records)
-        messages = torch.cat([one.flatten(1) for one in view.message.values()], 1).double() / scale
+        messages = torch.cat([part.flatten(1) for part in view.message.values()], 1).double() / scale
         scores = []
         for victim, seed in enumerate(seeds):
             drawn = torch.Generator().manual_seed(seed % 2**62)
@@ -70,10 +70,10 @@ class GradientMembership:
             rows = knowledge.statistics.rows(torch.rand(shape, generator=drawn, dtype=torch.float64)[None])[0]
             # Labels of reference records are those of the candidates, in a random order.
             order = torch.randint(len(labels[victim]), (self.references,), generator=drawn)
-            known = self._clipped(view, knowledge, encoder.encode(rows), labels[victim][order])
+            references = self._clipped(view, knowledge, encoder.encode(rows), labels[victim][order])
             scores.append(
                 self._scores(
-                    view, knowledge, encoder, messages[victim], known, candidates[victim], labels[victim], scale
+                    view, knowledge, encoder, messages[victim], references, candidates[victim], labels[victim], scale
                 )
             )
         return torch.stack(scores)
@@ -84,32 +84,32 @@ class GradientMembership:
         knowledge: Knowledge,
         encoder: Encoder,
         message: Tensor,
-        known: Tensor,
+        references: Tensor,
         candidates: Tensor,
         labels: Tensor,
         scale: float,
     ) -> Tensor:
         records = knowledge.batch_size
         together = max(1, _ENTRIES_AT_ONCE // message.numel())
-        found = []
+        scores = []
         for rows, targets in zip(candidates.split(together), labels.split(together), strict=True):
             own = self._clipped(view, knowledge, encoder.encode(rows), targets)
             size = own.square().sum(1)
-            products = own @ known.T
+            products = own @ references.T
             mean, spread = products.mean(1), products.var(1)
             noise = (knowledge.defense.noise / scale) ** 2 * size
             without = (mean, spread / records + noise)
             among = (mean * (records - 1) / records + size / records, spread * (records - 1) / records**2 + noise)
             statistic = own @ message
-            found.append(_log_density(statistic, *among) - _log_density(statistic, *without))
-        return torch.cat(found)
+            scores.append(_log_density(statistic, *among) - _log_density(statistic, *without))
+        return torch.cat(scores)
 
     def _clipped(
         self, view: GradientView | UpdateView, knowledge: Knowledge, encoded: Tensor, labels: Tensor
     ) -> Tensor:
         """Return each record's gradient as a row, at the length at which it enters the message."""
         each = gradient(view.model, encoded[:, None], labels[:, None].to(encoded))
-        rows = torch.cat([one.flatten(1) for one in each.values()], 1).double()
+        rows = torch.cat([part.flatten(1) for part in each.values()], 1).double()
         bound = knowledge.defense.record_norm
         if bound is None:
             return rows

@@ -63,9 +63,9 @@ class Convolutions(nn.Module):
         flat = images.transpose(0, 1).flatten(1, 2)
         weights, biases = self.weights.flatten(0, 1), self.biases.flatten()
         if self.more is None:
-            found = functional.conv2d(flat, weights, biases, self.stride, self.padding, groups=networks)
+            outputs = functional.conv2d(flat, weights, biases, self.stride, self.padding, groups=networks)
         else:
-            found = functional.conv_transpose2d(
+            outputs = functional.conv_transpose2d(
                 flat,
                 weights,
                 biases,
@@ -74,7 +74,7 @@ class Convolutions(nn.Module):
                 self.more,
                 groups=networks,
             )
-        return found.unflatten(1, (networks, -1)).transpose(0, 1)
+        return outputs.unflatten(1, (networks, -1)).transpose(0, 1)
 
 
 class ImageBottom(nn.Module):
@@ -96,8 +96,8 @@ class ImageBottom(nn.Module):
         return _in_parts(self._some, rows)
 
     def _some(self, rows: Tensor) -> Tensor:
-        found = self.second(self.first(rows.unflatten(-1, self.shape)).relu()).relu()
-        return functional.max_pool2d(found.flatten(0, 1), 2).unflatten(0, found.shape[:2]).flatten(2)
+        maps = self.second(self.first(rows.unflatten(-1, self.shape)).relu()).relu()
+        return functional.max_pool2d(maps.flatten(0, 1), 2).unflatten(0, maps.shape[:2]).flatten(2)
 
 
 class ImageTop(nn.Module):
@@ -126,12 +126,12 @@ class ImageTop(nn.Module):
         return _in_parts(self._some, features)
 
     def _some(self, features: Tensor) -> Tensor:
-        found = torch.cat(features.unflatten(-1, self.inputs).unbind(2), dim=-1)
+        maps = torch.cat(features.unflatten(-1, self.inputs).unbind(2), dim=-1)
         for i, layer in enumerate(self.layers):
-            found = layer(found).relu()
+            maps = layer(maps).relu()
             if i % 2:
-                found = functional.max_pool2d(found.flatten(0, 1), 2).unflatten(0, found.shape[:2])
-        return self.last(found.flatten(2))
+                maps = functional.max_pool2d(maps.flatten(0, 1), 2).unflatten(0, maps.shape[:2])
+        return self.last(maps.flatten(2))
 
 
 class ImageInverse(nn.Module):
@@ -160,10 +160,10 @@ class ImageInverse(nn.Module):
         return _in_parts(self._some, features)
 
     def _some(self, features: Tensor) -> Tensor:
-        found = features.unflatten(-1, self.inputs)
+        maps = features.unflatten(-1, self.inputs)
         for i, layer in enumerate(self.layers):
-            found = layer(found.relu() if i else found)
-        return found.flatten(2)
+            maps = layer(maps.relu() if i else maps)
+        return maps.flatten(2)
 
 
 @dataclass(frozen=True)
@@ -238,12 +238,12 @@ def vertical_images(partition: Partition, seeds: Sequence[int], shape: Shape) ->
             has no classes.
     """
     pixels = shape[0] * shape[1] * shape[2]
-    held = sorted({len(columns) for columns in partition.columns})
-    if held != [pixels] or shape[1] % 8 or shape[2] % 8:
+    widths = sorted({len(columns) for columns in partition.columns})
+    if widths != [pixels] or shape[1] % 8 or shape[2] % 8:
         raise BadInputError(
             f"networks for images of {shape[1]} rows of {shape[2]} places take parties of {pixels:,} numbers each and "
-            f"sides that are multiples of eight, but parties hold {' or '.join(map(str, held))}; cut images into equal "
-            "parts of such sides."
+            f"sides that are multiples of eight, but parties hold {' or '.join(map(str, widths))}; cut images into "
+            "equal parts of such sides."
         )
     target = partition.schema.target
     classes = target.width if isinstance(target, Discrete) else 2

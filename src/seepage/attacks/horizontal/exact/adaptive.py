@@ -85,7 +85,7 @@ def first_gradient(view: UpdateView, records: int) -> FirstStep:
     training, begin = view.training, view.model.parameters
     single = training.steps(records) == 1
     moved, decay, epsilon = sum(training.rates(records)), float(training.weight_decay), float(training.epsilon)
-    found, noise, bends = {}, {}, []
+    gradients, noise, bends = {}, {}, []
     for name, update in view.update.items():
         before = begin[name].detach().double()
         precision = torch.finfo(begin[name].dtype).eps
@@ -100,14 +100,14 @@ def first_gradient(view: UpdateView, records: int) -> FirstStep:
         bends.append((_BENDS * epsilon / error).flatten())
         if single:
             size = epsilon * step.abs() / (1 - step.abs()).maximum(_LEAST * error)
-            known = (error * (size + epsilon).square() / epsilon).minimum(size)
+            deviation = (error * (size + epsilon).square() / epsilon).minimum(size)
         else:
-            size = known = step.abs()
+            size = deviation = step.abs()
         entries = size * step.sign()
         if training.optimizer == "adam" and decay and single:
             entries = entries - decay * before
-        found[name], noise[name] = entries.to(update.dtype), known.to(update.dtype)
-    return FirstStep(found, noise, float(torch.cat(bends).median()), single)
+        gradients[name], noise[name] = entries.to(update.dtype), deviation.to(update.dtype)
+    return FirstStep(gradients, noise, float(torch.cat(bends).median()), single)
 
 
 def layer_noise(first: FirstStep) -> list[float]:
@@ -171,24 +171,24 @@ def labels_of_step(
         flat = torch.cat([g.flatten(1) for g in each.values()], 1).double()
         means.append(flat.mean(0))
         variance = variance + share * flat.var(0) / records
-    found, error = (
+    estimates, error = (
         torch.cat([g.flatten(1) for g in part.values()], 1).double() for part in (first.gradient, first.noise)
     )
     # Units that hardly any dummy activates say nothing that can be counted on.
     used = variance > _NO_CHANCE * variance.median()
-    mean, found, error, variance = torch.stack(means)[:, used], found[:, used], error[:, used], variance[used]
-    read, sign, root = error < _BENDS * found.abs(), found.sign(), variance.sqrt()
-    bound = _BOUND * found.abs() if first.sizes else torch.zeros_like(found)
+    mean, estimates, error, variance = torch.stack(means)[:, used], estimates[:, used], error[:, used], variance[used]
+    read, sign, root = error < _BENDS * estimates.abs(), estimates.sign(), variance.sqrt()
+    bound = _BOUND * estimates.abs() if first.sizes else torch.zeros_like(estimates)
     weights = 1 / (variance + torch.where(read, error.square(), 0))
     against = mean[1:] - mean[0]
     inverse = torch.linalg.pinv(torch.einsum("ce,ve,de->vcd", against, weights, against))
-    shares = target[1:].expand(len(found), -1)
+    shares = target[1:].expand(len(estimates), -1)
     for _ in range(_EXPECTATIONS):
         expected = mean[0] + shares @ against
         beyond = (bound - sign * expected) / root
         # Mean of a normal variable beyond a bound.
         hazard = (-0.5 * beyond.square() - torch.special.log_ndtr(-beyond)).exp() / math.sqrt(2 * math.pi)
-        entries = torch.where(read, found, torch.where(sign == 0, 0.0, expected + sign * root * hazard))
+        entries = torch.where(read, estimates, torch.where(sign == 0, 0.0, expected + sign * root * hazard))
         right = torch.einsum("ce,ve->vc", against, weights * (entries - mean[0]))
         shares = (inverse @ right[..., None])[..., 0].clamp(0, 1)
     counts = records * torch.cat([1 - shares.sum(1, keepdim=True), shares], 1)

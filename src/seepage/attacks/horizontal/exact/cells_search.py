@@ -92,13 +92,13 @@ class CellsSearch:
         # Effect of a category on the state, the first layer's outputs in plain networks, and on the distance from the
         # span of the first layer's inputs.
         self._network = network
-        self._made, self._made_base = weight.T / encoder.std[:, None], weight @ base + bias
+        self._output_weight, self._output_base = weight.T / encoder.std[:, None], weight @ base + bias
         off, shift = network.away(spans)
         self._away = off.T / encoder.std[:, None]
         self._away_base = off @ base + shift
         self._slope = weight[:, self._place]
         self._away_slope = off[:, self._place]
-        self._costly = network.held > _COSTLY * len(weight)
+        self._costly = network.memory > _COSTLY * len(weight)
         self._deep = [_Tap.of(spans[tap.at], tap.inputs, tap.scale) for tap in network.taps if tap.at < len(spans)]
         self._errors = errors
         back = errors_back(network) if errors and isinstance(network, Network) else ()
@@ -137,8 +137,8 @@ class CellsSearch:
         if not len(codes):
             # A network of a user's own need not take a batch without rows.
             return SearchEnds(codes, numbers, numbers.new_zeros(0))
-        held = len(self._made_base) + len(self._away_base) + self._network.held // _LAYERS
-        per_start = max(1, len(self._code)) * held
+        width = len(self._output_base) + len(self._away_base) + self._network.memory // _LAYERS
+        per_start = max(1, len(self._code)) * width
         # Each start has a square matrix of its numbers.
         squares = _SQUARES_AT_ONCE // max(1, self._place.numel() ** 2)
         chunk = max(1, min(_NUMBERS_AT_ONCE // per_start, squares))
@@ -155,7 +155,7 @@ class CellsSearch:
 
     def hidden_outputs(self, ends: SearchEnds) -> Float[Tensor, "start unit"]:
         """Return the first layer's outputs at the ends of searches, before its ReLU."""
-        return self._made_base + self._made[self._first + ends.codes].sum(1) + ends.numbers @ self._slope.T
+        return self._output_base + self._output_weight[self._first + ends.codes].sum(1) + ends.numbers @ self._slope.T
 
     def spread(self, ends: SearchEnds) -> Float[Tensor, "start continuous"]:
         """Return the standard errors of standardised numbers, if the remaining misfit is random."""
@@ -171,7 +171,7 @@ class CellsSearch:
 
     def _run(self, codes: Tensor, numbers: Tensor, rounds: int) -> SearchEnds:
         index = self._first + codes
-        outputs = self._made_base + self._made[index].sum(1)
+        outputs = self._output_base + self._output_weight[index].sum(1)
         away = self._away_base + self._away[index].sum(1)
         misfit = self._misfit(outputs, away, numbers)
         live = torch.arange(len(codes), device=codes.device)
@@ -190,11 +190,11 @@ class CellsSearch:
             if len(self._code):
                 old = (self._first + codes[live])[:, self._column]
                 new = self._first[self._column] + self._code
-                dm = self._made[new] - self._made[old]
+                dm = self._output_weight[new] - self._output_weight[old]
                 da = self._away[new] - self._away[old]
-                tried = every = n[:, None].expand(-1, len(new), -1)
+                tried = start = n[:, None].expand(-1, len(new), -1)
                 if not self._costly:
-                    tried = (every - step((m[:, None] + dm), (a[:, None] + da), every)).clamp(self._low, self._high)
+                    tried = (start - step((m[:, None] + dm), (a[:, None] + da), start)).clamp(self._low, self._high)
                 g = self._misfit(m[:, None] + dm, a[:, None] + da, tried, rough=self._costly)
                 best = g.min(1)
                 take = (best.values < f * (1 - _GAIN)).nonzero()[:, 0]
@@ -208,16 +208,16 @@ class CellsSearch:
         return SearchEnds(codes, numbers, misfit)
 
     def _misfit(self, outputs: Tensor, away: Tensor, numbers: Tensor, rough: bool = False) -> Tensor:
-        found = (away + numbers @ self._away_slope.T).square().sum(-1)
+        misfit = (away + numbers @ self._away_slope.T).square().sum(-1)
         if self._errors:
             active = ((outputs + numbers @ self._slope.T) > 0).to(outputs.dtype)
             outside = (active @ self._beyond.T).square().sum(-1) / (active @ self._size).clamp_min(1e-300)
-            return found + self._errors * outside
+            return misfit + self._errors * outside
         if not self._deep:
-            return found
+            return misfit
         for tap, entered in zip(self._deep, self._network.deep(outputs + numbers @ self._slope.T, rough), strict=True):
-            found = found + tap.distance(entered)
-        return found
+            misfit = misfit + tap.distance(entered)
+        return misfit
 
     def _step(self, outputs: Tensor, numbers: Tensor):
         """Return the Gauss-Newton step of the numbers, with the taps' slopes where they are now."""
@@ -237,15 +237,15 @@ class CellsSearch:
 
         def step(m: Tensor, a: Tensor, n: Tensor) -> Tensor:
             entering = self._network.deep(m + n @ self._slope.T)
-            one = m.dim() == 2
+            single = m.dim() == 2
             gradient = None
             for entered, back, constant in zip(entering, backs, constants, strict=True):
-                part = torch.einsum("sh,shc->sc", entered, back) if one else torch.bmm(entered, back)
-                part = part + (constant if one else constant[:, None])
+                part = torch.einsum("sh,shc->sc", entered, back) if single else torch.bmm(entered, back)
+                part = part + (constant if single else constant[:, None])
                 gradient = part if gradient is None else gradient + part
             assert gradient is not None
             gradient = gradient + (a + n @ flat.T) @ flat
-            return torch.einsum("sc,scd->sd", gradient, inverse) if one else torch.bmm(gradient, inverse)
+            return torch.einsum("sc,scd->sd", gradient, inverse) if single else torch.bmm(gradient, inverse)
 
         return step
 
@@ -258,14 +258,14 @@ class _Tap:
         off, shift: map from the input to what lies outside, and its constant part.
         rows: span itself with its constant part where it has fewer dimensions, which is cheaper.
         scale: factor of lengths.
-        one: 1 where the layer has a bias, else 0.
+        constant: 1 where the layer has a bias, else 0.
     """
 
     off: Float[Tensor, "rest input"]
     shift: Float[Tensor, " rest"]
     rows: tuple[Tensor, Tensor] | None
     scale: float
-    one: float
+    constant: float
 
     @classmethod
     def of(cls, span: Span, inputs: int, scale: float) -> _Tap:
@@ -281,7 +281,7 @@ class _Tap:
         if self.rows is None:
             return (entered @ self.off.T + self.shift).square().sum(-1)
         inside = entered @ self.rows[0].T + self.rows[1]
-        return (self.scale**2 * (entered.square().sum(-1) + self.one) - inside.square().sum(-1)).clamp_min(0)
+        return (self.scale**2 * (entered.square().sum(-1) + self.constant) - inside.square().sum(-1)).clamp_min(0)
 
 
 def combined(off_rows: Float[Tensor, "rest input"]) -> Float[Tensor, "combination input"]:

@@ -22,7 +22,7 @@ from seepage.models.calling import watched
 from seepage.models.dropout import drops_of
 from seepage.models.resnet import Residual
 
-_KNOWN = (nn.Linear, nn.ReLU, BatchNorm, nn.Unflatten, nn.Conv1d, nn.Flatten)
+_LAYERS = (nn.Linear, nn.ReLU, BatchNorm, nn.Unflatten, nn.Conv1d, nn.Flatten)
 # Random rows with which the form of a network is looked at.
 _ROWS = 64
 
@@ -46,10 +46,10 @@ def parts_of(module: nn.Module) -> list[nn.Module] | None:
     parts = _sequence([module])
     if not parts or type(parts[-1]) is not nn.Linear or not _fits(parts, at_start=True):
         return _rectified(module)
-    every = [part for part in module.modules() if next(part.children(), None) is None]
+    leaves = [part for part in module.modules() if next(part.children(), None) is None]
     # A layer that runs twice has one gradient for both.
     runs = _leaves(parts)
-    distinct = len({id(part) for part in runs}) == len(runs) == len(every)
+    distinct = len({id(part) for part in runs}) == len(runs) == len(leaves)
     return parts if distinct and not any(_is_special(part) for part in module.modules()) else None
 
 
@@ -123,7 +123,7 @@ def obstacle(module: nn.Module) -> str:
         'it has Tanh'
     """
     leaves = [part for part in module.modules() if next(part.children(), None) is None]
-    strange = [type(part).__name__ for part in leaves if not isinstance(part, _KNOWN) and not _does_nothing(part)]
+    strange = [type(part).__name__ for part in leaves if not isinstance(part, _LAYERS) and not _does_nothing(part)]
     if strange:
         return f"it has {', '.join(dict.fromkeys(strange))}"
     if any(isinstance(part, nn.Linear) and part.bias is None for part in leaves):

@@ -71,12 +71,12 @@ class CocktailParty:
             BadInputError: the view does not fit its model, or that begins with no affine layer with a bias.
         """
         check(view, knowledge, seeds)
-        read, known = as_gradient(view, knowledge)
+        read, knowledge = as_gradient(view, knowledge)
         layer = first_layer(read)
         mixed = torch.cat([layer.weight, layer.bias[..., None]], dim=2).double()
-        unmixed = self.unmix(mixed, known.batch_size, progress)
-        encoder = Encoder(known.schema, known.statistics, device=layer.weight.device)
-        return RecordsGuess(choose_records(encoder, known, quotients(unmixed[..., :-1], unmixed[..., -1])).cpu())
+        unmixed = self.unmix(mixed, knowledge.batch_size, progress)
+        encoder = Encoder(knowledge.schema, knowledge.statistics, device=layer.weight.device)
+        return RecordsGuess(choose_records(encoder, knowledge, quotients(unmixed[..., :-1], unmixed[..., -1])).cpu())
 
     def unmix(
         self, mixed: Float[Tensor, "victim neuron extended"], records: int, progress: Progress | None
@@ -100,14 +100,14 @@ class CocktailParty:
             torch.eye(sources, dtype=mixed.dtype, device=mixed.device).repeat(len(mixed), 1, 1)
         )
         adam = torch.optim.Adam([unmixing], lr=self.step)
-        every = report_interval(self.iterations)
+        interval = report_interval(self.iterations)
         for i in range(self.iterations):
             adam.zero_grad()
             with torch.enable_grad():
                 self._objective(unmixing, white).sum().backward()
             adam.step()
-            if progress is not None and ((i + 1) % every == 0 or i + 1 == self.iterations):
-                progress(((i % every) + 1) / self.iterations)
+            if progress is not None and ((i + 1) % interval == 0 or i + 1 == self.iterations):
+                progress(((i % interval) + 1) / self.iterations)
         map_ = torch.nn.functional.normalize(unmixing.detach(), dim=-1) @ (inverse[..., None] * left.mT[:, :sources])
         return map_ @ mixed
 

@@ -90,8 +90,8 @@ def lost_to_clipping(
         for some in rows.split(_RECORDS_AT_ONCE):
             places = {name: p.expand(len(some), *p.shape) for name, p in parameters.items()}
             each = gradient(model, some[:, None], torch.full_like(some[:, :1], label), places)
-            kept = (bound / _norms(each)).clamp(max=1)
-            total += ((1 - kept)[:, None] * each[bias].flatten(1)).sum(0).double()
+            scale = (bound / _norms(each)).clamp(max=1)
+            total += ((1 - scale)[:, None] * each[bias].flatten(1)).sum(0).double()
         lost.append(total / len(rows))
     return torch.stack(lost)
 
@@ -148,8 +148,8 @@ def weigh_counts(
         >>> from seepage.datasets.planted import telling
         >>> from seepage.wire.horizontal import KnownDefense
         >>> data, noise = telling(), KnownDefense("gaussian_noise", {"scale": 0.125}, noise=0.125)
-        >>> known = Knowledge(data.schema, data.statistics, 16, defense=noise)
-        >>> weigh_counts(torch.tensor([[12.0, 4.0]]), known, torch.tensor([0.5, 0.5])).tolist()
+        >>> knowledge = Knowledge(data.schema, data.statistics, 16, defense=noise)
+        >>> weigh_counts(torch.tensor([[12.0, 4.0]]), knowledge, torch.tensor([0.5, 0.5])).tolist()
         [[10.0, 6.0]]
     """
     noise, records = knowledge.defense.noise, knowledge.batch_size
@@ -182,15 +182,15 @@ def counts_by_sign(
         >>> [round(float(counts_by_sign(torch.tensor([[s]]), half, 4, half)), 2) for s in (1.0, -1.0)]
         [0.8, 3.2]
     """
-    held = torch.arange(records + 1, dtype=mean.dtype, device=mean.device)[:, None]
-    whole = torch.full_like(held, records)
-    ways = torch.lgamma(whole + 1) - torch.lgamma(held + 1) - torch.lgamma(whole - held + 1)
-    chance = (ways + torch.xlogy(held, share) + torch.xlogy(whole - held, 1 - share)).exp()
+    counts = torch.arange(records + 1, dtype=mean.dtype, device=mean.device)[:, None]
+    whole = torch.full_like(counts, records)
+    ways = torch.lgamma(whole + 1) - torch.lgamma(counts + 1) - torch.lgamma(whole - counts + 1)
+    chance = (ways + torch.xlogy(counts, share) + torch.xlogy(whole - counts, 1 - share)).exp()
     turn = records * mean
     expected = []
-    for side in (held < turn, held > turn):
+    for side in (counts < turn, counts > turn):
         likely = chance * side
         total = likely.sum(0)
         # Where the marginal allows no count on this side, the gradient decides, and the count is B m.
-        expected.append(torch.where(total > 0, (likely * held).sum(0) / total, turn))
+        expected.append(torch.where(total > 0, (likely * counts).sum(0) / total, turn))
     return torch.where(signs > 0, expected[0], torch.where(signs < 0, expected[1], turn))

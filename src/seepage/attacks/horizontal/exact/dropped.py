@@ -106,8 +106,8 @@ def read_dropped(
         allowed = occurring(starts.encoder, span, gradient.rounding)
         begun = starts.draw(allowed, generator) if near is None else starts.near(near, _REDRAWN, generator)
         ends = CellsSearch(starts.encoder, network, [span], allowed).run(*begun, CHANGES)
-        found = starts.distinct(starts.ends(ends, gradient.tolerances.misfit))
-        barren = 0 if taken.take(network, span, found, records) else barren + 1
+        candidates = starts.distinct(starts.ends(ends, gradient.tolerances.misfit))
+        barren = 0 if taken.take(network, span, candidates, records) else barren + 1
     cells, errors = taken.cells, taken.errors
     spread = torch.full_like(cells, torch.nan)
     spread[:, starts.continuous] = 0.0
@@ -174,10 +174,10 @@ def _own_errors(
     An error lies in the span of the columns and is zero at the units that the row does not activate.
     """
     units = len(span.scale)
-    found = rows.new_zeros(len(rows), units)
+    errors = rows.new_zeros(len(rows), units)
     sure = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
     if not len(rows):
-        return found, sure, sure
+        return errors, sure, sure
     # The span's columns, in units of the gradient's own rows.
     columns = torch.linalg.svd(span.inverse.T @ span.rows.T, full_matrices=False).U
     reacted = span.scale.isfinite()
@@ -188,9 +188,9 @@ def _own_errors(
     for at in testable.nonzero()[:, 0].tolist():
         _, values, right = torch.linalg.svd(columns[silent[at]])
         if float(values[-1]) < _NO_ERROR and (span.rank < 2 or float(values[-2]) > _NO_ERROR):
-            found[at] = torch.where(reacted, (columns @ right[-1]) * span.scale.nan_to_num(posinf=0.0), 0.0)
+            errors[at] = torch.where(reacted, (columns @ right[-1]) * span.scale.nan_to_num(posinf=0.0), 0.0)
             sure[at] = True
-    return found, sure, testable
+    return errors, sure, testable
 
 
 def _joint_errors(

@@ -76,16 +76,16 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
 
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8]], dtype=torch.float64)
-        >>> found = refined(shares, torch.tensor([[1e-6, 1.0], [0.6, 0.8]], dtype=torch.float64), 2)
-        >>> found.vectors.abs().tolist(), found.silent.tolist()
+        >>> directions = refined(shares, torch.tensor([[1e-6, 1.0], [0.6, 0.8]], dtype=torch.float64), 2)
+        >>> directions.vectors.abs().tolist(), directions.silent.tolist()
         ([[0.0, 1.0]], [[True, True, False]])
     """
     vectors = vectors[vectors.isfinite().all(1)]
     silent = _silent(shares, vectors, _NEARLY_ZERO)
     silent = silent[silent.sum(1) >= least].unique(dim=0)
-    held = silent.to(shares.dtype)
-    values, own = torch.linalg.eigh(torch.einsum("dh,hr,hs->drs", held, shares, shares))
-    left = _LEFT * (values[:, :1].clamp_min(0) / held.sum(1, keepdim=True)).sqrt()
+    mask = silent.to(shares.dtype)
+    values, own = torch.linalg.eigh(torch.einsum("dh,hr,hs->drs", mask, shares, shares))
+    left = _LEFT * (values[:, :1].clamp_min(0) / mask.sum(1, keepdim=True)).sqrt()
     alone = values[:, 1] > _SECOND**2 * values[:, -1] if shares.shape[1] > 1 else torch.ones_like(values[:, 0]).bool()
     vectors = own[alone, :, 0]
     silent = _silent(shares, vectors, _ZERO, left[alone])

@@ -45,8 +45,8 @@ def first_layer(view: GradientView) -> FirstLayer:
         torch.Size([1, 5, 3])
     """
     names = list(view.model.parameters)
-    found = [(name, part) for name, part in view.model.module.named_modules() if not list(part.children())]
-    name, layer = found[0] if found else ("", view.model.module)
+    leaves = [(name, part) for name, part in view.model.module.named_modules() if not list(part.children())]
+    name, layer = leaves[0] if leaves else ("", view.model.module)
     prefix = f"{name}." if name else ""
     if type(layer) is not nn.Linear or names[:2] != [f"{prefix}weight", f"{prefix}bias"]:
         raise BadInputError(
@@ -115,10 +115,10 @@ def choose_records(
     Example:
         >>> from seepage.datasets.planted import distinct
         >>> data = distinct(rows=5)
-        >>> encoder, known = Encoder(data.schema, data.statistics), Knowledge(data.schema, data.statistics, 2)
+        >>> encoder, knowledge = Encoder(data.schema, data.statistics), Knowledge(data.schema, data.statistics, 2)
         >>> true = encoder.encode(data.train.cells[:2])
-        >>> found = choose_records(encoder, known, torch.stack([true.mean(0), true[1], true[1], true[0]])[None])
-        >>> sorted(found[0, :, 0].tolist()) == sorted(data.train.cells[:2, 0].tolist())
+        >>> records = choose_records(encoder, knowledge, torch.stack([true.mean(0), true[1], true[1], true[0]])[None])
+        >>> sorted(records[0, :, 0].tolist()) == sorted(data.train.cells[:2, 0].tolist())
         True
     """
     there = rows.isfinite().all(-1)
@@ -134,13 +134,13 @@ def choose_records(
     # Every candidate is compared with every other, so that invalid ones are removed before.
     order = order[:, : int(there.sum(1).max())]
     cells = encoder.decode(rows).gather(1, order[..., None].expand(-1, -1, len(encoder.schema.columns)))
-    known = there.gather(1, order)
-    alike = (cells[:, :, None] == cells[:, None]).all(-1) & known[:, None]
+    valid = there.gather(1, order)
+    alike = (cells[:, :, None] == cells[:, None]).all(-1) & valid[:, None]
     # Best first, so that candidates equal to an earlier one are not needed.
-    new = known & ~(alike & torch.ones_like(alike).tril(-1)).any(-1)
+    new = valid & ~(alike & torch.ones_like(alike).tril(-1)).any(-1)
     mode = torch.tensor([m.median for m in knowledge.statistics.marginals], dtype=cells.dtype, device=cells.device)
     chosen = mode.repeat(len(cells), knowledge.batch_size, 1)
-    for one, fresh, own in zip(chosen, new, cells, strict=True):
+    for batch, fresh, own in zip(chosen, new, cells, strict=True):
         best = own[fresh][: knowledge.batch_size]
-        one[: len(best)] = best
+        batch[: len(best)] = best
     return chosen

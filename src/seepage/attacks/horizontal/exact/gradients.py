@@ -166,8 +166,8 @@ class Gradient:
         if self.head == "regression" or not len(rows):
             return sizes
         run, copies = self.network.run(rows), self.copies(counts) / self.records
-        for one in torch.eye(run.outputs.shape[-1], dtype=rows.dtype, device=rows.device):
-            parts = zip(run.errors(one.expand_as(run.outputs)), run.entering, strict=True)
+        for direction in torch.eye(run.outputs.shape[-1], dtype=rows.dtype, device=rows.device):
+            parts = zip(run.errors(direction.expand_as(run.outputs)), run.entering, strict=True)
             sizes = [
                 size + (copies * error.norm(dim=1) * entered.norm(dim=1)).sum()
                 for size, (error, entered) in zip(sizes, parts, strict=True)
@@ -238,14 +238,14 @@ class Gradient:
         each = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
         entering = run.reach()
         copies = self.copies(counts) / self.records
-        found = []
+        lengths = []
         for at, size in enumerate(entering):
             reach = torch.stack([errors[at].square() for errors in each]).sum(0)
             added = (copies * size) @ reach
             sizes = (added + self.received[at].square().sum(1)).sqrt()
             there = sizes > 0
-            found.append(torch.where(there, self.rounding * sizes, torch.full_like(sizes, torch.inf)))
-        return found
+            lengths.append(torch.where(there, self.rounding * sizes, torch.full_like(sizes, torch.inf)))
+        return lengths
 
     def _basis(self, outputs: Tensor) -> Tensor:
         """Return what errors at the outputs are combinations of; under a softmax they add up to 0."""

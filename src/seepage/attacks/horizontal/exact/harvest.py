@@ -124,9 +124,9 @@ class Harvester:
             if left == 0 or barren == _PATIENCE or not any(map(tells, spans)):
                 break
             candidates = torch.cat([silent, self._candidates(gradient, spans, generator)])
-            new, held = self._proved(gradient, spans, candidates, left)
+            new, new_counts = self._proved(gradient, spans, candidates, left)
             if len(new):
-                cells, counts = torch.cat([cells, new]), torch.cat([counts, held])
+                cells, counts = torch.cat([cells, new]), torch.cat([counts, new_counts])
                 cells = self._refine(gradient, cells, counts)
             barren = 0 if len(new) else barren + 1
             spans = gradient.spans()
@@ -136,16 +136,16 @@ class Harvester:
         rows = self._client.encode(cells).double()
         complete = complete and gradient.explained(rows, counts)
         if not complete and surely is not None:
-            found = self._joined(gradient, surely, (cells, counts), dimensions)
+            harvest = self._joined(gradient, surely, (cells, counts), dimensions)
         else:
-            found = self._harvest(gradient, cells, counts, complete, dimensions)
-        return replace(found, ceiling=ceiling)
+            harvest = self._harvest(gradient, cells, counts, complete, dimensions)
+        return replace(harvest, ceiling=ceiling)
 
     def _joined(
         self,
         gradient: Gradient,
         surely: tuple[Tensor, Tensor],
-        every: tuple[Tensor, Tensor],
+        all_taken: tuple[Tensor, Tensor],
         dimensions: tuple[int, ...],
     ) -> Harvest:
         """Return what was taken with strict tolerances, with numbers fitted without the rest, and then the rest.
@@ -159,11 +159,11 @@ class Harvester:
         gradient.tolerances = STRICT
         gradient.take(self._client.encode(surely[0]).double(), surely[1])
         strict = self._harvest(gradient, *surely, False, dimensions)
-        gradient.take(self._client.encode(every[0]).double(), every[1])
-        found = self._harvest(gradient, *every, False, dimensions)
-        cells = torch.cat([strict.cells, found.cells[len(strict.cells) :]])
-        spread = torch.cat([strict.spread, found.spread[len(strict.cells) :]])
-        return replace(found, cells=cells, spread=spread)
+        gradient.take(self._client.encode(all_taken[0]).double(), all_taken[1])
+        harvest = self._harvest(gradient, *all_taken, False, dimensions)
+        cells = torch.cat([strict.cells, harvest.cells[len(strict.cells) :]])
+        spread = torch.cat([strict.spread, harvest.spread[len(strict.cells) :]])
+        return replace(harvest, cells=cells, spread=spread)
 
     def _harvest(
         self, gradient: Gradient, cells: Tensor, counts: Tensor, complete: bool, dimensions: tuple[int, ...]
@@ -190,8 +190,8 @@ class Harvester:
             allowed = torch.ones_like(self._encoder.is_continuous)
         if len(spans) > 1 or not isinstance(network, Network):
             search = CellsSearch(self._encoder, network, spans, allowed)
-            found = search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report)
-            return self._starts.distinct(torch.cat([single, self._arrived(gradient, found)]))
+            search_ends = search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report)
+            return self._starts.distinct(torch.cat([single, self._arrived(gradient, search_ends)]))
         ends, rows = search_one_layer(
             *(self._encoder, network, gradient.left[0], spans[0], allowed),
             lambda: self._starts.draw(allowed, generator),
@@ -200,8 +200,8 @@ class Harvester:
         arrived = [self._arrived(gradient, part) for part in ends]
         return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *arrived]))
 
-    def _arrived(self, gradient: Gradient, found: SearchEnds) -> Tensor:
-        arrived = self._starts.ends(found, gradient.tolerances.misfit)
+    def _arrived(self, gradient: Gradient, ends: SearchEnds) -> Tensor:
+        arrived = self._starts.ends(ends, gradient.tolerances.misfit)
         return torch.cat([arrived, self._recombined(arrived, gradient.network.towers)])
 
     def _recombined(self, cells: Tensor, towers: Sequence[Tower]) -> Tensor:
@@ -209,14 +209,14 @@ class Harvester:
         if len(towers) < 2 or not len(cells):
             return cells[:0]
         blocks = [list(range(block.start, block.stop)) for block in self._encoder.schema.blocks]
-        found = cells[:1]
+        rows = cells[:1]
         for tower in towers:
             own = torch.stack([tower.columns[block].any() for block in blocks])
             pieces = self._starts.distinct(torch.where(own, cells, cells[:1]))
-            if len(found) * len(pieces) > _RECOMBINED:
+            if len(rows) * len(pieces) > _RECOMBINED:
                 return cells[:0]
-            found = torch.where(own, pieces[:, None], found[None]).flatten(0, 1)
-        return found
+            rows = torch.where(own, pieces[:, None], rows[None]).flatten(0, 1)
+        return rows
 
     def _silent(self, gradient: Gradient) -> Float[Tensor, "one column"]:
         """Return the most typical of some rows that activate no unit of the first layer; none where all do."""
@@ -267,16 +267,16 @@ class Harvester:
         self, gradient: Gradient, spans: Sequence[tuple[int, Span]], rows: Tensor, left: int
     ) -> Passed | None:
         """Return which candidates pass in one of these layers; None where none of them tells."""
-        found: Passed | None = None
+        merged: Passed | None = None
         for at, span in spans:
             if not tells(span) or not len(rows):
                 continue
             proof = gradient.prove(at, span, rows, left)
-            if found is not None:
-                counts = torch.where(found.passed[:, None], found.counts, proof.counts)
-                proof = Passed(found.passed | proof.passed, counts)
-            found = proof
-        return found
+            if merged is not None:
+                counts = torch.where(merged.passed[:, None], merged.counts, proof.counts)
+                proof = Passed(merged.passed | proof.passed, counts)
+            merged = proof
+        return merged
 
     def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         """Return the cells with numbers that explain the gradient best, and take the records away."""
@@ -366,16 +366,16 @@ class Harvester:
         self, gradient: Gradient, rows: Tensor, counts: Tensor, move: float
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return what each record adds when one of its numbers, then its target, has moved: column by column."""
-        every, held = [], []
+        all_rows, all_counts = [], []
         for place in self._place.tolist():
             other = rows.clone()
             other[:, place] += move
-            every.append(other)
-            held.append(counts)
+            all_rows.append(other)
+            all_counts.append(counts)
         if gradient.head == "regression":
-            every.append(rows)
-            held.append(torch.stack([counts[:, 0], counts[:, 1] + move], 1))
-        return gradient.contributions(torch.cat(every), torch.cat(held))
+            all_rows.append(rows)
+            all_counts.append(torch.stack([counts[:, 0], counts[:, 1] + move], 1))
+        return gradient.contributions(torch.cat(all_rows), torch.cat(all_counts))
 
     def _spread(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         spread = torch.full_like(cells, torch.nan)
@@ -400,9 +400,9 @@ def _first_of_alike(entering: Sequence[Float[Tensor, "record _"]]) -> Bool[Tenso
     """Return which records are the first of those that enter every layer alike: a network may ignore a column."""
     if not len(entering[0]):
         return torch.zeros(0, dtype=torch.bool, device=entering[0].device)
-    every = torch.cat([one / one.norm(dim=1).amax().clamp_min(1e-300) for one in entering], 1)
-    alike = torch.cdist(every, every, compute_mode="donot_use_mm_for_euclid_dist") < _ALIKE
-    return alike.long().argmax(1) == torch.arange(len(every), device=every.device)
+    inputs = torch.cat([layer / layer.norm(dim=1).amax().clamp_min(1e-300) for layer in entering], 1)
+    alike = torch.cdist(inputs, inputs, compute_mode="donot_use_mm_for_euclid_dist") < _ALIKE
+    return alike.long().argmax(1) == torch.arange(len(inputs), device=inputs.device)
 
 
 class _Term(NamedTuple):

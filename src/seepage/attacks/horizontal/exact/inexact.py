@@ -20,7 +20,7 @@ from seepage.tabular.encoder import Encoder
 _ARRIVED = 0.05
 # Ends nearer to each other than so many standard deviations are one record's; up to the second number they are if one
 # is so many times farther from the spans.
-_ONE_RECORD = 0.1
+_SAME_RECORD = 0.1
 _NEAR = 0.5
 _WORSE = 10.0
 # Rounds that better nothing, after which nothing more is expected.
@@ -132,18 +132,18 @@ class InexactHarvester:
         codes = torch.cat([ends.codes, new.codes[arrived]])
         numbers = torch.cat([ends.numbers, new.numbers[arrived]])
         misfit = torch.cat([ends.misfit, new.misfit[arrived]])
-        every = _of(SearchEnds(codes, numbers, misfit), misfit.argsort(stable=True))
-        cells = self._starts.cells(every)
+        sorted_ends = _of(SearchEnds(codes, numbers, misfit), misfit.argsort(stable=True))
+        cells = self._starts.cells(sorted_ends)
         # Near a record's end there may be another one of its own searches, clearly worse, or another record's.
-        worse = every.misfit[:, None] > _WORSE * every.misfit
-        apart = self._starts.apart(cells, cells, _NEAR) | (self._starts.apart(cells, cells, _ONE_RECORD) & ~worse)
+        worse = sorted_ends.misfit[:, None] > _WORSE * sorted_ends.misfit
+        apart = self._starts.apart(cells, cells, _NEAR) | (self._starts.apart(cells, cells, _SAME_RECORD) & ~worse)
         chosen: list[int] = []
         for i in range(len(cells)):
             if len(chosen) == most:
                 break
             if bool(apart[i, chosen].all()):
                 chosen.append(i)
-        return _of(every, torch.tensor(chosen, dtype=torch.long, device=misfit.device))
+        return _of(sorted_ends, torch.tensor(chosen, dtype=torch.long, device=misfit.device))
 
     def _towards(
         self,
@@ -229,5 +229,5 @@ def _whole(evidence: CandidateEvidence, copies: int) -> tuple[Float[Tensor, "rec
     return counts, (estimates - counts).abs().amax(1) / copies
 
 
-def _of(found: SearchEnds, chosen: Tensor) -> SearchEnds:
-    return SearchEnds(found.codes[chosen], found.numbers[chosen], found.misfit[chosen])
+def _of(ends: SearchEnds, chosen: Tensor) -> SearchEnds:
+    return SearchEnds(ends.codes[chosen], ends.numbers[chosen], ends.misfit[chosen])

@@ -347,7 +347,7 @@ class _NormalisationPass:
         s, c, along = self.inverse, self.factor, self.along
         # The factors of h and of 1 without a change of the inputs ...
         of_normal = c * by_error_along + s * self.by_scale * along
-        of_one = c * by_error.mean(self._over, keepdim=True) + s * self.by_scale * self.mean
+        offset = c * by_error.mean(self._over, keepdim=True) + s * self.by_scale * self.mean
         of_error = s * self.by_scale
         result = by_error * c
         if self.change is not None:
@@ -355,10 +355,10 @@ class _NormalisationPass:
             p, q = self.change_mean, self.change_along
             error_change = self._mean(self.error, self.change)
             of_normal = of_normal + s * c * (error_change - p * self.mean - q * along) - 2 * s * c * q * along
-            of_one = of_one - s * c * (q * self.mean + p * along)
+            offset = offset - s * c * (q * self.mean + p * along)
             of_error = of_error - s * c * q
             result.addcmul_(self.change, s * c * along, value=-1)
-        result.addcmul_(self.error, of_error).addcmul_(self.normal, of_normal, value=-1).sub_(of_one)
+        result.addcmul_(self.error, of_error).addcmul_(self.normal, of_normal, value=-1).sub_(offset)
         return result.view(change.shape)
 
     def _mean(self, left: Tensor, right: Tensor) -> Tensor:

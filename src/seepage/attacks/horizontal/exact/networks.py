@@ -111,7 +111,7 @@ class Layered(Protocol):
         ...
 
     @property
-    def held(self) -> int:
+    def memory(self) -> int:
         """Numbers a row that computing the taps' inputs takes."""
         ...
 
@@ -197,8 +197,8 @@ class Network:
     @classmethod
     def at(cls, parameters: Sequence[Tensor]) -> Network:
         """Return the network of the parameters, which are weights and biases in turn."""
-        held = [parameter.detach().double() for parameter in parameters]
-        return cls(tuple(held[::2]), tuple(held[1::2]))
+        values = [parameter.detach().double() for parameter in parameters]
+        return cls(tuple(values[::2]), tuple(values[1::2]))
 
     @property
     def outputs(self) -> int:
@@ -237,7 +237,7 @@ class Network:
         return self.biases[0]
 
     @property
-    def held(self) -> int:
+    def memory(self) -> int:
         """Nothing besides the state."""
         return 0
 
@@ -281,10 +281,10 @@ class Network:
             inputs: inputs of each layer, as ``inputs`` returns them.
             error: derivative with respect to the outputs.
         """
-        found = [error]
+        errors = [error]
         for weight, entered in zip(reversed(self.weights[1:]), reversed(inputs[1:-1]), strict=True):
-            found.append((found[-1] @ weight) * (entered > 0))
-        return found[::-1]
+            errors.append((errors[-1] @ weight) * (entered > 0))
+        return errors[::-1]
 
 
 def extended(rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch extended"]:

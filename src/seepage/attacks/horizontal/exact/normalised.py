@@ -98,8 +98,8 @@ def _block(parts: list[nn.Module]) -> tuple[_Block | None, bool, list[nn.Module]
         return None, False, []
     norm = parts[1] if len(parts) > 1 and isinstance(parts[1], BatchNorm) else None
     behind = parts[1:] if norm is None else parts[2:]
-    found = (parts[0], norm) if behind and isinstance(behind[0], nn.ReLU) else None
-    return found, False, behind[1:]
+    block = (parts[0], norm) if behind and isinstance(behind[0], nn.ReLU) else None
+    return block, False, behind[1:]
 
 
 class NormalisedHarvester:
@@ -160,8 +160,8 @@ class NormalisedHarvester:
             repeats = counts.sum(1).long()
             if int(repeats.sum()) != records:
                 continue
-            every, labels = tried.repeat_interleave(repeats, 0), copies_labels(counts)
-            fitted, complete, spread = self._replayed(seen, every, labels)
+            all_cells, labels = tried.repeat_interleave(repeats, 0), copies_labels(counts)
+            fitted, complete, spread = self._replayed(seen, all_cells, labels)
             if complete:
                 return self._harvest(seen, fitted, labels, spread)
         return self._harvest(seen, cells, copies_labels(self._counts(seen, cells, 0)), None)
@@ -295,8 +295,8 @@ class ReplayedBatch:
     def _usual(self, name: str) -> float:
         """Return the root mean square of a layer's gradient; that of a bias before normalisation is rounding alone."""
         layer = name.rpartition(".")[0]
-        every = [g.flatten() for other, g in self._received.items() if other.rpartition(".")[0] == layer]
-        return max(float(torch.cat(every).square().mean().sqrt()), 1e-300)
+        entries = [g.flatten() for other, g in self._received.items() if other.rpartition(".")[0] == layer]
+        return max(float(torch.cat(entries).square().mean().sqrt()), 1e-300)
 
     def _moving(
         self, weight: Float[Tensor, "unit encoded"], norm: str | None, positions: int = 1
@@ -365,8 +365,8 @@ class Seen(ReplayedBatch):
             basis = self._basis(self._gradient_of(opened.first), opened.first_norm is not None)
             first = span_of(basis)
             if opened.first_norm is not None:
-                made = self._moments[self._names[opened.first_norm]].mean - bias
-                raw, open_ = mean_row(encoder, weight, made, basis)
+                outputs = self._moments[self._names[opened.first_norm]].mean - bias
+                raw, open_ = mean_row(encoder, weight, outputs, basis)
                 mean = (raw - encoder.mean) / encoder.std
                 if not len(open_):
                     self._counts = raw * records
@@ -379,9 +379,9 @@ class Seen(ReplayedBatch):
             second = span_of(torch.cat([basis[:, :inside], basis[:, -1:]], 1))
         else:
             across, shift = self._affine(opened.second)
-            made = self._moments[self._names[opened.second_norm]].mean - shift
+            outputs = self._moments[self._names[opened.second_norm]].mean - shift
             beside = across[:, inside:] @ mean if opened.beside else 0.0
-            middle, open_ = solved(across[:, :inside], made - beside)
+            middle, open_ = solved(across[:, :inside], outputs - beside)
             second = span_of(torch.cat([basis[:, :inside], open_]), middle)
         self.spans = [first, second]
         if opened.first_norm is not None:
@@ -407,9 +407,9 @@ class Seen(ReplayedBatch):
     def _convolving(self, layer: nn.Conv1d) -> tuple[Float[Tensor, "unit encoded"], int]:
         """Return a convolution as a matrix, and the number of its positions."""
         kernel = self._place[f"{self._names[layer]}.weight"]
-        one_each = torch.eye(self._encoder.width, dtype=kernel.dtype, device=kernel.device)
-        made = nn.functional.conv1d(one_each[:, None], kernel)
-        return made.flatten(1).T, made.shape[-1]
+        identity = torch.eye(self._encoder.width, dtype=kernel.dtype, device=kernel.device)
+        outputs = nn.functional.conv1d(identity[:, None], kernel)
+        return outputs.flatten(1).T, outputs.shape[-1]
 
     def _normalising(self, norm: BatchNorm, positions: int) -> tuple[Float[Tensor, " unit"], Float[Tensor, " unit"]]:
         """Return scale and shift of each unit by a normalisation of this batch."""
@@ -465,13 +465,13 @@ def mean_row(
         sums[at, block] = encoder.std[block]
     open_ |= encoder.is_continuous
     # As long as nothing else is known, a raw column is 0, and the columns of a block add up to 1.
-    found = torch.where(open_, torch.zeros_like(encoder.mean), -encoder.mean / encoder.std)
+    row = torch.where(open_, torch.zeros_like(encoder.mean), -encoder.mean / encoder.std)
     system = torch.cat([weight, sums])
-    wanted = torch.cat([outputs, 1 - sums @ (encoder.mean / encoder.std)]) - system @ found
-    found[open_], within = solved(system[:, open_], wanted)
-    free = found.new_zeros(len(within), len(found))
+    wanted = torch.cat([outputs, 1 - sums @ (encoder.mean / encoder.std)]) - system @ row
+    row[open_], within = solved(system[:, open_], wanted)
+    free = row.new_zeros(len(within), len(row))
     free[:, open_] = within
-    return found * encoder.std + encoder.mean, free
+    return row * encoder.std + encoder.mean, free
 
 
 def solved(

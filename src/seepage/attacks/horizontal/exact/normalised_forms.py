@@ -117,17 +117,17 @@ class TracedSeen(ReplayedBatch):
         network, encoder = self._traced, self._encoder
         row = network.probes.rows[:1]
         call = linear_calls(network.module, row, [layer.place], until=[layer.place]).calls[0]
-        weight, made = call.weight.detach(), self._moments[layer.centred].mean
-        made = made if call.bias is None else made - call.bias.detach()
+        weight, outputs = call.weight.detach(), self._moments[layer.centred].mean
+        outputs = outputs if call.bias is None else outputs - call.bias.detach()
         if at < network.affine and _is_diagonal(network.maps[at][0]):
             linear, constant = network.maps[at]
-            raw, open_ = mean_row(encoder, weight @ linear, made - weight @ constant, basis)
+            raw, open_ = mean_row(encoder, weight @ linear, outputs - weight @ constant, basis)
             middle = linear @ ((raw - encoder.mean) / encoder.std) + constant
             if not len(open_):
                 self._say(raw, weight @ linear, layer.centred)
             open_ = open_ @ linear.T
         else:
-            middle, open_ = solved(weight, made)
+            middle, open_ = solved(weight, outputs)
         return span_of(torch.cat([basis, open_]), middle)
 
     def _say(self, raw: Float[Tensor, " encoded"], weight: Float[Tensor, "unit encoded"], norm: str) -> None:

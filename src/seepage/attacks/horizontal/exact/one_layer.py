@@ -59,32 +59,32 @@ def search_one_layer(
     """
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)
-    known = Directions(shares[:0], torch.empty(0, len(shares), dtype=torch.bool, device=shares.device))
-    found: list[tuple[SearchEnds, bool]] = []
+    duals = Directions(shares[:0], torch.empty(0, len(shares), dtype=torch.bool, device=shares.device))
+    searches: list[tuple[SearchEnds, bool]] = []
     activity: list[Tensor] = []
     barren = 0
     for i in range(_SEARCHES):
-        search = CellsSearch(encoder, network, [_without(span, known.vectors)], allowed, _WEIGHTS[i % len(_WEIGHTS)])
+        search = CellsSearch(encoder, network, [_without(span, duals.vectors)], allowed, _WEIGHTS[i % len(_WEIGHTS)])
         ends = search.run(*draw(), rounds)
-        found.append((ends, search.determined))
+        searches.append((ends, search.determined))
         activity.append(search.hidden_outputs(ends) / norms)
         new = _possible(guided(shares, activity[-1], span.rank + _BEYOND_CHANCE), shares, span, network)
-        together = Directions(torch.cat([known.vectors, new.vectors]), torch.cat([known.silent, new.silent]))
-        before, known = len(known.vectors), _independent(merged(together, len(together.vectors)))
-        if len(known.vectors) == span.rank:
-            rows = torch.linalg.inv(known.vectors.T) @ span.rows
-            return _determined(found), rows[:, :-1] / rows[:, -1:]
-        barren = 0 if len(known.vectors) > before else barren + 1
+        together = Directions(torch.cat([duals.vectors, new.vectors]), torch.cat([duals.silent, new.silent]))
+        before, duals = len(duals.vectors), _independent(merged(together, len(together.vectors)))
+        if len(duals.vectors) == span.rank:
+            rows = torch.linalg.inv(duals.vectors.T) @ span.rows
+            return _determined(searches), rows[:, :-1] / rows[:, -1:]
+        barren = 0 if len(duals.vectors) > before else barren + 1
         if barren == _PATIENCE:
             break
-    active, ends = torch.cat(activity) > 0, _joined([part for part, _ in found])
-    for i in range(len(known.vectors)):
+    active, ends = torch.cat(activity) > 0, _joined([part for part, _ in searches])
+    for i in range(len(duals.vectors)):
         # A known record is orthogonal to all other known directions.
-        others = torch.cat([known.vectors[:i], known.vectors[i + 1 :]])
-        near = (active == known.silent[i]).sum(1).argsort(stable=True)[:_NEAREST]
+        others = torch.cat([duals.vectors[:i], duals.vectors[i + 1 :]])
+        near = (active == duals.silent[i]).sum(1).argsort(stable=True)[:_NEAREST]
         search = CellsSearch(encoder, network, [_without(span, others)], allowed, _WEIGHTS[0])
-        found.append((search.run(ends.codes[near], ends.numbers[near], rounds), search.determined))
-    return _determined(found), span.rows[:0, :-1]
+        searches.append((search.run(ends.codes[near], ends.numbers[near], rounds), search.determined))
+    return _determined(searches), span.rows[:0, :-1]
 
 
 def _without(span: Span, vectors: Float[Tensor, "direction rank"]) -> Span:
@@ -93,16 +93,16 @@ def _without(span: Span, vectors: Float[Tensor, "direction rank"]) -> Span:
     return replace(span, off_rows=torch.cat([span.off_rows, basis @ span.rows]))
 
 
-def _determined(found: Sequence[tuple[SearchEnds, bool]]) -> list[SearchEnds]:
+def _determined(searches: Sequence[tuple[SearchEnds, bool]]) -> list[SearchEnds]:
     """Return the ends of searches that determine their numbers: others fit all spans, and prove nothing."""
-    return [part for part, determined in found if determined]
+    return [part for part, determined in searches if determined]
 
 
-def _joined(found: Sequence[SearchEnds]) -> SearchEnds:
+def _joined(ends: Sequence[SearchEnds]) -> SearchEnds:
     return SearchEnds(
-        torch.cat([part.codes for part in found]),
-        torch.cat([part.numbers for part in found]),
-        torch.cat([part.misfit for part in found]),
+        torch.cat([part.codes for part in ends]),
+        torch.cat([part.numbers for part in ends]),
+        torch.cat([part.misfit for part in ends]),
     )
 
 

@@ -12,9 +12,9 @@ _USUAL = 4
 
 
 class Pace:
-    """Shares of the work that was done, each told once.
+    """Progress of searches: each share of the work is reported once.
 
-    A search tells as if it took four rounds; where it ends earlier, the rest is told at once.
+    A search is reported as if it took four rounds; where it ends earlier, the rest is reported at once.
 
     Args:
         progress: called with the share of the work done since the last call; None for nobody.
@@ -22,14 +22,14 @@ class Pace:
         rounds: largest number of rounds of a victim's search.
 
     Example:
-        >>> told = []
-        >>> pace = Pace(told.append, victims=2, rounds=4)
+        >>> shares = []
+        >>> pace = Pace(shares.append, victims=2, rounds=4)
         >>> pace.begin()
         >>> pace.searched(1.0)
-        >>> pace.found()
+        >>> pace.end()
         >>> pace.begin()
         >>> pace.rest(0.5)
-        >>> told
+        >>> shares
         [0.5, 0.5]
     """
 
@@ -38,28 +38,28 @@ class Pace:
         self._begun = self._done = self._reported = self._ahead = 0.0
 
     def begin(self) -> None:
-        """Begin with the next victim; what was told of the last one without an end is ahead of what follows."""
+        """Begin with the next victim; what was reported of one that did not end counts for later ones."""
         self._ahead += self._reported
         self._begun, self._done, self._reported = time.process_time(), 0.0, 0.0
 
     def searched(self, share: float) -> None:
-        """Tell that a share of a round's searches has ended."""
+        """Report that a share of a round's searches has ended."""
         self._done = min(self._done + share / self._rounds, 1.0)
         if time.process_time() - self._begun >= _LONG:
             self._tell(self._done)
 
-    def found(self) -> None:
-        """Tell that the search for all records of a victim has ended."""
+    def end(self) -> None:
+        """Report that the search for all records of a victim has ended."""
         self._tell(1.0)
         self._reported = 0.0
 
     def rest(self, share: float) -> None:
-        """Tell the share of what is done for victims whose search did not find all, without what was told of them."""
+        """Report a share of the fallback's work on incomplete victims, less what was reported of them before."""
         self._ahead += self._reported
         self._reported = 0.0
-        known = min(self._ahead, share)
-        self._ahead -= known
-        self._report(share - known)
+        overlap = min(self._ahead, share)
+        self._ahead -= overlap
+        self._report(share - overlap)
 
     def _tell(self, done: float) -> None:
         share = done / self._victims - self._reported

@@ -74,8 +74,8 @@ class WatchedLayer:
 
     def entered(self, call: LinearCall) -> Float[Tensor, "record extended"]:
         """Return what entered a run, with an appended 1 where the layer has a bias."""
-        found = self.chosen(call.entering).detach()
-        return extended(found) if self.biased else found
+        values = self.chosen(call.entering).detach()
+        return extended(values) if self.biased else values
 
     def received(self, module: nn.Module, message: Mapping[str, Tensor], row: Tensor) -> Float[Tensor, "unit _"]:
         """Return the gradient of weight and bias side by side.
@@ -87,13 +87,15 @@ class WatchedLayer:
         """
         if self.computed:
             weight = linear_calls(module, row[None], [self.place], graph=True, until=[self.place]).calls[0].weight
-            held = dict(module.named_parameters())
-            found = _of_weight(weight, [held[name] for name in self.weights], [message[n] for n in self.weights])
+            parameters = dict(module.named_parameters())
+            gradient = _of_weight(
+                weight, [parameters[name] for name in self.weights], [message[n] for n in self.weights]
+            )
         else:
-            found = message[self.weights[0]]
+            gradient = message[self.weights[0]]
         if self.bias is None:
-            return found
-        return torch.cat([found, message[self.bias].flatten()[:, None].to(found.dtype)], 1)
+            return gradient
+        return torch.cat([gradient, message[self.bias].flatten()[:, None].to(gradient.dtype)], 1)
 
 
 @dataclass(frozen=True)
@@ -190,33 +192,33 @@ def probed(
         raise UnreadableError("no affine layer")
     rows = rows[: min(_MOST_ROWS, max(_LEAST_ROWS, 2 * wide))]
     with inputs_seen(trained) as inputs:
-        found = watched_run(trained, rows, graph=True)
+        run = watched_run(trained, rows, graph=True)
     several, alone = (
-        (found, watched_run(module, rows[:1]))
+        (run, watched_run(module, rows[:1]))
         if trained is module
         else (watched_run(module, rows), watched_run(module, rows[:1]))
     )
     if len(several.calls) != len(alone.calls) or not _close(several.outputs[:1], alone.outputs):
         raise UnreadableError("a record's outputs depend on the others")
-    labels = torch.arange(len(rows), device=rows.device) % max(2, found.outputs.shape[1])
-    loss = mean_loss(head, found.outputs, labels.double())
-    held = {name: p for name, p in trained.named_parameters() if p.requires_grad}
-    moving = [call for call in found.calls if call.returned.requires_grad]
-    wanted = [found.outputs, *held.values(), *(call.returned for call in moving)]
-    out, *every = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
-    gradients = dict(zip(held, every[: len(held)], strict=True))
+    labels = torch.arange(len(rows), device=rows.device) % max(2, run.outputs.shape[1])
+    loss = mean_loss(head, run.outputs, labels.double())
+    parameters = {name: p for name, p in trained.named_parameters() if p.requires_grad}
+    moving = [call for call in run.calls if call.returned.requires_grad]
+    wanted = [run.outputs, *parameters.values(), *(call.returned for call in moving)]
+    out, *derivatives = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+    gradients = dict(zip(parameters, derivatives[: len(parameters)], strict=True))
     apart = {each.place: (each, call) for each, call in zip(several.calls, alone.calls, strict=True)}
     layers: list[tuple[WatchedLayer, LinearCall, int, bool]] = []
     refused: list[str] = []
-    for call, back in zip(moving, every[len(held) :], strict=True):
-        each, one = apart.get(call.place, (None, None))
-        if back is None or each is None or one is None or len(call.entering) != len(rows):
+    for call, back in zip(moving, derivatives[len(parameters) :], strict=True):
+        each, single = apart.get(call.place, (None, None))
+        if back is None or each is None or single is None or len(call.entering) != len(rows):
             continue
-        layer = _layer(call, back, held, gradients, inputs)
+        layer = _layer(call, back, parameters, gradients, inputs)
         if isinstance(layer, str):
             refused += [layer] if layer else []
             continue
-        if not _close(each.entering[:1], one.entering) or not _close(each.weight, one.weight):
+        if not _close(each.entering[:1], single.entering) or not _close(each.weight, single.weight):
             refused.append(f"what enters {layer.name!r} depends on other records")
             continue
         whole, error = layer.entered(call), layer.chosen(call.by_unit(back))
@@ -226,10 +228,10 @@ def probed(
         raise UnreadableError(f"no affine layer with one input a record{why}")
     probes, maps = Probes.anywhere(rows), list[tuple[Tensor, Tensor] | None]()
     for tried in (probes, None if encoder is None else Probes.valid(encoder)):
-        if tried is None or any(one is not None for one in maps):
+        if tried is None or any(single is not None for single in maps):
             continue
-        made = {call.place: call for call in watched_run(module, tried.rows).calls}
-        maps = [_affine(layer, each, tried, made.get(layer.place), rows) for layer, each, _, _ in layers]
+        calls = {call.place: call for call in watched_run(module, tried.rows).calls}
+        maps = [_affine(layer, each, tried, calls.get(layer.place), rows) for layer, each, _, _ in layers]
         probes = tried
     numbers = sum(call.returned[0].numel() + call.entering[0].numel() for call in alone.calls)
     work = sum(call.weight.numel() * call.entering[0].numel() // call.weight.shape[1] for call in alone.calls)
@@ -237,7 +239,7 @@ def probed(
     for (layer, each, rank, at_end), linear in zip(layers, maps, strict=True):
         entered = layer.chosen(each.entering).detach()
         scale = _USUAL / float(entered.norm(dim=1).mean().clamp_min(1e-12))
-        width, outputs = entered.shape[1], found.outputs.shape[1]
+        width, outputs = entered.shape[1], run.outputs.shape[1]
         seen.append(LayerProbe(layer, width, outputs, linear, rank, scale, numbers, work, at_end))
     return seen, probes, refused
 
@@ -258,12 +260,12 @@ def watched_run(
 
 
 def _affine(
-    layer: WatchedLayer, call: LinearCall, probes: Probes, made: LinearCall | None, rows: Tensor
+    layer: WatchedLayer, call: LinearCall, probes: Probes, probe_call: LinearCall | None, rows: Tensor
 ) -> tuple[Tensor, Tensor] | None:
     """Return the map from the encoded row to a layer's input, None where it is not affine."""
-    if made is None:
+    if probe_call is None:
         return None
-    linear, constant = probes.map(layer.chosen(made.entering))
+    linear, constant = probes.map(layer.chosen(probe_call.entering))
     entered = layer.chosen(call.entering).detach()
     return (linear, constant) if _close(rows @ linear.T + constant, entered) else None
 
@@ -271,7 +273,7 @@ def _affine(
 def _layer(
     call: LinearCall,
     back: Tensor,
-    held: Mapping[str, Tensor],
+    parameters: Mapping[str, Tensor],
     gradients: Mapping[str, Tensor | None],
     inputs: Mapping[str, Tensor],
 ) -> WatchedLayer | str:
@@ -282,16 +284,16 @@ def _layer(
     Args:
         call: the call, with a graph.
         back: errors at its output.
-        held: parameters by name.
+        parameters: parameters by name.
         gradients: their gradients.
         inputs: what entered each batch normalisation.
     """
-    own = next((name for name, p in held.items() if p is call.weight), None)
+    own = next((name for name, p in parameters.items() if p is call.weight), None)
     if own is None:
         if not call.weight.requires_grad:
             return ""
-        ways = torch.autograd.grad(call.weight.sum(), list(held.values()), retain_graph=True, allow_unused=True)
-        names = tuple(name for name, way in zip(held, ways, strict=True) if way is not None)
+        ways = torch.autograd.grad(call.weight.sum(), list(parameters.values()), retain_graph=True, allow_unused=True)
+        names = tuple(name for name, way in zip(parameters, ways, strict=True) if way is not None)
     else:
         names = (own,)
     name = _named(names)
@@ -305,12 +307,12 @@ def _layer(
         token = int(active[0])
         errors, entered = error[:, token], entered[:, token]
     sent = [gradients[part] for part in names]
-    parts = [one for one in sent if one is not None]
+    parts = [gradient for gradient in sent if gradient is not None]
     if len(parts) < len(sent):
         return f"{name!r} has parameters without a gradient"
     total, isometric = errors.T @ entered, True
     if own is None:
-        tensors = [held[part] for part in names]
+        tensors = [parameters[part] for part in names]
         isometric = _is_isometric(call.weight, tensors)
         if not _close(_of_weight(call.weight, tensors, parts), total, _SOLVED):
             return f"the weight of {name!r} is computed from parameters whose gradient does not tell its own"
@@ -329,19 +331,19 @@ def _layer(
         names,
         own is None,
         isometric,
-        None if centred else _bias(call, added, held, gradients),
+        None if centred else _bias(call, added, parameters, gradients),
         token,
         centred,
     )
 
 
 def _bias(
-    call: LinearCall, added: Tensor, held: Mapping[str, Tensor], gradients: Mapping[str, Tensor | None]
+    call: LinearCall, added: Tensor, parameters: Mapping[str, Tensor], gradients: Mapping[str, Tensor | None]
 ) -> str | None:
     """Return the parameter whose gradient is the sum of a call's errors: the call's own bias, or one added behind."""
     alike = sorted(
-        (name for name, p in held.items() if p.shape[-1:] == added.shape and p.numel() == len(added)),
-        key=lambda name: held[name] is not call.bias,
+        (name for name, p in parameters.items() if p.shape[-1:] == added.shape and p.numel() == len(added)),
+        key=lambda name: parameters[name] is not call.bias,
     )
     for name in alike:
         sent = gradients[name]
@@ -375,7 +377,7 @@ def _of_weight(weight: Tensor, parameters: Sequence[Tensor], sent: Sequence[Tens
         return ahead(torch.autograd.grad(weight, parameters, way, retain_graph=True))
 
     rest = ahead([part.to(weight) for part in sent])
-    found, way = torch.zeros_like(rest), rest
+    gradient, way = torch.zeros_like(rest), rest
     size = first = float(rest.square().sum())
     for _ in range(_CONJUGATE):
         if not size > _CONJUGATE_END * first:
@@ -385,10 +387,10 @@ def _of_weight(weight: Tensor, parameters: Sequence[Tensor], sent: Sequence[Tens
         if not along > 0:
             break
         step = size / along
-        found, rest = found + step * way, rest - step * pushed
+        gradient, rest = gradient + step * way, rest - step * pushed
         size, before = float(rest.square().sum()), size
         way = rest + size / before * way
-    return found.detach()
+    return gradient.detach()
 
 
 def _is_isometric(weight: Tensor, parameters: Sequence[Tensor]) -> bool:
@@ -406,7 +408,7 @@ def _rank(gradient: Tensor) -> int:
     return int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
 
 
-def _close(found: Tensor, wanted: Tensor, share: float = _SAME) -> bool:
-    return found.shape == wanted.shape and bool(
-        ((found - wanted).abs() <= share * wanted.abs().max().clamp_min(1e-12)).all()
+def _close(values: Tensor, wanted: Tensor, share: float = _SAME) -> bool:
+    return values.shape == wanted.shape and bool(
+        ((values - wanted).abs() <= share * wanted.abs().max().clamp_min(1e-12)).all()
     )

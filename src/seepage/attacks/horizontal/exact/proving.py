@@ -34,15 +34,15 @@ def columns_of(schema: Schema, statistics: Statistics) -> tuple[kernel.EncodedCo
         >>> [column.low for column in columns_of(data.schema, data.statistics)]
         [0.0]
     """
-    found = []
+    columns = []
     for column, block in zip(schema.columns, schema.blocks, strict=True):
         moments = tuple(statistics.mean[block].tolist()), tuple(statistics.std[block].tolist())
         if isinstance(column, Discrete):
-            found.append(kernel.EncodedColumn(column.name, *moments, tuple(column.categories)))
+            columns.append(kernel.EncodedColumn(column.name, *moments, tuple(column.categories)))
         else:
             ends = column.low, column.high, column.tolerance, column.integer
-            found.append(kernel.EncodedColumn(column.name, *moments, None, *ends))
-    return tuple(found)
+            columns.append(kernel.EncodedColumn(column.name, *moments, None, *ends))
+    return tuple(columns)
 
 
 def declaration(view: View, knowledge: Knowledge) -> kernel.Declaration:
@@ -81,9 +81,9 @@ def proofs_of(
     doubts: Sequence[str | None],
 ) -> tuple[kernel.Certified, ...]:
     """Return what is proved of each victim's guess, see ``proof_of``."""
-    said = [None] * len(cells) if labels is None else labels
-    every = enumerate(zip(cells, said, doubts, strict=True))
-    return tuple(proof_of(view, knowledge, i, own, label, doubt) for i, (own, label, doubt) in every)
+    given = [None] * len(cells) if labels is None else labels
+    victims = enumerate(zip(cells, given, doubts, strict=True))
+    return tuple(proof_of(view, knowledge, i, own, label, doubt) for i, (own, label, doubt) in victims)
 
 
 def proof_of(
@@ -114,9 +114,9 @@ def proof_of(
     except kernel.RefusedError as why:
         return kernel.nothing(len(cells), cells.shape[1], str(why))
     own = cells.cpu()
-    said = labels_of(view.model, parameters, message, declared, own) if labels is None else labels.cpu()
-    own = _refined(view.model, parameters, message, declared, own, said)
-    return kernel.certify(view.model.module, parameters, message, declared, own, said)
+    proof_labels = labels_of(view.model, parameters, message, declared, own) if labels is None else labels.cpu()
+    own = _refined(view.model, parameters, message, declared, own, proof_labels)
+    return kernel.certify(view.model.module, parameters, message, declared, own, proof_labels)
 
 
 def labels_of(
@@ -140,8 +140,8 @@ def labels_of(
     at = {name: part.double() for name, part in parameters.items()}
     module, rows = copied(model.module).double(), declared.rows(cells)
 
-    def outputs(held: dict[str, Tensor], row: Tensor) -> Tensor:
-        return torch.func.functional_call(module, held, (row[None],))[0]
+    def outputs(tensors: dict[str, Tensor], row: Tensor) -> Tensor:
+        return torch.func.functional_call(module, tensors, (row[None],))[0]
 
     slopes = torch.func.vmap(torch.func.jacrev(outputs), in_dims=(None, 0))(at, rows)
     flat = torch.cat([slopes[name].flatten(2) for name in message], 2)
@@ -172,7 +172,7 @@ def _refined(
         return cells
     module, at = copied(model.module).double(), {name: part.double() for name, part in parameters.items()}
     scale = {name: 1 / float(part.double().abs().max().clamp(min=1e-300)) for name, part in message.items()}
-    flat = lambda held: torch.cat([(held[name] * scale[name]).flatten() for name in message])  # noqa: E731
+    flat = lambda tensors: torch.cat([(tensors[name] * scale[name]).flatten() for name in message])  # noqa: E731
     received = flat({name: part.double() / (declared.rate or 1.0) for name, part in message.items()})
 
     def filled(numbers: Tensor) -> Tensor:
@@ -180,8 +180,8 @@ def _refined(
         return declared.rows(torch.stack([part.double() for part in parts], 1))
 
     def sent(numbers: Tensor) -> Tensor:
-        def loss(held: dict[str, Tensor]) -> Tensor:
-            outputs = torch.func.functional_call(module, held, (filled(numbers),))
+        def loss(tensors: dict[str, Tensor]) -> Tensor:
+            outputs = torch.func.functional_call(module, tensors, (filled(numbers),))
             return mean_loss(model.head, outputs, labels.double())
 
         return flat(torch.func.grad(loss)(at))
@@ -193,8 +193,8 @@ def _refined(
             # J v by two reverse passes: forward ones make PyTorch compile, and warn.
             now, pull = torch.func.vjp(sent, numbers)[:2]
             push = torch.func.vjp(lambda back, pull=pull: pull(back)[0], torch.zeros_like(now))[1]
-            every = torch.eye(numbers.numel(), dtype=now.dtype).view(-1, *numbers.shape)
-            [slope] = torch.func.vmap(push)(every)
+            directions = torch.eye(numbers.numel(), dtype=now.dtype).view(-1, *numbers.shape)
+            [slope] = torch.func.vmap(push)(directions)
             move = torch.linalg.lstsq(slope.T, received - now).solution.view_as(numbers)
             moved = (numbers + move.nan_to_num(0.0, 0.0, 0.0)).clamp(low, high)
             if not float((sent(moved) - received).norm()) < float((sent(numbers) - received).norm()):

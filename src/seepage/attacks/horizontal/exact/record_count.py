@@ -79,8 +79,8 @@ def count_records(
     generator = torch.Generator().manual_seed(seed)
     votes: Counter[int] = Counter()
     for _ in range(_ROUNDS):
-        found = search.run(*starts.draw(allowed, generator), CHANGES)
-        cells = starts.cells(found)[found.misfit < STRICT.misfit].unique(dim=0)
+        ends = search.run(*starts.draw(allowed, generator), CHANGES)
+        cells = starts.cells(ends)[ends.misfit < STRICT.misfit].unique(dim=0)
         evidence = gradient.evidence(deeper, spans[deeper], client.encode(cells).double())
         passed = (evidence.outside < STRICT.outside) & (evidence.off < STRICT.outside)
         for chances, total in zip(evidence.chances[passed], evidence.total[passed], strict=True):

@@ -104,7 +104,7 @@ def replayed(
         # What is left of the first layer's weights is errors times what rows lack.
         rows = client.encode(cells).double()
         tried = [starts.encoder.decode(rows + step * (by @ left[first])) for by in (inverse, damped) for step in _STEPS]
-        rests = [_left(view, victim, client, one, labels) for one in tried]
+        rests = [_left(view, victim, client, batch, labels) for batch in tried]
         lengths = [_length(rest, layers, noise) for rest in rests]
         best = min(range(len(tried)), key=lengths.__getitem__)
         if not lengths[best] < length:

@@ -75,18 +75,18 @@ class RGap:
                 the label of a regression is not granted.
         """
         check(view, knowledge, seeds)
-        read, known = as_gradient(view, knowledge)
+        read, facts = as_gradient(view, knowledge)
         layers = _layers(read)
-        found = _top(layers[-1], read, knowledge)
+        candidates = _top(layers[-1], read, knowledge)
         for above, below in zip(reversed(layers[1:]), reversed(layers[:-1]), strict=True):
-            found = _down(above, below, found)
-        if found.labels is not None:
-            found = _reproducing(found, found.labels, read)
+            candidates = _down(above, below, candidates)
+        if candidates.labels is not None:
+            candidates = _reproducing(candidates, candidates.labels, read)
         dtype = next(iter(read.gradient.values())).dtype
-        encoder = Encoder(known.schema, known.statistics, dtype=dtype, device=found.inputs.device)
+        encoder = Encoder(facts.schema, facts.statistics, dtype=dtype, device=candidates.inputs.device)
         # The remaining candidates are alternatives: one of them is right.
-        one = choose_records(encoder, replace(known, batch_size=1), found.inputs.to(dtype))
-        return RecordsGuess(choose_records(encoder, known, encoder.encode(one)).cpu())
+        best = choose_records(encoder, replace(facts, batch_size=1), candidates.inputs.to(dtype))
+        return RecordsGuess(choose_records(encoder, facts, encoder.encode(best)).cpu())
 
 
 class _AffineLayer(NamedTuple):
@@ -167,15 +167,15 @@ def _top(layer: _AffineLayer, view: GradientView, knowledge: Knowledge) -> _Laye
             weight=torch.cat([torch.zeros_like(layer.weight), layer.weight], 1),
             gradient=torch.cat([-layer.gradient, layer.gradient], 1),
         )
-        found = _of_classes(both)
-        found = found._replace(error=found.error[..., 1:])
+        candidates = _of_classes(both)
+        candidates = candidates._replace(error=candidates.error[..., 1:])
     else:
-        found = _of_classes(layer)
+        candidates = _of_classes(layer)
     if granted is None or knowledge.batch_size > 1:
-        return found
-    assert found.labels is not None
-    other = (found.labels != granted.to(found.labels))[..., None]
-    return found._replace(inputs=found.inputs.masked_fill(other, torch.nan))
+        return candidates
+    assert candidates.labels is not None
+    other = (candidates.labels != granted.to(candidates.labels))[..., None]
+    return candidates._replace(inputs=candidates.inputs.masked_fill(other, torch.nan))
 
 
 def _of_squares(layer: _AffineLayer, labels: Float[Tensor, " victim"]) -> _LayerInputs:
@@ -230,7 +230,7 @@ def _of_classes(layer: _AffineLayer) -> _LayerInputs:
     )
 
 
-def _down(above: _AffineLayer, below: _AffineLayer, found: _LayerInputs) -> _LayerInputs:
+def _down(above: _AffineLayer, below: _AffineLayer, candidates: _LayerInputs) -> _LayerInputs:
     """Return the candidates at the layer below one whose input and error are known."""
     assert below.activation is not None
     open_ = None
@@ -238,16 +238,16 @@ def _down(above: _AffineLayer, below: _AffineLayer, found: _LayerInputs) -> _Lay
         # A unit with output 0 has no gradient.
         size = below.gradient.abs().amax(-1)
         open_ = (size > size.amax(-1, keepdim=True) * 1e-12)[:, None]
-    outputs, slope = _undone(below.activation, found.inputs, open_)
-    error = (found.error @ above.weight) * slope
-    known = (slope > 0)[..., None].to(error.dtype)
+    outputs, slope = _undone(below.activation, candidates.inputs, open_)
+    error = (candidates.error @ above.weight) * slope
+    active = (slope > 0)[..., None].to(error.dtype)
     square = error.square().sum(-1, keepdim=True)
-    weight = below.weight[:, None] * known
+    weight = below.weight[:, None] * active
     normal = weight.mT @ weight + torch.eye(weight.shape[-1], dtype=weight.dtype, device=weight.device)
     wanted = (outputs[..., None, :] @ weight)[..., 0, :] + error @ below.gradient / square
     there = wanted.isfinite().all(-1, keepdim=True)
     inputs = torch.linalg.solve(normal.nan_to_num(), wanted.where(there, torch.zeros_like(wanted)))
-    return _LayerInputs(inputs.where(there, torch.full_like(inputs, torch.nan)), error, found.labels)
+    return _LayerInputs(inputs.where(there, torch.full_like(inputs, torch.nan)), error, candidates.labels)
 
 
 def _undone(
@@ -269,10 +269,12 @@ def _undone(
     return inside.logit(), inside * (1 - inside)
 
 
-def _reproducing(found: _LayerInputs, labels: Float[Tensor, "victim candidate"], view: GradientView) -> _LayerInputs:
+def _reproducing(
+    candidates: _LayerInputs, labels: Float[Tensor, "victim candidate"], view: GradientView
+) -> _LayerInputs:
     """Return the candidates whose own gradient is at most twice as far from the received one as the nearest's."""
     first = next(iter(view.gradient.values()))
-    rows = found.inputs.to(first.dtype)[:, :, None]
+    rows = candidates.inputs.to(first.dtype)[:, :, None]
     own = gradient(view.model, rows, labels.to(first.dtype)[..., None], view.parameters)
     apart = sum((own[name] - g[:, None]).flatten(2).double().square().sum(-1) for name, g in view.gradient.items())
     size = sum(g.flatten(1).double().square().sum(-1) for g in view.gradient.values())
@@ -280,4 +282,4 @@ def _reproducing(found: _LayerInputs, labels: Float[Tensor, "victim candidate"],
     assert isinstance(size, Tensor)
     off = (apart / size[:, None]).sqrt().nan_to_num(nan=torch.inf)
     worse = off > 2 * off.amin(1, keepdim=True) + 100 * torch.finfo(first.dtype).eps
-    return found._replace(inputs=found.inputs.masked_fill(worse[..., None], torch.nan))
+    return candidates._replace(inputs=candidates.inputs.masked_fill(worse[..., None], torch.nan))

@@ -36,7 +36,7 @@ class RobbingTheFed:
             BadInputError: the view does not fit its model, or that was not crafted for the attack.
         """
         check(view, knowledge, seeds)
-        read, known = as_gradient(view, knowledge)
+        read, knowledge = as_gradient(view, knowledge)
         layer = first_layer(read)
         rows = layer.layer.weight.detach()
         if len(rows) < 2 or not (rows == rows[:1]).all():
@@ -47,8 +47,8 @@ class RobbingTheFed:
         # From the lowest threshold up: each neuron sums its own bin and all bins above.
         order = layer.layer.bias.detach().argsort(descending=True)
         weight, bias = (
-            held[:, order] - held[:, order].roll(-1, dims=1).index_fill(1, order.new_tensor([len(order) - 1]), 0)
-            for held in (layer.weight, layer.bias)
+            part[:, order] - part[:, order].roll(-1, dims=1).index_fill(1, order.new_tensor([len(order) - 1]), 0)
+            for part in (layer.weight, layer.bias)
         )
-        encoder = Encoder(known.schema, known.statistics, dtype=weight.dtype, device=weight.device)
-        return RecordsGuess(choose_records(encoder, known, quotients(weight, bias)).cpu())
+        encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=weight.dtype, device=weight.device)
+        return RecordsGuess(choose_records(encoder, knowledge, quotients(weight, bias)).cpu())

@@ -45,7 +45,7 @@ class SingleActivation:
             BadInputError: the view does not fit its model, or that begins with no affine layer with a bias.
         """
         check(view, knowledge, seeds)
-        read, known = as_gradient(view, knowledge)
+        read, knowledge = as_gradient(view, knowledge)
         layer = first_layer(read)
-        encoder = Encoder(known.schema, known.statistics, dtype=layer.weight.dtype, device=layer.weight.device)
-        return RecordsGuess(choose_records(encoder, known, quotients(layer.weight, layer.bias)).cpu())
+        encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=layer.weight.dtype, device=layer.weight.device)
+        return RecordsGuess(choose_records(encoder, knowledge, quotients(layer.weight, layer.bias)).cpu())

@@ -105,22 +105,22 @@ class Spear:
                 and a ReLU behind it.
         """
         check(view, knowledge, seeds)
-        read, known = as_gradient(view, knowledge)
+        read, facts = as_gradient(view, knowledge)
         layer = first_layer(read)
         _check_rectified(read.model.module, read.model.name)
-        encoder = Encoder(known.schema, known.statistics, device=layer.weight.device)
+        encoder = Encoder(facts.schema, facts.statistics, device=layer.weight.device)
         name = next(iter(read.gradient))
-        held = read.model.parameters if read.parameters is None else read.parameters
-        own = [(held[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
+        parameters = read.model.parameters if read.parameters is None else read.parameters
+        own = [(parameters[key].detach().double()) for key in (name, name.removesuffix("weight") + "bias")]
         cells, proofs, regime = [], [], []
         for victim, seed in enumerate(seeds):
             weight, bias = own if read.parameters is None else (part[victim] for part in own)
-            found = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), known.batch_size, seed)
-            one, whole = _cells(encoder, known, found)
-            cells.append(one.cpu())
+            search = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), facts.batch_size, seed)
+            records, whole = _cells(encoder, facts, search)
+            cells.append(records.cpu())
             doubt = None if whole else "not all records were read, so that none can be replayed"
             proofs.append(proof_of(view, knowledge, victim, cells[-1], None, doubt))
-            regime.append(_regime(found, known.batch_size))
+            regime.append(_regime(search, facts.batch_size))
             if progress is not None:
                 progress(1 / len(seeds))
         return RecordsGuess(torch.stack(cells), proofs=tuple(proofs), regime=tuple(regime))
@@ -159,9 +159,9 @@ class Spear:
             if len(start) < rank:
                 best = best._replace(directions=len(start))
                 continue
-            found = chosen_greedily(pool, start, rows, network)
-            if found.match > best.match:
-                best = found
+            candidate = chosen_greedily(pool, start, rows, network)
+            if candidate.match > best.match:
+                best = candidate
             if best.match == 1:
                 break
         return best._replace(submatrices=taken)
@@ -235,8 +235,8 @@ def chosen_greedily(
             inverse = torch.linalg.inv(pool.vectors[chosen].T)
             match = float(_match(inverse @ outputs, pool.silent[chosen]))
         place = (place + 1) % rank
-    found = inverse @ rows
-    return _SpearSearch(rank, rank, match, found / found[:, -1:])
+    unmixed = inverse @ rows
+    return _SpearSearch(rank, rank, match, unmixed / unmixed[:, -1:])
 
 
 def _exchanged(
@@ -268,22 +268,22 @@ def _match(
     return (inactive == silent).sum((-2, -1)) / inactive.shape[-1] / inactive.shape[-2]
 
 
-def _cells(encoder: Encoder, knowledge: Knowledge, found: _SpearSearch) -> tuple[Float[Tensor, "record column"], bool]:
+def _cells(encoder: Encoder, knowledge: Knowledge, best: _SpearSearch) -> tuple[Float[Tensor, "record column"], bool]:
     """Return a victim's cells, and whether all records were read."""
-    rows = quotients(found.rows[None, :, :-1], found.rows[None, :, -1]) if len(found.rows) else found.rows[None, :, :-1]
-    if found.match < 1 or found.rank < knowledge.batch_size:
+    rows = quotients(best.rows[None, :, :-1], best.rows[None, :, -1]) if len(best.rows) else best.rows[None, :, :-1]
+    if best.match < 1 or best.rank < knowledge.batch_size:
         return choose_records(encoder, knowledge, rows)[0], False
     return encoder.decode(rows[0]), True
 
 
-def _regime(found: _SpearSearch, records: int) -> str:
-    rank = f"; the gradient has rank {found.rank}" if found.rank < records else ""
-    after = f"after {found.submatrices} submatrices"
-    if found.directions < found.rank or not found.rank:
-        return f"not finished {after}: {found.directions} of {found.rank} directions found{rank}"
-    if found.match < 1:
-        return f"not certain {after}: {100 * found.match:.1f}% of the errors are zero where they should be{rank}"
-    return f"{found.rank} of {records} rows found{rank}" if rank else f"all {records} records found"
+def _regime(search: _SpearSearch, records: int) -> str:
+    rank = f"; the gradient has rank {search.rank}" if search.rank < records else ""
+    after = f"after {search.submatrices} submatrices"
+    if search.directions < search.rank or not search.rank:
+        return f"not finished {after}: {search.directions} of {search.rank} directions found{rank}"
+    if search.match < 1:
+        return f"not certain {after}: {100 * search.match:.1f}% of the errors are zero where they should be{rank}"
+    return f"{search.rank} of {records} rows found{rank}" if rank else f"all {records} records found"
 
 
 def _check_rectified(module: nn.Module, name: str) -> None:

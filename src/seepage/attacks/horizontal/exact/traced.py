@@ -75,9 +75,9 @@ class TracedRun:
 
     def errors(self, error: Float[Tensor, "record output"]) -> list[Float[Tensor, "record _"]]:
         """Return the derivative with respect to each watched layer's outputs."""
-        found = torch.autograd.grad(self.graphed, [call.returned for call in self.calls], error, retain_graph=True)
-        every = zip(self.layers, self.calls, found, strict=True)
-        return [layer.chosen(call.by_unit(back)) for layer, call, back in every]
+        slopes = torch.autograd.grad(self.graphed, [call.returned for call in self.calls], error, retain_graph=True)
+        runs = zip(self.layers, self.calls, slopes, strict=True)
+        return [layer.chosen(call.by_unit(back)) for layer, call, back in runs]
 
     def silent(self) -> Bool[Tensor, " record"]:
         """Return which records leave no error at the first watched layer."""
@@ -107,7 +107,7 @@ class TracedNetwork:
         by_outputs: whether all else depends on the first layer's outputs alone, which are the state then; else the
             state is the encoded row.
         taps: layers whose inputs a search compares.
-        held: numbers a row that computing the taps' inputs takes.
+        memory: numbers a row that computing the taps' inputs takes.
         work: multiplications of a row's pass.
         probes: rows from which these maps are told.
         last: layer whose errors are those of the outputs; None where there is none.
@@ -122,7 +122,7 @@ class TracedNetwork:
     state_bias: Float[Tensor, " state"]
     by_outputs: bool
     taps: tuple[Tap, ...]
-    held: int
+    memory: int
     work: int
     probes: Probes
     last: WatchedLayer | None
@@ -199,17 +199,17 @@ class TracedNetwork:
         layers = tuple(layer.layer for layer in chosen)
         state = _state(module, layers[0], maps, probes, by_outputs)
         last = next((layer.layer for layer in reversed(seen) if layer.at_end), None)
-        held, work = seen[0].numbers, seen[0].work
-        return cls(module, layers, seen[0].outputs, maps, *state, by_outputs, taps, held, work, probes, last, towers)
+        memory, work = seen[0].numbers, seen[0].work
+        return cls(module, layers, seen[0].outputs, maps, *state, by_outputs, taps, memory, work, probes, last, towers)
 
     def at(self, parameters: Mapping[str, Tensor]) -> TracedNetwork:
         """Return the same network with other parameters of the same names."""
         module = copied(self.module)
         _load(module, parameters)
         places = [layer.place for layer in self.layers[: self.affine]]
-        made = {call.place: call for call in linear_calls(module, self.probes.rows, places).calls} if places else {}
+        calls = {call.place: call for call in linear_calls(module, self.probes.rows, places).calls} if places else {}
         pairs = zip(self.layers, self.maps, strict=False)
-        maps = tuple(self.probes.map(layer.chosen(made[layer.place].entering)) for layer, _ in pairs)
+        maps = tuple(self.probes.map(layer.chosen(calls[layer.place].entering)) for layer, _ in pairs)
         state = _state(module, self.layers[0], maps, self.probes, self.by_outputs)
         return replace(self, module=module, maps=maps, state_weight=state[0], state_bias=state[1])
 
@@ -262,11 +262,11 @@ class TracedNetwork:
 
     def run(self, rows: Float[Tensor, "record encoded"]) -> TracedRun:
         """Return the records' way through the network."""
-        found = linear_calls(self.module, rows, [layer.place for layer in self.layers], graph=True)
-        made = {call.place: call for call in found.calls}
-        calls = [made[layer.place] for layer in self.layers]
+        run = linear_calls(self.module, rows, [layer.place for layer in self.layers], graph=True)
+        by_place = {call.place: call for call in run.calls}
+        calls = [by_place[layer.place] for layer in self.layers]
         entering = [layer.entered(call) for layer, call in zip(self.layers, calls, strict=True)]
-        return TracedRun(entering, found.outputs.detach(), calls, found.outputs, self.layers)
+        return TracedRun(entering, run.outputs.detach(), calls, run.outputs, self.layers)
 
     def deep(self, state: Float[Tensor, "*batch state"], rough: bool = False) -> list[Float[Tensor, "*batch _"]]:
         """Return the taps' inputs; computed in float32 if they may be rough."""
@@ -278,11 +278,11 @@ class TracedNetwork:
             return []
         if self.by_outputs:
             dummy = self.probes.rows[0].to(flat.dtype).expand(len(flat), -1)
-            found = linear_calls(module, dummy, places, {self.layers[0].place: flat}, until=places)
+            run = linear_calls(module, dummy, places, {self.layers[0].place: flat}, until=places)
         else:
-            found = linear_calls(module, flat, places, until=places)
-        made = {call.place: call for call in found.calls}
-        entering = [layer.chosen(made[layer.place].entering) for layer in layers]
+            run = linear_calls(module, flat, places, until=places)
+        by_place = {call.place: call for call in run.calls}
+        entering = [layer.chosen(by_place[layer.place].entering) for layer in layers]
         # Of no rows, too.
         return [entered.flatten(1).to(state.dtype).unflatten(0, state.shape[:-1]) for entered in entering]
 
@@ -299,10 +299,10 @@ class TracedNetwork:
         state = torch.nn.functional.linear(some, self.state_weight, self.state_bias)
         slopes = self.slopes(state, self.state_weight[:, list(numbers)])
         fixed = [linear[:, list(numbers)].expand(len(some), -1, -1) for linear in self.entries()]
-        every = torch.cat([*fixed, *slopes], 1)
-        seen = every.square().sum((0, 1)).sqrt()
-        every = every[..., seen > _OPEN * seen.max()]
-        values = torch.linalg.svdvals(every)
+        derivatives = torch.cat([*fixed, *slopes], 1)
+        seen = derivatives.square().sum((0, 1)).sqrt()
+        derivatives = derivatives[..., seen > _OPEN * seen.max()]
+        values = torch.linalg.svdvals(derivatives)
         return int((values <= _OPEN * values[:, :1]).sum(1).min()) if values.numel() else 0
 
     @cached_property
@@ -332,21 +332,21 @@ def traced(model: Model, schema: Schema, statistics: Statistics) -> TracedNetwor
         return None
     # A change in place counts a parameter's version up.
     key = (model.head, schema, statistics, tuple((id(p), p._version) for p in model.module.parameters()))
-    known = _TRACED.get(model.module)
-    if known is None or known.key != key:
+    cached = _TRACED.get(model.module)
+    if cached is None or cached.key != key:
         encoder = Encoder(schema, statistics, device=next(model.module.parameters()).device)
         network = TracedNetwork.of(model, typical_rows(encoder, statistics), model.parameters, encoder=encoder)
-        known = _TRACED[model.module] = _Known(key, network)
-    return known.network
+        cached = _TRACED[model.module] = _CachedNetwork(key, network)
+    return cached.network
 
 
-class _Known(NamedTuple):
+class _CachedNetwork(NamedTuple):
     key: tuple[object, ...]
     network: TracedNetwork
 
 
 # What was traced last of each module, so that counting records and reading them looks at it once.
-_TRACED: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
+_TRACED: WeakKeyDictionary[nn.Module, _CachedNetwork] = WeakKeyDictionary()
 
 
 def typical_rows(encoder: Encoder, statistics: Statistics) -> Float[Tensor, "row encoded"]:
@@ -361,12 +361,12 @@ def frozen(module: nn.Module, moments: Mapping[str, Moments]) -> nn.Module:
         module: module with batch normalisations.
         moments: mean and variance of each, by its name.
     """
-    found = copied(module).eval()
+    copy = copied(module).eval()
     for name, (mean, variance) in moments.items():
-        part = found.get_submodule(name)
+        part = copy.get_submodule(name)
         assert isinstance(part, BatchNorm)
         part.running_mean, part.running_var = mean, variance
-    return found
+    return copy
 
 
 def _state(
@@ -390,17 +390,17 @@ def _state(
 def _moving(module: nn.Module, rows: Tensor, chosen: Sequence[LayerProbe]) -> Bool[Tensor, "layer encoded"]:
     """Return which encoded columns move the inputs of which layers."""
     entering = rows.clone().requires_grad_()
-    calls = watched_run(module, entering, [one.layer.place for one in chosen], graph=True).calls
-    made = {call.place: call.entering for call in calls}
-    found = torch.zeros(len(chosen), rows.shape[1], dtype=torch.bool, device=rows.device)
-    for at, one in enumerate(chosen):
-        taken = one.layer.chosen(made[one.layer.place])
+    calls = watched_run(module, entering, [probe.layer.place for probe in chosen], graph=True).calls
+    inputs = {call.place: call.entering for call in calls}
+    moving = torch.zeros(len(chosen), rows.shape[1], dtype=torch.bool, device=rows.device)
+    for at, probe in enumerate(chosen):
+        taken = probe.layer.chosen(inputs[probe.layer.place])
         if taken.requires_grad:
             # Weights that differ, as inputs may add up to the same number, such as those behind a softmax.
             weights = torch.linspace(0.5, 1.5, taken[0].numel()).to(taken)
             way = torch.autograd.grad(taken @ weights, entering, torch.ones_like(taken[:, 0]), True, allow_unused=True)
-            found[at] = False if way[0] is None else (way[0] != 0).any(0)
-    return found
+            moving[at] = False if way[0] is None else (way[0] != 0).any(0)
+    return moving
 
 
 def _covering(
@@ -413,8 +413,8 @@ def _covering(
         taps: layers that are searched in any case.
         moving: columns that move the inputs of each layer.
     """
-    found = list(taps)
-    others = [at for at, one in enumerate(chosen) if one.linear is None and at not in {tap.at for tap in taps}]
+    covering = list(taps)
+    others = [at for at, probe in enumerate(chosen) if probe.linear is None and at not in {tap.at for tap in taps}]
     seen = moving[[tap.at for tap in taps]].any(0)
     while others:
         best = max(others, key=lambda at: (int((moving[at] & ~seen).sum()), chosen[at].rank))
@@ -422,8 +422,8 @@ def _covering(
             break
         others.remove(best)
         seen |= moving[best]
-        found.append(Tap(best, chosen[best].inputs, chosen[best].scale))
-    return tuple(sorted(found, key=lambda tap: tap.at))
+        covering.append(Tap(best, chosen[best].inputs, chosen[best].scale))
+    return tuple(sorted(covering, key=lambda tap: tap.at))
 
 
 def _towers(moving: Bool[Tensor, "layer encoded"]) -> tuple[Tower, ...]:
@@ -436,11 +436,11 @@ def _towers(moving: Bool[Tensor, "layer encoded"]) -> tuple[Tower, ...]:
     groups: list[tuple[Tensor, list[int]]] = []
     for at, columns in enumerate(moving):
         joined, layers, others = columns, [at], []
-        for held, members in groups:
-            if bool((held & columns).any()):
-                joined, layers = joined | held, members + layers
+        for tower, members in groups:
+            if bool((tower & columns).any()):
+                joined, layers = joined | tower, members + layers
             else:
-                others.append((held, members))
+                others.append((tower, members))
         groups = [*others, (joined, layers)]
     return tuple(Tower(columns, tuple(sorted(layers))) for columns, layers in groups)
 
@@ -463,9 +463,9 @@ def _by_outputs(module: nn.Module, first: WatchedLayer, rows: Tensor) -> bool:
     return _close(linear_calls(module, rows.flip(0) + 1.0, [place], given).outputs, real.outputs)
 
 
-def _close(found: Tensor, wanted: Tensor) -> bool:
-    return found.shape == wanted.shape and bool(
-        ((found - wanted).abs() <= _SAME * wanted.abs().max().clamp_min(1e-12)).all()
+def _close(values: Tensor, wanted: Tensor) -> bool:
+    return values.shape == wanted.shape and bool(
+        ((values - wanted).abs() <= _SAME * wanted.abs().max().clamp_min(1e-12)).all()
     )
 
 

@@ -182,16 +182,16 @@ class Unmix:
                 proofs=(kernel.nothing(len(guess.cells[0]), guess.cells.shape[2], why),) * view.victims,
                 regime=(NOT_TRIED + why,) * view.victims,
             )
-        read, known = as_gradient(view, knowledge)
+        read, facts = as_gradient(view, knowledge)
         first = next(iter(read.gradient.values()))
-        encoder = Encoder(known.schema, known.statistics, dtype=first.dtype, device=first.device)
-        noise = _noise(view, known, network)
+        encoder = Encoder(facts.schema, facts.statistics, dtype=first.dtype, device=first.device)
+        noise = _noise(view, facts, network)
         normalised = bool(normalisations(view.model.module))
-        precise = Encoder(known.schema, known.statistics, device=first.device)
+        precise = Encoder(facts.schema, facts.statistics, device=first.device)
         pace = Pace(progress, view.victims, rounds)
-        starts = Starts(precise, known.statistics, self.starts, pace.searched)
+        starts = Starts(precise, facts.statistics, self.starts, pace.searched)
         limits = encoder, starts, rounds, self.seconds
-        found: list[Harvest] = []
+        harvests: list[Harvest] = []
         guesses: dict[int, RecordsGuess] = {}
         for victim, seed in enumerate(seeds):
             pace.begin()
@@ -199,17 +199,17 @@ class Unmix:
                 assert network is not None
                 own = network if read.parameters is None else network.at(read.place(victim))
                 estimate = partial(self._guess, guesses, view, knowledge, victim, seed, progress)
-                harvest = read_dropped(own, read, victim, known.batch_size, *limits, seed, estimate)
+                harvest = read_dropped(own, read, victim, facts.batch_size, *limits, seed, estimate)
             elif normalised:
-                granted = known.batch_statistics or {}
-                seen = seen_of(read, victim, known.batch_size, granted, precise, known.statistics)
-                harvest = NormalisedHarvester(*limits).run(seen, known.batch_size, seed)
+                granted = facts.batch_statistics or {}
+                seen = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics)
+                harvest = NormalisedHarvester(*limits).run(seen, facts.batch_size, seed)
             else:
                 if network is None:
-                    gradient = Gradient.of(read, victim, known.batch_size)
+                    gradient = Gradient.of(read, victim, facts.batch_size)
                 else:
                     own = network if read.parameters is None else network.at(read.place(victim))
-                    gradient = TracedGradient(own, read, victim, known.batch_size)
+                    gradient = TracedGradient(own, read, victim, facts.batch_size)
                 if noise is None:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
@@ -217,17 +217,17 @@ class Unmix:
                     if gradient.network.takes_rows and (network is None or not network.layers[0].computed):
                         layers = () if network is None else network.parameters
                         harvest = _fitted(view, victim, gradient, encoder, starts, harvest, noise, layers)
-            found.append(harvest)
-            if len(harvest.cells) == known.batch_size:
-                pace.found()
+            harvests.append(harvest)
+            if len(harvest.cells) == facts.batch_size:
+                pace.end()
         if noise is None and not (normalised or dropping):
-            guess = self._completed(read, known, seeds, found, encoder, pace.rest)
+            guess = self._completed(read, facts, seeds, harvests, encoder, pace.rest)
         else:
-            guess = self._estimated(view, knowledge, seeds, found, encoder, noise, guesses, pace.rest)
+            guess = self._estimated(view, knowledge, seeds, harvests, encoder, noise, guesses, pace.rest)
         if rounds == self.rounds:
             return guess
         ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"
-        missed = [len(harvest.cells) < known.batch_size for harvest in found]
+        missed = [len(harvest.cells) < facts.batch_size for harvest in harvests]
         assert guess.regime is not None
         return replace(guess, regime=tuple(r + ended * m for r, m in zip(guess.regime, missed, strict=True)))
 
@@ -253,7 +253,7 @@ class Unmix:
         view: View,
         knowledge: Knowledge,
         seeds: Sequence[int],
-        found: Sequence[Harvest],
+        harvests: Sequence[Harvest],
         encoder: Encoder,
         noise: Sequence[float] | None,
         estimates: dict[int, RecordsGuess],
@@ -261,7 +261,7 @@ class Unmix:
     ) -> RecordsGuess:
         """Return what was harvested, in place of the nearest of as many records that the fallback guesses."""
         guesses = []
-        for victim, (harvest, seed) in enumerate(zip(found, seeds, strict=True)):
+        for victim, (harvest, seed) in enumerate(zip(harvests, seeds, strict=True)):
             taken, cells = len(harvest.cells), harvest.cells
             labels, doubt = harvest.labels, _doubt(encoder, harvest)
             course = torch.full((1, 3), torch.nan, dtype=torch.float64)
@@ -276,25 +276,27 @@ class Unmix:
                 course = course if rest.course is None else rest.course
             guesses.append((cells, labels, doubt, course[0]))
         cells, labels, doubts, courses = zip(*guesses, strict=True)
-        proofs = proofs_of(view, knowledge, torch.stack(cells), torch.stack(labels), [_unread(one) for one in found])
-        every, whole = torch.stack(cells), all(len(doubt) == knowledge.batch_size for doubt in doubts)
+        proofs = proofs_of(
+            view, knowledge, torch.stack(cells), torch.stack(labels), [_unread(part) for part in harvests]
+        )
+        all_cells, whole = torch.stack(cells), all(len(doubt) == knowledge.batch_size for doubt in doubts)
         read, _ = as_gradient(view, knowledge)
         engine = match(read, self.fallback.matching)
-        loss = engine.loss(encoder.encode(every)[:, None], torch.stack(labels).to(encoder.mean.dtype))[:, 0]
+        loss = engine.loss(encoder.encode(all_cells)[:, None], torch.stack(labels).to(encoder.mean.dtype))[:, 0]
         return RecordsGuess(
-            cells=every.cpu(),
+            cells=all_cells.cpu(),
             uncertainty=torch.stack(doubts).cpu() if whole else None,
             labels=torch.stack(labels).cpu(),
             loss=loss.double().cpu(),
             course=torch.stack(courses),
             proofs=proofs,
-            regime=tuple(_regime(harvest, proof, False) for harvest, proof in zip(found, proofs, strict=True)),
-            searches=tuple(map(_search, found)),
+            regime=tuple(_regime(harvest, proof, False) for harvest, proof in zip(harvests, proofs, strict=True)),
+            searches=tuple(map(_search, harvests)),
         )
 
     def _guess(
         self,
-        made: dict[int, RecordsGuess],
+        guesses: dict[int, RecordsGuess],
         view: View,
         knowledge: Knowledge,
         victim: int,
@@ -302,17 +304,17 @@ class Unmix:
         progress: Progress | None,
     ) -> RecordsGuess:
         """Return the fallback's guess of all of a victim's records, which is made once."""
-        if victim not in made:
-            one, report = slice(victim, victim + 1), scaled(progress, 1 / view.victims)
-            made[victim] = self.fallback(view.of(one), knowledge.of(one), [seed], report)
-        return made[victim]
+        if victim not in guesses:
+            single, report = slice(victim, victim + 1), scaled(progress, 1 / view.victims)
+            guesses[victim] = self.fallback(view.of(single), knowledge.of(single), [seed], report)
+        return guesses[victim]
 
     def _completed(
         self,
         view: GradientView,
         knowledge: Knowledge,
         seeds: Sequence[int],
-        found: Sequence[Harvest],
+        harvests: Sequence[Harvest],
         encoder: Encoder,
         progress: Progress | None,
     ) -> RecordsGuess:
@@ -325,17 +327,17 @@ class Unmix:
         labels = torch.empty(shape[:2], dtype=torch.float64, device=device)
         course = torch.full((view.victims, 3), torch.nan, dtype=torch.float64)
         missing: dict[int, list[int]] = {}
-        for victim, harvest in enumerate(found):
+        for victim, harvest in enumerate(harvests):
             taken = len(harvest.cells)
             cells[victim, :taken], labels[victim, :taken] = harvest.cells, harvest.labels
             doubt[victim, :taken] = _doubt(encoder, harvest)
             if taken < records:
                 missing.setdefault(records - taken, []).append(victim)
         for count, victims in missing.items():
-            rest = _rest(view, [found[v] for v in victims], records / count, victims)
-            known = replace(knowledge, batch_size=count, labels=_other_labels(knowledge, found, victims))
+            rest = _rest(view, [harvests[v] for v in victims], records / count, victims)
+            rest_knowledge = replace(knowledge, batch_size=count, labels=_other_labels(knowledge, harvests, victims))
             report = scaled(progress, len(victims) / view.victims)
-            guess = self.fallback(rest, known, [seeds[v] for v in victims], report)
+            guess = self.fallback(rest, rest_knowledge, [seeds[v] for v in victims], report)
             cells[victims, -count:] = guess.cells.to(device)
             if guess.labels is not None:
                 labels[victims, -count:] = guess.labels.to(device)
@@ -343,7 +345,7 @@ class Unmix:
                 doubt[victims, -count:] = guess.uncertainty.to(device)
             if guess.course is not None:
                 course[victims] = guess.course
-        proofs = proofs_of(view, knowledge, cells, labels, [_unread(harvest) for harvest in found])
+        proofs = proofs_of(view, knowledge, cells, labels, [_unread(part) for part in harvests])
         engine = match(view, self.fallback.matching)
         loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
         return RecordsGuess(
@@ -353,8 +355,8 @@ class Unmix:
             loss=loss.double().cpu(),
             course=course,
             proofs=proofs,
-            regime=tuple(_regime(harvest, proof, True) for harvest, proof in zip(found, proofs, strict=True)),
-            searches=tuple(map(_search, found)),
+            regime=tuple(_regime(harvest, proof, True) for harvest, proof in zip(harvests, proofs, strict=True)),
+            searches=tuple(map(_search, harvests)),
         )
 
 
@@ -423,36 +425,36 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
     if not normalised_inputs(view.model.module, rows).keys() <= (knowledge.batch_statistics or {}).keys():
         return "batch normalisation by statistics that are not granted, which running statistics give away"
     # Whether a layer can be read is seen once.
-    read, known = as_gradient(view, knowledge)
-    precise = Encoder(known.schema, known.statistics, device=next(iter(read.gradient.values())).device)
+    read, facts = as_gradient(view, knowledge)
+    precise = Encoder(facts.schema, facts.statistics, device=next(iter(read.gradient.values())).device)
     try:
-        seen_of(read, 0, known.batch_size, known.batch_statistics or {}, precise, known.statistics)
+        seen_of(read, 0, facts.batch_size, facts.batch_statistics or {}, precise, facts.statistics)
     except UnreadableError as error:
         return str(error)
     return None
 
 
-def _noise(view: View, known: Knowledge, network: TracedNetwork | None) -> list[float] | None:
+def _noise(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> list[float] | None:
     """Return the standard deviation of what blurs each layer's mean gradient; None where they came as they are.
 
     Args:
         view: received gradients or updates.
-        known: what is known of them as gradients.
+        knowledge: what is known of them as gradients.
         network: network whose layers are watched; None for a plain one, all of whose layers count.
     """
     names = list(view.message)[::2] if network is None else [weight for weight, _ in network.parameters]
     if isinstance(view, GradientView):
-        if known.defense.name == "none" and view.precision == "full":
+        if knowledge.defense.name == "none" and view.precision == "full":
             return None
-        return [math.hypot(known.defense.noise, rounded) for rounded in _cast_noises(view, names)]
+        return [math.hypot(knowledge.defense.noise, rounded) for rounded in _cast_noises(view, names)]
     if view.training.optimizer != "sgd":
-        return layer_noise(first_gradient(view, known.batch_size // view.clients))
-    steps = view.training.steps(known.batch_size // view.clients)
-    moved = moved_by(view, known.batch_size // view.clients)
+        return layer_noise(first_gradient(view, knowledge.batch_size // view.clients))
+    steps = view.training.steps(knowledge.batch_size // view.clients)
+    moved = moved_by(view, knowledge.batch_size // view.clients)
     weights = [view.model.parameters[name] for name in names]
     return [
         math.hypot(
-            known.defense.noise,
+            knowledge.defense.noise,
             _ROUNDING_OF_A_STEP
             * torch.finfo(weight.dtype).eps
             * float(weight.detach().double().square().mean().sqrt())
@@ -487,12 +489,12 @@ def _fitted(
     """Return a harvest whose records were fitted to what a replay of them leaves."""
     if len(harvest.cells) < gradient.records or not can_replay(view, gradient.records):
         return harvest
-    found = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise, parameters)
-    if not found.fits:
-        return replace(harvest, traceless=found.traceless)
+    replay = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise, parameters)
+    if not replay.fits:
+        return replace(harvest, traceless=replay.traceless)
     spread = torch.full_like(harvest.spread, torch.nan)
-    spread[:, starts.continuous] = found.error[:, None] * client.std[starts.place].to(found.error)
-    return replace(harvest, cells=found.cells, traceless=found.traceless, spread=spread, complete=True)
+    spread[:, starts.continuous] = replay.error[:, None] * client.std[starts.place].to(replay.error)
+    return replace(harvest, cells=replay.cells, traceless=replay.traceless, spread=spread, complete=True)
 
 
 def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
@@ -505,24 +507,24 @@ def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
     return (~stands).nonzero()[:, 0]
 
 
-def _rest(view: GradientView, found: Sequence[Harvest], factor: float, victims: Sequence[int]) -> GradientView:
+def _rest(view: GradientView, harvests: Sequence[Harvest], factor: float, victims: Sequence[int]) -> GradientView:
     """Return the mean gradient of the records that were not taken."""
     left = {
-        name: (torch.stack([harvest.left[name] for harvest in found]).to(part.dtype) * factor).contiguous()
+        name: (torch.stack([harvest.left[name] for harvest in harvests]).to(part.dtype) * factor).contiguous()
         for name, part in view.gradient.items()
     }
     where = None if view.parameters is None else {name: p[list(victims)] for name, p in view.parameters.items()}
     return GradientView(view.model, left, where)
 
 
-def _other_labels(knowledge: Knowledge, found: Sequence[Harvest], victims: Sequence[int]) -> Tensor | None:
+def _other_labels(knowledge: Knowledge, harvests: Sequence[Harvest], victims: Sequence[int]) -> Tensor | None:
     """Return the granted labels without those of the records that were taken; None where they contradict each other."""
     if knowledge.labels is None:
         return None
     rest = []
     for victim in victims:
         own = knowledge.labels[victim].tolist()
-        for label in found[victim].labels.tolist():
+        for label in harvests[victim].labels.tolist():
             # A number is read up to rounding.
             nearest = min(own, key=lambda granted: abs(granted - label))
             if abs(nearest - label) > _SAME_LABEL * max(1.0, abs(label)):

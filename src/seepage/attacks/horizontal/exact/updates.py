@@ -69,7 +69,7 @@ class Way:
         return cls(moved, share, decay * sum(factors), back)
 
 
-def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[GradientView, KnownDefense]:
+def midway(view: UpdateView, records: int, defense: KnownDefense) -> tuple[GradientView, KnownDefense]:
     """Return updates as mean gradients, taken at the clients' mean position.
 
     After T plain steps at rate r the update is r times the sum of T batches' gradients, taken at T points of the
@@ -87,7 +87,7 @@ def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[Gradien
     Args:
         view: received updates.
         records: number of records of one client's update.
-        known: defense of updates, as far as it is known.
+        defense: defense of updates, as far as it is known.
 
     Returns:
         Gradients, and the defense as if it had been applied to them. Where only signs were sent, the length of the
@@ -100,31 +100,31 @@ def midway(view: UpdateView, records: int, known: KnownDefense) -> tuple[Gradien
         >>> model = Model(nn.Linear(1, 1, bias=False), head="regression", name="mine")
         >>> _ = nn.init.zeros_(model.module.weight)
         >>> view = UpdateView(model, {"weight": torch.tensor([[[-1.0]]])}, LocalTraining(2, 8, learning_rate=0.5))
-        >>> gradient, _ = midway(view, records=8, known=KnownDefense())
+        >>> gradient, _ = midway(view, records=8, defense=KnownDefense())
         >>> gradient.gradient["weight"].tolist(), gradient.parameters["weight"].tolist()
         ([[[-1.0]]], [[[0.25]]])
     """
     if view.training.optimizer != "sgd":
         return GradientView(view.model, first_gradient(view, records).gradient), replace(
-            known, name=view.training.optimizer if known.name == "none" else known.name, signs=True
+            defense, name=view.training.optimizer if defense.name == "none" else defense.name, signs=True
         )
     way, begin = Way.of(view.training, records), view.model.parameters
     gradient = {name: u / way.moved for name, u in view.update.items()}
-    norm = None if known.norm is None else known.norm / way.moved
-    known = replace(known, noise=known.noise / way.moved, norm=norm)
-    if way.decayed and not known.signs:
+    norm = None if defense.norm is None else defense.norm / way.moved
+    defense = replace(defense, noise=defense.noise / way.moved, norm=norm)
+    if way.decayed and not defense.signs:
         # Entries that were not sent, as zeros, say nothing.
         gradient = {
             name: torch.where(
-                (view.update[name] == 0) & (known.kept < 1),
+                (view.update[name] == 0) & (defense.kept < 1),
                 g,
                 g * (1 + way.back) - begin[name].detach() * (way.decayed / way.moved),
             )
             for name, g in gradient.items()
         }
-    if way.share == 0 or known.signs:
-        return GradientView(view.model, gradient), known
-    return GradientView(view.model, gradient, {n: begin[n] - way.share * u for n, u in view.update.items()}), known
+    if way.share == 0 or defense.signs:
+        return GradientView(view.model, gradient), defense
+    return GradientView(view.model, gradient, {n: begin[n] - way.share * u for n, u in view.update.items()}), defense
 
 
 def moved_by(view: UpdateView, records: int) -> float:
@@ -162,7 +162,7 @@ class Simulated:
     ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
         """Return the loss of each restart and its derivative with respect to the rows."""
         epochs = rows.unflatten(2, (-1, labels.shape[1]))
-        loss, derivative = self._way(self._every(epochs), labels)
+        loss, derivative = self._way(self._all_epochs(epochs), labels)
         if epochs.shape[2] < self._epochs:
             derivative = derivative.sum(2, keepdim=True)
         apart, by_mean = _apart(epochs.mean(3))
@@ -173,9 +173,9 @@ class Simulated:
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
     ) -> Float[Tensor, "victim restart"]:
         """Return the distance of each restart, without the prior."""
-        return self._way.loss(self._every(rows.unflatten(2, (-1, labels.shape[1]))), labels)
+        return self._way.loss(self._all_epochs(rows.unflatten(2, (-1, labels.shape[1]))), labels)
 
-    def _every(self, epochs: Tensor) -> Tensor:
+    def _all_epochs(self, epochs: Tensor) -> Tensor:
         return epochs.expand(-1, -1, self._epochs, -1, -1)
 
 

@@ -99,11 +99,11 @@ class AdamStep:
             errors.insert(0, error)
         below, updates = [], []
         for weight, a, e in zip(self._weights, inputs, errors, strict=True):
-            found = e.transpose(1, 2) @ a
+            gradient = e.transpose(1, 2) @ a
             if training.optimizer == "adam" and training.weight_decay:
-                found.add_(weight, alpha=training.weight_decay)
-            below.append(found.abs().add_(training.epsilon))
-            update = found.div_(below[-1]).mul_(training.learning_rate)
+                gradient.add_(weight, alpha=training.weight_decay)
+            below.append(gradient.abs().add_(training.epsilon))
+            update = gradient.div_(below[-1]).mul_(training.learning_rate)
             if training.optimizer == "adamw" and training.weight_decay:
                 update.add_(weight, alpha=training.learning_rate * training.weight_decay)
             updates.append(update)
@@ -122,7 +122,7 @@ class AdamStep:
 
     def _by_gradient(self, run: _Run, distance: Distance) -> list[Tensor]:
         """Return the distance's derivative with respect to the gradient of each layer."""
-        training, found = self._view.training, []
+        training, derivatives = self._view.training, []
         for i, (update, below, true) in enumerate(zip(run.updates, run.below, self._received, strict=True)):
             inputs = update.shape[2] - 1
             by_dot, by_square = (
@@ -131,8 +131,8 @@ class AdamStep:
             )
             by_update = (by_dot[:, :, None] * true[:, None]).flatten(0, 1)
             by_update.addcmul_(by_square.flatten(0, 1)[:, None], update, value=2)
-            found.append(by_update.div_(below).div_(below).mul_(training.learning_rate * training.epsilon))
-        return found
+            derivatives.append(by_update.div_(below).div_(below).mul_(training.learning_rate * training.epsilon))
+        return derivatives
 
     def _pull(self, run: _Run, by_gradient: list[Tensor], labels: Tensor) -> Tensor:
         """Return the derivative with respect to the records."""

@@ -61,8 +61,8 @@ class JointEngine:
         """Return the loss of each restart and its derivative with respect to the rows."""
         loss, derivative = self._engines[0](rows, labels)
         for engine in self._engines[1:]:
-            one, by_rows = engine(rows, labels)
-            loss, derivative = loss + one, derivative + by_rows
+            term, by_rows = engine(rows, labels)
+            loss, derivative = loss + term, derivative + by_rows
         return loss / len(self._engines), derivative / len(self._engines)
 
     def loss(
@@ -117,8 +117,8 @@ class ClosedFormEngine:
         self._matching, self._target = matching, target_of(view.gradient)
         self._head: Head = view.model.head
         module = view.model.module
-        held = [p.detach() for p in module.parameters()] if view.parameters is None else [*view.parameters.values()]
-        self._chain = chain_of(parts, module, held, list(view.gradient.values()))
+        weights = [p.detach() for p in module.parameters()] if view.parameters is None else [*view.parameters.values()]
+        self._chain = chain_of(parts, module, weights, list(view.gradient.values()))
 
     def __call__(
         self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]

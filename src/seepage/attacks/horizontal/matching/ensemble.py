@@ -93,18 +93,18 @@ def decode_by_marginals(
             continue
         values = statistics.marginals[i].values.to(cells)
         prior = statistics.marginals[i].probabilities.to(cells).sqrt()
-        found = raw[..., block.start]
-        width = found.std(dim=1) * _OWN_SPREAD + statistics.marginals[i].std * _COLUMN_SPREAD
+        numbers = raw[..., block.start]
+        width = numbers.std(dim=1) * _OWN_SPREAD + statistics.marginals[i].std * _COLUMN_SPREAD
         if not bool((width > 0).all()):
             continue
-        away = (values - found[..., None]) / width[:, None, :, None]
+        away = (values - numbers[..., None]) / width[:, None, :, None]
         weight = prior * torch.exp(-0.5 * away.square()).mean(dim=1)
         near = (values[:, None] - values).abs() <= column.tolerance
         mass = weight @ near.to(weight.dtype)
         own = (weight * ((values - cells[..., i, None]).abs() <= column.tolerance)).sum(-1)
         best = mass.max(dim=-1)
         # A histogram is too coarse to overrule candidates that agree.
-        open_ = found.std(dim=1) >= _AGREEMENT * column.tolerance
+        open_ = numbers.std(dim=1) >= _AGREEMENT * column.tolerance
         better = open_ & (best.values > _ADVANTAGE * own)
         cells[..., i] = torch.where(better, values[best.indices], cells[..., i])
     return cells

@@ -93,11 +93,11 @@ def restore_labels(
     ends = [_output_layer(model, dummies, place) for place in places]
     layer, name = ends[0].layer, ends[0].name
     mean = torch.stack([_probabilities(model, end.outputs).mean(0) for end in ends]).expand(view.victims, -1)
-    known = knowledge.defense
-    if method == "geng" and known.signs:
+    defense = knowledge.defense
+    if method == "geng" and defense.signs:
         raise BadInputError(
             f"label restoration 'geng' needs the magnitudes of the output layer's gradient, of which the defense "
-            f"{known.name!r} keeps only the signs; grant the true labels, use the profile 'default', which restores "
+            f"{defense.name!r} keeps only the signs; grant the true labels, use the profile 'default', which restores "
             "them from the bias, or leave this defense out."
         )
     if method == "geng":
@@ -114,28 +114,28 @@ def restore_labels(
             )
         moved = view.gradient[_joined(name, "weight")].double().sum(-1) / activation[:, None]
     elif layer is None or layer.bias is None:
-        if known.signs or known.record_norm is not None or known.kept < 1:
+        if defense.signs or defense.record_norm is not None or defense.kept < 1:
             raise BadInputError(
                 f"model {model.name!r} has no output bias of its own, from which labels are restored under the defense "
-                f"{known.name!r}; grant the labels (labels='true')."
+                f"{defense.name!r}; grant the labels (labels='true')."
             )
-        found = _by_shifts(view, dummies, places)
-        moved = mean - _by_classes(view, dummies[:_CLASS_DUMMIES], places) if found is None else found
+        shifts = _by_shifts(view, dummies, places)
+        moved = mean - _by_classes(view, dummies[:_CLASS_DUMMIES], places) if shifts is None else shifts
     else:
         moved = view.gradient[_joined(name, "bias")].double()
     counts = knowledge.batch_size * (mean - moved)
     growth: Tensor | float = 1.0
-    if method != "geng" and known.record_norm is not None:
+    if method != "geng" and defense.record_norm is not None:
         some, bias = dummies[:_CLIPPED_DUMMIES], _joined(name, "bias")
-        lost = torch.stack([lost_to_clipping(model, bias, some, known.record_norm, place) for place in places])
+        lost = torch.stack([lost_to_clipping(model, bias, some, defense.record_norm, place) for place in places])
         outputs = mean.shape[-1]
         of_class = torch.eye(max(2, outputs), dtype=mean.dtype, device=mean.device)[:, -outputs:]
         counts, growth = counts_by_effects(moved, mean[: len(lost), None] - of_class - lost, knowledge.batch_size)
         if model.head == "sigmoid":
             counts, growth = counts[:, 1:], growth[:, 1:]
-    if method != "geng" and (known.signs or known.noise > 0):
+    if method != "geng" and (defense.signs or defense.noise > 0):
         share = knowledge.statistics.target.probabilities.to(mean.device)[-mean.shape[-1] :]
-        if known.signs:
+        if defense.signs:
             by_victim = zip(moved.sign().split(1), mean, strict=True)
             counts = torch.cat([counts_by_sign(signs, m, knowledge.batch_size, share) for signs, m in by_victim])
         counts = weigh_counts(counts, knowledge, share, growth)
@@ -195,13 +195,13 @@ def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies
     elif method == "llg":
         counts = by_impact(weights.sum(-1), records)
     else:
-        held = [
+        tensors = [
             torch.stack([place[_joined(name, part)].detach().double() for place in places])
             for part in ("weight", "bias")
         ]
         if model.head == "sigmoid":
-            held = [torch.cat([torch.zeros_like(one), one], 1) for one in held]
-        counts = by_embedding(weights, bias, (held[0], held[1]), records)
+            tensors = [torch.cat([torch.zeros_like(tensor), tensor], 1) for tensor in tensors]
+        counts = by_embedding(weights, bias, (tensors[0], tensors[1]), records)
     return spell_out(counts, records)
 
 
@@ -265,13 +265,13 @@ def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> 
         for handle in handles:
             handle.remove()
     alike = [end for end in calls if end.outputs.shape == outputs.shape]
-    found = [end for end in alike if torch.equal(end.outputs, outputs)]
-    if not found:
-        found = [end._replace(outputs=outputs) for end in alike if _is_term(model, end.name, rows[:_LOOKED_AT])]
+    ends = [end for end in alike if torch.equal(end.outputs, outputs)]
+    if not ends:
+        ends = [end._replace(outputs=outputs) for end in alike if _is_term(model, end.name, rows[:_LOOKED_AT])]
     # The gradient of a layer that runs more than once mixes its roles.
-    if not found or sum(end.layer is found[-1].layer for end in calls) > 1:
+    if not ends or sum(end.layer is ends[-1].layer for end in calls) > 1:
         return _End(None, "", rows[:, :0].double(), outputs.double())
-    end = found[-1]
+    end = ends[-1]
     return _End(end.layer, end.name, end.inputs.double(), end.outputs.double())
 
 
@@ -294,9 +294,9 @@ def _by_shifts(view: GradientView, rows: Tensor, places: list[dict[str, Tensor]]
             continue
         ways = [_shift(model, parameter, rows[:_MOVED], place) for place in places]
         received = part.double().flatten(1)
-        known = [torch.linalg.pinv(way) for way in ways if way is not None]
-        if len(known) == len(ways):
-            return (received[:, None] @ torch.stack(known))[:, 0]
+        inverses = [torch.linalg.pinv(way) for way in ways if way is not None]
+        if len(inverses) == len(ways):
+            return (received[:, None] @ torch.stack(inverses))[:, 0]
     return None
 
 
@@ -310,11 +310,11 @@ def _by_classes(
     model = view.model
     received = torch.cat([part.double().flatten(1) for part in view.gradient.values()], 1)
     classes = max(2, call(model.module, places[0], rows[:1]).shape[-1])
-    every = []
+    means = []
     for place in places:
         each = [gradient(model, rows, torch.full_like(rows[:, 0], c), place) for c in range(classes)]
-        every.append(torch.stack([torch.cat([part.double().flatten() for part in one.values()]) for one in each]))
-    ways = torch.stack(every).expand(view.victims, -1, -1)
+        means.append(torch.stack([torch.cat([part.double().flatten() for part in named.values()]) for named in each]))
+    ways = torch.stack(means).expand(view.victims, -1, -1)
     others = torch.linalg.lstsq((ways[:, 1:] - ways[:, :1]).mT, (received - ways[:, 0])[..., None]).solution[..., 0]
     shares = torch.cat([1 - others.sum(1, keepdim=True), others], 1).clamp(0, 1)
     return shares if model.head == "softmax" else shares[:, 1:]
@@ -329,12 +329,12 @@ def _shift(model: Model, name: str, rows: Tensor, parameters: dict[str, Tensor])
     def outputs(parameter: Tensor) -> Tensor:
         return call(model.module, {**parameters, name: parameter}, rows)
 
-    found = jacrev(outputs)(parameters[name].detach()).double().flatten(2)
-    largest = found.abs().max()
-    if not bool((found - found[:1]).abs().max() <= _TERM * largest):
+    derivative = jacrev(outputs)(parameters[name].detach()).double().flatten(2)
+    largest = derivative.abs().max()
+    if not bool((derivative - derivative[:1]).abs().max() <= _TERM * largest):
         return None
-    whole = int(torch.linalg.matrix_rank(found[0])) == found.shape[1] if largest > 0 else False
-    return found[0] if whole else None
+    whole = int(torch.linalg.matrix_rank(derivative[0])) == derivative.shape[1] if largest > 0 else False
+    return derivative[0] if whole else None
 
 
 def _is_term(model: Model, name: str, rows: Tensor) -> bool:

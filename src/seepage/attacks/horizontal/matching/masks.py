@@ -62,12 +62,12 @@ class MaskedEngine:
             masks = torch.nn.Parameter(self._drawn(rows))
             self._begun = masks, torch.optim.Adam([masks], lr=_RATE)
         masks, adam = self._begun
-        kept = self._drops.kept.to(masks)
+        factors = self._drops.factors.to(masks)
         loss, derivative = self._engine(torch.cat([rows, masks.detach()], -1), labels)
         masks.grad = derivative[..., rows.shape[-1] :] + self._penalty(masks.detach())
         adam.step()
         with torch.no_grad():
-            masks.copy_(masks.clamp_min(0).minimum(kept))
+            masks.copy_(masks.clamp_min(0).minimum(factors))
         return loss, derivative[..., : rows.shape[-1]]
 
     def loss(
@@ -85,11 +85,11 @@ class MaskedEngine:
 
     def _penalty(self, masks: Tensor) -> Tensor:
         """Return the derivative of the penalty: each place's mean over records and values is expected to be 1."""
-        found = []
+        derivatives = []
         for part in masks.split([place.size for place in self._drops.places], -1):
             off = part.mean((2, 3), keepdim=True) - 1
-            found.append((2 * _WEIGHT / (part.shape[2] * part.shape[3]) * off).expand_as(part))
-        return torch.cat(found, -1)
+            derivatives.append((2 * _WEIGHT / (part.shape[2] * part.shape[3]) * off).expand_as(part))
+        return torch.cat(derivatives, -1)
 
 
 def joined(engines: Sequence[MaskedEngine]) -> Float[Tensor, "victim restart record mask"] | None:

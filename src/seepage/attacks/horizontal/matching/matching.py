@@ -49,8 +49,8 @@ class Cosine:
     """One minus the cosine over all tensors concatenated (TabLeak; Geiping et al. 2020 without layer weights).
 
     Example:
-        >>> one = torch.ones(1, 1, 4)
-        >>> Cosine()(one, one, one[0], one[0, 0]).loss.item()
+        >>> ones = torch.ones(1, 1, 4)
+        >>> Cosine()(ones, ones, ones[0], ones[0, 0]).loss.item()
         0.0
     """
 
@@ -74,8 +74,8 @@ class MeanSquared:
     """Sum over tensors of the mean squared difference (Deep Gradient Leakage as TabLeak's code runs it, D12).
 
     Example:
-        >>> one = torch.ones(1, 1, 2)
-        >>> MeanSquared()(one, 2 * one, one[0], one[0, 0]).loss.item()
+        >>> ones = torch.ones(1, 1, 2)
+        >>> MeanSquared()(ones, 2 * ones, ones[0], ones[0, 0]).loss.item()
         2.0
     """
 

@@ -92,7 +92,7 @@ class Descent:
         z = torch.nn.Parameter(start.clone(memory_format=torch.contiguous_format))
         # The square of a sign is 1, so that Adam reduces to momentum of signs, except where a derivative vanishes.
         adam = torch.optim.Adam([z], lr=self.step, fused=True)
-        every = report_interval(self.iterations)
+        interval = report_interval(self.iterations)
         marks = (0, (self.iterations - 1) * 9 // 10, self.iterations - 1)
         losses: dict[int, Tensor] = {}
         with torch.no_grad():
@@ -106,6 +106,6 @@ class Descent:
                 # Fused Adam pairs entries by their position in memory, whatever their strides.
                 z.grad = (by_z.sign_() if self.signed else by_z).contiguous()
                 adam.step()
-                if progress is not None and ((i + 1) % every == 0 or i + 1 == self.iterations):
-                    progress(((i % every) + 1) / self.iterations)
+                if progress is not None and ((i + 1) % interval == 0 or i + 1 == self.iterations):
+                    progress(((i % interval) + 1) / self.iterations)
         return Descended(z.detach(), torch.stack([losses[i] for i in marks], dim=-1))

@@ -45,11 +45,11 @@ class OverRounds:
         if isinstance(self.attack, Reconstruction) and self.attack.joins(view, knowledge):
             return self.attack(view, knowledge, seeds, progress)
         guesses = []
-        for i, one in enumerate(view.rounds):
+        for i, part in enumerate(view.rounds):
             options = {"progress": scaled(progress, 1 / len(view.rounds))} if reports else {}
             # Each round has starts of its own; the first round's do not depend on the number of rounds.
             own = [(seed + i) % 2**63 for seed in seeds]
-            guesses.append(self.attack(one, _of_round(knowledge, view.batch_size, i), own, **options))
+            guesses.append(self.attack(part, _of_round(knowledge, view.batch_size, i), own, **options))
         return pooled(guesses, knowledge)
 
 

@@ -60,9 +60,9 @@ def by_impact(sums: Float[Tensor, "victim class"], records: int) -> Float[Tensor
         # Classes that must have a record and have none yet come first, the most negative first.
         owed = (sums < 0) & (given == 0)
         rank = left.where(owed | ~owed.any(-1, keepdim=True), torch.inf)
-        one = nn.functional.one_hot(rank.argmin(-1), classes).to(sums.dtype)
-        given += one
-        left -= one * impact
+        unit = nn.functional.one_hot(rank.argmin(-1), classes).to(sums.dtype)
+        given += unit
+        left -= unit * impact
     return given
 
 

@@ -132,20 +132,20 @@ class Reconstruction:
                 be simulated, or several rounds cannot be matched together.
         """
         rounds = view.rounds if isinstance(view, RoundsView) else (view,)
-        for one in rounds:
-            check(one, knowledge, seeds)
+        for round_view in rounds:
+            check(round_view, knowledge, seeds)
         first = next(iter(rounds[0].message.values()))
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=first.dtype, device=first.device)
-        gradients = [as_gradient(one, knowledge) for one in rounds]
-        read = [undo_clipping(gradient, known, encoder) for gradient, known in gradients]
+        gradients = [as_gradient(round_view, knowledge) for round_view in rounds]
+        read = [undo_clipping(gradient, granted, encoder) for gradient, granted in gradients]
         if knowledge.labels is not None:
             labels = knowledge.labels.to(first.device)
         else:
             restored = [
-                labels_of_step(one, knowledge, encoder)
-                if _counts_by_step(one)
-                else restore_labels(gradient, known, encoder, self.labels)
-                for one, gradient, (_, known) in zip(rounds, read, gradients, strict=True)
+                labels_of_step(round_view, knowledge, encoder)
+                if _counts_by_step(round_view)
+                else restore_labels(gradient, granted, encoder, self.labels)
+                for round_view, gradient, (_, granted) in zip(rounds, read, gradients, strict=True)
             ]
             # Labels are in order of class, so that the median over rounds is a count that most of them agree on.
             labels = torch.stack(restored).median(0).values
@@ -191,8 +191,8 @@ class Reconstruction:
 
     def joins(self, view: RoundsView, knowledge: Knowledge) -> bool:
         """Return whether these rounds are matched together: they have the same records, at known parameters."""
-        known = self.local == "midway" or isinstance(view.rounds[0], GradientView)
-        return view.batch_size == knowledge.batch_size and known
+        same_point = self.local == "midway" or isinstance(view.rounds[0], GradientView)
+        return view.batch_size == knowledge.batch_size and same_point
 
     def _check_rounds(self, view: RoundsView, knowledge: Knowledge) -> None:
         if not self.joins(view, knowledge):
@@ -219,7 +219,9 @@ class Reconstruction:
         if isinstance(view, UpdateView):
             engine: Engine = Simulated(view, self.matching, self.epoch_prior, labels.shape[1])
         elif isinstance(view, RoundsView):
-            engine = JointEngine([match(one, self.matching) for one in view.rounds if isinstance(one, GradientView)])
+            engine = JointEngine(
+                [match(round_view, self.matching) for round_view in view.rounds if isinstance(round_view, GradientView)]
+            )
         else:
             engine = match(view, self.matching)
         first = view.rounds[0] if isinstance(view, RoundsView) else view
@@ -279,8 +281,8 @@ def as_gradient(view: View, knowledge: Knowledge) -> tuple[GradientView, Knowled
     """Return a view as gradients, and the knowledge with the defense as if it had been applied to them."""
     if isinstance(view, GradientView):
         return view, knowledge
-    read, known = midway(view, knowledge.batch_size // view.clients, knowledge.defense)
-    return read, replace(knowledge, defense=known)
+    read, defense = midway(view, knowledge.batch_size // view.clients, knowledge.defense)
+    return read, replace(knowledge, defense=defense)
 
 
 def _copies(view: AnyView) -> int:

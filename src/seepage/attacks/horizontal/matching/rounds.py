@@ -70,14 +70,14 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
     sure = proved & (torch.arange(len(guesses)) == chosen[:, None])[:, None, :, None]
     best = _best(schema, cells, doubt, proved, sure)
     unseen, entropy = _by_marginals(knowledge)
-    found = torch.where(seen[..., None], _pick(cells, best), unseen)
+    readings = torch.where(seen[..., None], _pick(cells, best), unseen)
     surest = torch.where(seen[..., None], _pick(doubt, best), entropy)
     losses = [guess.loss for guess in guesses if guess.loss is not None]
     courses = [guess.course for guess in guesses if guess.course is not None]
     return RecordsGuess(
-        cells=found[..., :-1],
+        cells=readings[..., :-1],
         uncertainty=None if any(guess.uncertainty is None for guess in guesses) else surest[..., :-1],
-        labels=None if any(guess.labels is None for guess in guesses) else found[..., -1],
+        labels=None if any(guess.labels is None for guess in guesses) else readings[..., -1],
         loss=torch.stack(losses).mean(0) if losses else None,
         course=torch.stack(courses).nanmean(0) if courses else None,
         proofs=_proofs(guesses, chosen.tolist(), places, total),
@@ -87,12 +87,12 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
 
 def _regimes(regimes: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     """Return the method of each victim in all rounds."""
-    known = [regime for regime in regimes if regime is not None]
-    if len(known) < len(regimes):
+    stated = [regime for regime in regimes if regime is not None]
+    if len(stated) < len(regimes):
         return None
     return tuple(
         each[0] if len(set(each)) == 1 else "; ".join(f"round {i + 1}: {text}" for i, text in enumerate(each))
-        for each in zip(*known, strict=True)
+        for each in zip(*stated, strict=True)
     )
 
 
@@ -109,16 +109,16 @@ def _proofs(
     """
     if all(guess.proofs is None for guess in guesses):
         return None
-    found = []
+    chosen_proofs = []
     for victim, i in enumerate(chosen):
         proofs = guesses[i].proofs
         if proofs is None:
-            found.append(nothing(total, guesses[i].cells.shape[2]))
+            chosen_proofs.append(nothing(total, guesses[i].cells.shape[2]))
             continue
         order = torch.full((total,), -1)
         order[places[i][victim]] = torch.arange(len(places[i][victim]))
-        found.append(proofs[victim].take(order))
-    return tuple(found)
+        chosen_proofs.append(proofs[victim].take(order))
+    return tuple(chosen_proofs)
 
 
 class _Links:
@@ -131,12 +131,12 @@ class _Links:
 
     def find(
         self,
-        known: Float[Tensor, "victim record column"],
+        earlier: Float[Tensor, "victim record column"],
         seen: Bool[Tensor, "victim record"],
         guess: Float[Tensor, "victim guess column"],
     ) -> Tensor:
         """Return the position of each guess: that of a record seen before, or an empty one."""
-        agree, chance, comparable = self._compare(known, guess)
+        agree, chance, comparable = self._compare(earlier, guess)
         prior = (~seen).sum(1).clamp(min=1).log()[:, None, None]
         place = torch.empty(0)
         differing, compared = self._differing, self._compared
@@ -152,10 +152,10 @@ class _Links:
         self._differing, self._compared = differing, compared
         return place
 
-    def _compare(self, known: Tensor, guess: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _compare(self, earlier: Tensor, guess: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return which cells agree, the probability that another record's would, and which can be compared."""
-        comparable = ~(known[:, :, None].isnan() | guess[:, None].isnan())
-        agree = (known[:, :, None] - guess[:, None]).abs() <= torch.tensor(self._tolerances, dtype=torch.float64)
+        comparable = ~(earlier[:, :, None].isnan() | guess[:, None].isnan())
+        agree = (earlier[:, :, None] - guess[:, None]).abs() <= torch.tensor(self._tolerances, dtype=torch.float64)
         pairs = zip(self._marginals, self._tolerances, strict=True)
         chance = torch.stack([m.near(guess[..., i].nan_to_num(), t) for i, (m, t) in enumerate(pairs)], dim=-1)
         return agree, chance[:, None], comparable

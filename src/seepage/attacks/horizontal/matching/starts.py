@@ -14,7 +14,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 
 # Largest distance between ends of searches that are taken for the same record, standardised.
-_ONE_RECORD = 0.03
+_SAME_RECORD = 0.03
 
 
 class Starts:
@@ -54,11 +54,11 @@ class Starts:
         again = torch.rand(self.count, len(schema.columns), generator=generator, dtype=torch.float64)
         cells = self._statistics.rows(uniform).to(allowed.device)
         for i in self.discrete:
-            held = allowed[schema.blocks[i]]
-            others = held.nonzero()[:, 0]
+            occurring = allowed[schema.blocks[i]]
+            others = occurring.nonzero()[:, 0]
             if len(others):
                 drawn = others[(again[:, i].to(allowed.device) * len(others)).long()]
-                cells[:, i] = torch.where(held[cells[:, i].long()], cells[:, i], drawn.double())
+                cells[:, i] = torch.where(occurring[cells[:, i].long()], cells[:, i], drawn.double())
         return self.of(cells)
 
     def near(
@@ -122,7 +122,7 @@ class Starts:
 
     def distinct(self, cells: Float[Tensor, "row column"]) -> Float[Tensor, "distinct column"]:
         """Return cells without those that differ from earlier ones by no more than two searches of one record do."""
-        apart = self.apart(cells, cells, _ONE_RECORD)
+        apart = self.apart(cells, cells, _SAME_RECORD)
         earlier = torch.ones_like(apart).tril(-1)
         return cells[(apart | ~earlier).all(1)]
 

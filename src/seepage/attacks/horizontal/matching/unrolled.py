@@ -133,7 +133,7 @@ class Unrolled:
 
     def _adjoint(self, weights: list[Tensor], distance: Distance) -> list[Tensor]:
         """Return the distance's derivative with respect to the weights after training."""
-        found = []
+        adjoint = []
         for i, (begin, end, true) in enumerate(zip(self._begin, weights, self._received, strict=True)):
             by_dot, by_square = (
                 torch.cat(
@@ -143,8 +143,8 @@ class Unrolled:
             )
             update = begin - end.view(*by_dot.shape[:2], *begin.shape)
             by_update = by_dot[:, :, None] * true[:, None] + 2 * by_square[:, :, None] * update
-            found.append(-by_update.view_as(end))
-        return found
+            adjoint.append(-by_update.view_as(end))
+        return adjoint
 
     def _back(self, weights: list[Tensor], adjoint: list[Tensor], step: _Step) -> Tensor:
         """Go back one step: weights and adjoint become those before it; return the derivative for its records."""
