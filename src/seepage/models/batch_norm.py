@@ -25,12 +25,7 @@ _ANY = nn.modules.batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage]
 
 
 class Moments(NamedTuple):
-    """Moments of a batch at the input of a batch normalisation.
-
-    Attributes:
-        mean: mean of each channel over records (and positions).
-        variance: unbiased variance, as in running statistics.
-    """
+    """Mean and unbiased variance of each channel at the input of a batch normalisation, over records and positions."""
 
     mean: Float[Tensor, "*batch channel"]
     variance: Float[Tensor, "*batch channel"]
@@ -44,9 +39,7 @@ class BatchNorm(nn.Module):
 
     Args:
         channels: size of axis 1.
-        eps: number added to variances.
         momentum: weight of a batch in the running statistics; None: all batches weigh the same.
-        affine: whether channels are scaled and shifted afterwards.
         track_running_stats: whether there are running statistics; without them evaluation takes the batch's.
 
     Raises:
@@ -125,10 +118,6 @@ def by_batch(module: nn.Module, name: str) -> nn.Module:
 
     A layer that alone is in evaluation mode is frozen: it keeps its running statistics.
 
-    Args:
-        module: module in training mode, as clients have it.
-        name: name of the model, for messages.
-
     Raises:
         BadInputError: a layer is a batch normalisation of another kind, has hooks, or the whole module is in
             evaluation mode.
@@ -195,7 +184,7 @@ def normalisations(module: nn.Module) -> dict[str, BatchNorm]:
 def run_watched(
     module: nn.Module, rows: Float[Tensor, "record encoded"], parameters: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Moments]]:
-    """Return the outputs for one batch and the moments of what enters each layer of ``normalisations``.
+    """Return the outputs for one batch and the moments of the inputs of each layer of ``normalisations``.
 
     Differentiable and fit for ``vmap``.
 
@@ -226,7 +215,7 @@ def run_watched(
 
 @contextmanager
 def inputs_seen(module: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Have what enters each normalisation by the batch noted, by its name, while the module runs.
+    """Record the inputs of each batch normalisation, by name of the layer, while the module runs.
 
     Example:
         >>> module = nn.Sequential(BatchNorm(1))
@@ -257,9 +246,7 @@ def advanced(
     """Return the running statistics after one more batch, as PyTorch's layers would update them.
 
     Args:
-        module: module with the layers and their momentum.
         running: statistics before, by name of the buffer, with any leading axes that ``moments`` have.
-        moments: moments of the batch, by name of the layer.
         batches: number of batches before this one, besides those that the layers have counted; matters where a
             momentum is None.
 
@@ -286,11 +273,7 @@ def running_statistics(module: nn.Module) -> dict[str, Tensor]:
 
 
 def statistics_sent(module: nn.Module, moments: Mapping[str, Moments]) -> dict[str, Moments]:
-    """Return what running statistics that are sent after a batch tell of its moments, in their own precision.
-
-    Args:
-        module: module with the layers, their momentum and their statistics before the batch.
-        moments: moments of the batch, by name of the layer.
+    """Return the moments of a batch that running statistics sent after it reveal, with their rounding.
 
     Example:
         >>> layer = nn.Sequential(BatchNorm(1))
@@ -321,13 +304,12 @@ def keeps_statistics(module: nn.Module) -> bool:
 def from_running(
     module: nn.Module, before: Mapping[str, Tensor], after: Mapping[str, Tensor], batches: int
 ) -> dict[str, Moments]:
-    """Return a batch's moments from the running statistics before and after it: what these statistics reveal.
+    """Return the moments of a batch that the running statistics before and after it reveal.
 
     One batch moves a running statistic r to (1 - momentum) r + momentum m, so m = (r' - (1 - momentum) r) /
     momentum. The momentum divides rounding errors too.
 
     Args:
-        module: module with the layers and their momentum.
         before, after: running statistics by name of the buffer, with the same leading axes.
         batches: number of batches before this one, besides those that the layers have counted; matters where a
             momentum is None.

@@ -18,7 +18,7 @@ def measure(width: int) -> Float[Tensor, " encoded"]:
 
 
 def thresholds(count: int) -> Float[Tensor, " threshold"]:
-    """Return a number of evenly spread quantiles of a standard normal distribution.
+    """Return evenly spread quantiles of a standard normal distribution.
 
     Example:
         >>> [round(threshold, 3) for threshold in thresholds(3).tolist()]

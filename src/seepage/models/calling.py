@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 
 def plain_attention() -> AbstractContextManager[object]:
-    """Have attention computed by its formula: its fast kernels have no second derivative, which attackers need.
+    """Compute attention by its formula in the block: its fast kernels have no second derivative, which attackers need.
 
     Example:
         >>> import torch
@@ -30,7 +30,7 @@ def plain_attention() -> AbstractContextManager[object]:
 
 @contextmanager
 def usual_numbers(rows: Tensor) -> Iterator[None]:
-    """Have new tensors made in the rows' precision: modules make some, such as the first state of a recurrence.
+    """Create tensors in the rows' precision in the block: modules create some, such as the first state of a recurrence.
 
     Example:
         >>> with usual_numbers(torch.ones(1, dtype=torch.float64)):
@@ -49,9 +49,9 @@ def usual_numbers(rows: Tensor) -> Iterator[None]:
 
 
 class _LayerNormByFormula(TorchFunctionMode):
-    """Has layer normalisation computed by its formula.
+    """Mode that computes layer normalisation by its formula.
 
-    PyTorch's own (2.13) has wrong second derivatives under ``vmap``: some percent off, without a word.
+    PyTorch's own (2.13) has wrong second derivatives under ``vmap``: some percent off, without a warning.
     """
 
     def __torch_function__(
@@ -83,13 +83,11 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
     ``torch.func.functional_call`` does the same except for a layer that occurs in several places: it removes the
     layer's tensors there and does not restore them. Here each layer gets its tensors once, under whichever name.
     Attention is computed by its formula, and so is layer normalisation where the module has a layer of it, so that both
-    can be differentiated as often as one likes.
+    can be differentiated any number of times.
 
     Args:
-        module: module to run.
         tensors: parameters and buffers by name, as ``named_parameters()`` and ``named_buffers()`` name them; the
             module's own for those left out. A parameter shared by several layers stays shared.
-        rows: inputs of the module.
 
     Example:
         >>> import torch
@@ -112,17 +110,11 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
 
 
 class _EndedError(Exception):
-    """All layers that were awaited have run."""
+    """All awaited layers have run."""
 
 
 class LayerRun(NamedTuple):
-    """One run of a layer.
-
-    Attributes:
-        name: name of the layer in its module.
-        entering: tensor that entered it.
-        returned: tensor that it returned.
-    """
+    """One run of a layer: name in its module, input and output."""
 
     name: str
     entering: Tensor
@@ -130,7 +122,7 @@ class LayerRun(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A module's outputs, and what went through some of its layers on the way, in the order of the runs."""
+    """Outputs of a module, and the watched runs of its layers in order."""
 
     outputs: Tensor
     layers: list[LayerRun]
@@ -144,12 +136,9 @@ def watched(
     graph: bool = False,
     until: Iterable[str] = (),
 ) -> Watched:
-    """Run a module and return what enters and leaves some of its layers.
+    """Run a module and return the inputs and outputs of some of its layers.
 
     Args:
-        module: module to run, in the mode that it is in.
-        names: names of the layers to watch; each takes and returns one tensor.
-        rows: inputs of the module.
         replaced: tensors that layers return in place of their own outputs, by name.
         graph: whether to keep the graph, so that the outputs can be differentiated with respect to the layers' ones.
         until: names of layers after all of which the run is ended; the outputs are then those of the last one. Empty:

@@ -1,4 +1,4 @@
-"""Copies of modules, of those too that keep what they computed last as an attribute."""
+"""Copies of modules, including modules that keep a computed tensor as an attribute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def copied(module: M) -> M:
     """Return a deep copy of a module.
 
     ``copy.deepcopy`` refuses a tensor that was computed, such as the weight that ``torch.nn.utils.weight_norm`` keeps.
-    Such an attribute is computed anew in each run; its values are not copied where they belong to a run that is over.
+    Such an attribute is computed anew in each run; values of a finished run are not copied.
 
     Example:
         >>> layer = nn.Linear(1, 1)

@@ -13,15 +13,7 @@ from seepage.tabular.schema import Schema
 
 
 class CrossNetwork(nn.Module):
-    """Cross layers and a fully connected network in parallel, as in the paper's figure 1b.
-
-    Args:
-        cardinalities: number of categories of each discrete column.
-        numbers: number of continuous columns.
-        outputs: number of outputs.
-        width: size of an embedding.
-        crosses: number of cross layers.
-    """
+    """Cross layers and a fully connected network in parallel, as in the paper's figure 1b."""
 
     def __init__(
         self,

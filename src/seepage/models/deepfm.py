@@ -24,8 +24,6 @@ class Fields(nn.Module):
 
     Args:
         widths: number of categories of each discrete column, None for a continuous one.
-        dim: size of an embedding.
-        outputs: number of logits that first-order weights are added to.
         embedded: whether there are embeddings; first-order weights alone otherwise.
     """
 
@@ -66,9 +64,6 @@ class DeepFMServer(nn.Module):
     """The server's part: it sends its embeddings, its numbers and its sum of first-order terms.
 
     Args:
-        widths: number of categories of each of its columns, see ``Fields``.
-        dim: size of an embedding.
-        outputs: number of logits.
         tower: widths of ReLU layers before the cut; none in the paper.
         logit: whether the sum of first-order terms crosses the cut, as a coordinate for each logit.
     """
@@ -121,9 +116,6 @@ class DeepFMClient(nn.Module):
     Args:
         fields: number of embeddings in the cut that take part in second-order terms.
         plain: number of further coordinates.
-        widths: number of categories of each of the client's columns, see ``Fields``.
-        dim: size of an embedding.
-        hidden: units of each hidden layer.
         outputs: number of logits; with several, each weighs the second-order terms by a vector of its own.
         logit: whether the server's first-order terms cross the cut.
     """
@@ -166,7 +158,6 @@ class DeepFMClient(nn.Module):
         """Return the logits where discrete columns hold mixtures of their values, and there are no other columns.
 
         Args:
-            cut: activations.
             shares: share of each value, for each column.
         """
         own, first = (

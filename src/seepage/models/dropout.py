@@ -69,12 +69,7 @@ def without_dropout(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Drop:
-    """A place in a network's run where values are dropped.
-
-    Attributes:
-        size: number of values a record.
-        rate: chance of each to be dropped.
-    """
+    """A place in a network's run where values are dropped: number of values a record, and the chance of each."""
 
     size: int
     rate: float
@@ -86,7 +81,6 @@ class Drops:
 
     Attributes:
         width: number of entries of a row before its masks.
-        places: the places.
     """
 
     width: int
@@ -121,15 +115,11 @@ class Drops:
 
 
 def with_masks(module: nn.Module, width: int) -> nn.Module:
-    """Return a copy of a module that is told its masks of dropout, behind the entries of each row.
+    """Return a copy of a module that takes its dropout masks as further entries of each row.
 
-    Rows of ``width`` entries go through it without dropout, as in evaluation. Told are ``functional.dropout`` and what
-    calls it, such as ``nn.Dropout``, and the attention of ``nn.MultiheadAttention``; the module itself is returned
-    where it calls none of them. Parameters keep their names and values.
-
-    Args:
-        module: module in training mode.
-        width: number of entries of its rows.
+    Rows of ``width`` entries go through it without dropout, as in evaluation. Masks replace ``functional.dropout`` and
+    its callers, such as ``nn.Dropout``, and the attention of ``nn.MultiheadAttention``; a module that calls none of
+    them is returned as it is. Parameters keep their names and values.
 
     Example:
         >>> masked = with_masks(nn.Sequential(nn.Linear(1, 2, bias=False), nn.Dropout(0.5)), width=1)
@@ -158,7 +148,7 @@ def with_masks(module: nn.Module, width: int) -> nn.Module:
 
 
 def undropped() -> AbstractContextManager[object]:
-    """Have nothing dropped in networks that run inside.
+    """Switch dropout off in networks that run in the block.
 
     Example:
         >>> with undropped():
@@ -186,11 +176,10 @@ def _forward(module: nn.Module, rows: Tensor) -> Tensor:
 
 
 class _Masking(TorchFunctionMode):
-    """Has values multiplied by masks where they would be dropped at random, and left alone without masks.
+    """Mode that multiplies values by masks where dropout would drop them, and leaves them as they are without masks.
 
     Args:
         masks: masks in the order in which they are needed, each (record, size).
-        seen: list to which the places are added.
     """
 
     def __init__(self, masks: Sequence[Tensor] | None = None, seen: list[Drop] | None = None) -> None:
@@ -279,12 +268,7 @@ class _Masking(TorchFunctionMode):
 
 
 def random_outputs(model: str, places: Sequence[str] = ()) -> BadInputError:
-    """Return the refusal of a model that returns other outputs for the same rows each time.
-
-    Args:
-        model: name of the model.
-        places: places where it may drop values.
-    """
+    """Return the refusal of a model that returns other outputs for the same rows each time."""
     dropped = f" It drops values: {', '.join(places[:_NAMED])}." if places else ""
     return BadInputError(
         f"model {model!r} returns other outputs for the same rows each time, so its gradient cannot be replayed."
@@ -295,7 +279,7 @@ def random_outputs(model: str, places: Sequence[str] = ()) -> BadInputError:
 
 
 def place_of(name: str, part: nn.Module) -> str:
-    """Return how a message names a part of a module.
+    """Return the name of a part of a module for messages.
 
     Example:
         >>> place_of("blocks.0", nn.Dropout())

@@ -158,7 +158,7 @@ class Embedded(nn.Module):
         return self._inner(*(None if role in self._absent else given[role] for role in self._roles))
 
     def _tried(self, codes: Tensor, numbers: Tensor) -> Tensor:
-        """Return what the module gives from the buffers as they are, which stay."""
+        """Return the module's outputs, with its buffers restored."""
         with same_buffers(self._inner):
             return self._module_outputs(codes, numbers)
 
@@ -204,11 +204,7 @@ class Embedded(nn.Module):
 
 
 def adapted(module: nn.Module, schema: Schema, statistics: Statistics) -> nn.Module:
-    """Return a module of encoded rows: the module itself, or an adapter where it takes codes.
-
-    Raises:
-        BadInputError: it takes codes in a way that the adapter cannot follow.
-    """
+    """Return a module of encoded rows: the module itself, or an adapter where it takes codes."""
     if isinstance(module, Embedded) or not takes_codes(module):
         return module
     return Embedded(module, schema, statistics)

@@ -44,12 +44,11 @@ _TEMPERATURES = tuple(2.0**k for k in range(-6, 4))
 
 @dataclass(frozen=True)
 class Inverse:
-    """Trained networks, one a training.
+    """Trained networks, one for each training.
 
     Attributes:
         networks: map from inputs, shifted and scaled, to encoded rows.
         mean, std: shift and scale of the inputs.
-        encoder: encoder of the rows.
         loss: loss that the networks were trained by.
         failed: whether each network's outputs are not finite, or fit its own rows worse than a constant.
         excess: mean loss over the last epoch, in units of that of the best constant.
@@ -86,29 +85,23 @@ class Inverse:
 
 @dataclass(frozen=True)
 class Inverter:
-    """Recipe by which such networks are trained: Adam with a rate that falls to 0 along a cosine.
+    """Training of networks that reconstruct rows: Adam with a rate that falls to 0 along a cosine.
 
     UIFV's InverNet for tables is (100, 100, 300, encoded); optimiser, rate and epochs are not stated there. Shifted
     and scaled inputs, bounded gradients and restarts of networks that diverged are additions here.
 
     Attributes:
-        hidden: units of each hidden layer.
         loss: ``mse``: squared error of encoded rows, the paper's; ``fields``: cross-entropy of each discrete column,
             squared error of each continuous one.
         standardise: whether inputs are shifted and scaled to mean 0 and standard deviation 1.
         epochs: passes over the rows.
         steps: least number of steps, for tables of few rows.
-        batch_size: number of rows of a step.
-        learning_rate: learning rate of the first step.
         layout: what the columns of a row are together, which then has its own network, with a layer more than
             ``hidden`` has; None for tables.
         converge: whether training ends once the loss on held-out rows no longer falls; ``epochs`` and ``steps`` are
             then its most, and it takes all of them for fewer than 150 rows. The rate falls to 0 in cycles, each of
             twice the steps of the one before (Loshchilov and Hutter 2017), and each network is kept as it was after the
             cycle with the least loss.
-
-    Raises:
-        BadInputError: an argument is out of range.
 
     Example:
         >>> from seepage.datasets.planted import telling
@@ -150,13 +143,9 @@ class Inverter:
         weights: Float[Tensor, "training row"] | None = None,
         held_out: tuple[Float[Tensor, "training check feature"], Float[Tensor, "training check encoded"]] | None = None,
     ) -> Inverse:
-        """Train one network a training.
+        """Train one network for each training.
 
         Args:
-            inputs: inputs that belong to the rows.
-            encoded: encoded rows.
-            encoder: encoder of the rows.
-            seeds: seed of each training's initialisation and batches.
             weights: weight of each row in the loss; all the same if None.
             held_out: further rows and inputs, by which convergence is judged; some of the rows if None.
         """
@@ -270,12 +259,7 @@ def _cycles(total: int) -> list[int]:
 
 
 class _Converging:
-    """The networks of each training at the least loss on held-out rows so far.
-
-    Args:
-        parameters: parameters of all networks, which are read after each cycle.
-        constant: loss of the best constant in each training.
-    """
+    """The networks of each training at the least loss on held-out rows so far."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], constant: Float[Tensor, " training"]) -> None:
         self._parameters, self._constant = parameters, constant

@@ -15,12 +15,7 @@ _WIDTHS = (float("inf"), 4.0, 2.0, 1.0)
 
 
 class Fitted(NamedTuple):
-    """Result of a regression.
-
-    Attributes:
-        values: predictions for new records.
-        left_out: predictions for each known record, with this record left out.
-    """
+    """Predictions for new records, and for each leaked record from a regression without it."""
 
     values: Float[Tensor, "training record value"]
     left_out: Float[Tensor, "training leaked value"]

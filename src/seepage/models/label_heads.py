@@ -38,21 +38,14 @@ def best_head(
     target: Column,
     seeds: Sequence[int],
 ) -> Float[Tensor, "training record value"]:
-    """Return what the best head on the best inputs says of all records, in each training.
+    """Return the predictions of the best head on the best inputs for all records: class chances, or numbers.
 
     Heads are a kernel regression, a random forest and, for classes, a logistic regression. The pair of head and inputs
     with the least loss on known records that were left out of its fit answers. Heads that take longer are not tried
     once one has all of these right and is sure of it.
 
     Args:
-        inputs: what heads may read of each record; one after the other is tried.
         labelled: positions of the records whose labels are known.
-        labels: these labels: class codes, or numbers.
-        target: column of the labels.
-        seeds: seed of each training's forests and folds.
-
-    Returns:
-        The chance of each class, or one number a record.
 
     Example:
         >>> sign = torch.linspace(-1, 1, 40).double()[None, :, None]
@@ -98,7 +91,7 @@ def _loss(predictions: Floats, values: Floats, discrete: bool) -> float:
 
 
 def _kernel(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
-    """Return what a linear or radial kernel regression says of left-out and of asked records."""
+    """Return the predictions of a linear or radial kernel regression for left-out records and queries."""
     regression = fitted(*(torch.from_numpy(np.ascontiguousarray(part))[None] for part in (rows, values, queries)))
     both = (np.asarray(part[0]) for part in (regression.left_out, regression.values))
     left_out, answers = (_as_chances(part) if discrete else part for part in both)
@@ -111,7 +104,7 @@ def _as_chances(values: Floats) -> Floats:
 
 
 def forest(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
-    """Return what a random forest says of left-out (out-of-bag) and of asked records."""
+    """Return the predictions of a random forest for left-out (out-of-bag) records and queries."""
     # Checks of parameters would take longer than the trees.
     with config_context(skip_parameter_validation=True, assume_finite=True):
         return _forest(rows, values, queries, seed, discrete)
@@ -130,7 +123,7 @@ def _forest(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: 
 
 
 def _logistic(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
-    """Return what a logistic regression says of records left out in folds, and of asked ones."""
+    """Return the predictions of a logistic regression for records left out in folds and for queries."""
     labels = values.argmax(1)
 
     def predict(train: NDArray[np.intp], of: Floats) -> Floats:

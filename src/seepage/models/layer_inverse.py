@@ -30,12 +30,7 @@ _Undo = Callable[[Tensor, Tensor], Undone]
 
 @dataclass(frozen=True)
 class Weighted:
-    """A linear layer ``x W + b``.
-
-    Attributes:
-        name: name in messages.
-        weight, bias: parameters, float64.
-    """
+    """A linear layer ``x W + b`` in float64."""
 
     name: str
     weight: Float[Tensor, "input output"]
@@ -44,11 +39,10 @@ class Weighted:
 
 @dataclass(frozen=True)
 class Activation:
-    """A layer that changes each number by itself.
+    """An elementwise layer.
 
     Attributes:
-        name: name in messages.
-        undo: map from outputs, and which of them are known, to inputs, and which of those are.
+        undo: map from outputs and the mask of known ones to inputs and theirs.
     """
 
     name: str
@@ -60,7 +54,6 @@ class Lossy:
     """A layer whose inputs do not follow from its outputs.
 
     Attributes:
-        name: name in messages.
         why: end of a sentence that says why.
     """
 
@@ -76,7 +69,6 @@ def layers_of(module: nn.Module, training: int = 0, before: int = 0) -> list[Lay
 
     Args:
         module: network; of one with a leading axis of trainings, the network of one training.
-        training: position of the training.
         before: number of layers before it, from which on its own are counted.
 
     Example:
@@ -128,10 +120,6 @@ def layers_of(module: nn.Module, training: int = 0, before: int = 0) -> list[Lay
 def obstacle(layers: list[Layer], encoder: Encoder) -> str | None:
     """Return the layer that stops the inversion, and why, as a part of a sentence; None where none does.
 
-    Args:
-        layers: layers of the network.
-        encoder: encoder of its inputs, whose columns of categories add up to 1.
-
     Example:
         >>> from seepage.datasets.planted import telling
         >>> from seepage.models.vertical import encoder_of
@@ -152,7 +140,7 @@ def obstacle(layers: list[Layer], encoder: Encoder) -> str | None:
 
 
 def cut_off(layers: Sequence[Layer]) -> bool:
-    """Return whether a layer keeps positive numbers alone.
+    """Return whether a layer passes on positive numbers only.
 
     Example:
         >>> cut_off(layers_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU())))
@@ -166,14 +154,10 @@ def cut_off(layers: Sequence[Layer]) -> bool:
 def inverted(
     layers: list[Layer], outputs: Float[Tensor, "record feature"], encoder: Encoder
 ) -> tuple[Float[Tensor, "record encoded"], Bool[Tensor, " record"]]:
-    """Return inputs that give the outputs, and for which records they follow from them.
+    """Return inputs that give the outputs, and for which records they are the only ones.
 
-    A ReLU keeps positive numbers alone, so that a record follows where enough units of each layer are positive.
-
-    Args:
-        layers: layers without an obstacle.
-        outputs: outputs of the network.
-        encoder: encoder of its inputs.
+    A ReLU passes on positive numbers only, so that a record is determined where enough units of each layer are
+    positive. Layers have no ``obstacle``.
     """
     values = outputs.double()
     mask = torch.ones_like(values, dtype=torch.bool)
@@ -197,7 +181,7 @@ def inverted(
 
 
 def _solved(weight: Tensor, target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the solution of each record's known equations, and where there is one alone."""
+    """Return the solution of each record's known equations, and where it is the only one."""
     solutions, there = [], []
     for some in torch.arange(len(target)).split(max(1, _AT_ONCE // weight.numel())):
         equations = weight.T[None] * mask[some][:, :, None]
@@ -207,7 +191,7 @@ def _solved(weight: Tensor, target: Tensor, mask: Tensor) -> tuple[Tensor, Tenso
 
 
 def _full(equations: Float[Tensor, "record equation unknown"]) -> Bool[Tensor, " record"]:
-    """Return where equations have one solution alone."""
+    """Return where equations have one solution only."""
     if equations.shape[1] < equations.shape[2]:
         return torch.zeros(len(equations), dtype=torch.bool)
     sizes = torch.linalg.svdvals(equations)

@@ -35,7 +35,7 @@ class LinearCall(NamedTuple):
     last: bool
 
     def by_unit(self, returned: Tensor) -> Tensor:
-        """Return what has the form of the output, (record, unit) or (record, position, unit)."""
+        """Return a tensor in the output's form as (record, unit) or (record, position, unit)."""
         if self.last:
             return returned
         return returned[..., 0] if self.entering.dim() == 2 else returned.mT
@@ -69,11 +69,8 @@ def linear_calls(
     without padding.
 
     Args:
-        module: module to run, in the mode that it is in.
-        rows: inputs of the module.
         places: indices of the calls to return; all if None. Counted are all calls that could be such a map.
         replaced: outputs in place of those of calls, by index.
-        graph: whether to keep the graph.
         until: indices of calls after all of which the run is ended; the outputs are then those of the last one.
 
     Example:
@@ -171,12 +168,7 @@ def _einsum(equation: object, *operands: Any) -> _LinearParts | None:
 
 
 def _contracted(row: str, weight: str, output: str, axes: int) -> tuple[int, list[int]] | None:
-    """Return how many axes of a row are not summed over, and those of the weight: of its units, then of its inputs.
-
-    Args:
-        row, weight, output: letters of the axes.
-        axes: number of the row's axes.
-    """
+    """Return how many axes of a row are not summed over, and those of the weight: of its units, then of its inputs."""
     if row.startswith("...") and output.startswith("..."):
         free = "BT"[: axes - len(row) + 3]
         row, output = free + row[3:], free + output[3:]

@@ -1,4 +1,4 @@
-"""Multinomial logistic regression that leaves chances known before only as far as rows that are left out ask for it."""
+"""Multinomial logistic regression that changes prior chances only as far as left-out rows support it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,7 @@ _NEWTON, _GAIN, _LEAST_SHARE = 150, 1e-5, 1e-3
 
 @dataclass(frozen=True)
 class Logistic:
-    """Scores that are linear in the inputs and are added to the logarithms of chances known before.
-
-    Attributes:
-        center, spread: mean and standard deviation of the inputs.
-        weight: score of each value for each standardised input.
-        bias: score of each value.
-    """
+    """Scores that are linear in the standardised inputs and are added to prior log-chances."""
 
     center: Float[Tensor, " _input"]
     spread: Float[Tensor, " _input"]
@@ -40,12 +34,7 @@ class Logistic:
 
     @classmethod
     def none(cls, inputs: int, values: int) -> Logistic:
-        """Return scores that are zero.
-
-        Args:
-            inputs: number of inputs.
-            values: number of values.
-        """
+        """Return scores that are zero."""
         zeros, ones = (make(inputs, dtype=torch.float64) for make in (torch.zeros, torch.ones))
         return cls(zeros, ones, zeros[:, None].expand(-1, values), torch.zeros(values, dtype=torch.float64))
 
@@ -53,7 +42,6 @@ class Logistic:
         """Return the scores without the bias, so that those of several groups of inputs add up.
 
         Args:
-            inputs: inputs, or a group of them that follow each other.
             first: position of the first of them.
         """
         some = slice(first, first + inputs.shape[-1])
@@ -63,23 +51,13 @@ class Logistic:
     def log_chances(
         self, inputs: Float[Tensor, "row _input"], before: Float[Tensor, "*row _value"]
     ) -> Float[Tensor, "row _value"]:
-        """Return the logarithms of the chances of each value.
-
-        Args:
-            inputs: inputs of each row.
-            before: log-chances known before, of each row or the same for all.
-        """
+        """Return the log-chances of each value, from prior ones of each row or the same for all."""
         return (before + self.scores(inputs) + self.bias).log_softmax(1)
 
 
 @dataclass(frozen=True)
 class Shrunk:
-    """Result of a regression.
-
-    Attributes:
-        logistic: scores to add to the logarithms of the chances known before.
-        left_out: log-chances of each row, from a regression without it.
-    """
+    """Result of a regression: scores to add to the prior log-chances, and log-chances of each row without it."""
 
     logistic: Logistic
     left_out: Float[Tensor, "row _value"]
@@ -88,15 +66,10 @@ class Shrunk:
 def shrunk(
     inputs: Float[Tensor, "row _input"], codes: Int[Tensor, " row"], before: Float[Tensor, "row _value"]
 ) -> Shrunk:
-    """Fit a multinomial logistic regression that starts from chances known before.
+    """Fit a multinomial logistic regression that starts from prior chances.
 
     The penalty on coefficients is that with the largest likelihood of rows that are left out, in four folds. Where no
-    penalty adds to that likelihood by more than its standard error, the chances known before remain as they are.
-
-    Args:
-        inputs: inputs of each row.
-        codes: value of each row.
-        before: log-chances of the values of each row that are known before.
+    penalty adds to that likelihood by more than its standard error, the prior chances remain as they are.
 
     Example:
         >>> x = torch.linspace(-1, 1, 80)[:, None]
@@ -137,11 +110,7 @@ def folds(rows: int) -> Int[Tensor, " row"]:
 
 
 def gains(differences: Float[Tensor, " row"]) -> bool:
-    """Return whether the mean of differences is positive by more than its standard error.
-
-    Args:
-        differences: what each row gains, such as log-likelihood in nats.
-    """
+    """Return whether the mean of differences is positive by more than its standard error."""
     return bool(differences.mean() > differences.std() / math.sqrt(len(differences)))
 
 

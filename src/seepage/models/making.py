@@ -90,13 +90,7 @@ def make_model(
 
 
 def _with_column_outputs(network: Model, schema: Schema, open_head: bool) -> Model:
-    """Return a model whose outputs (record,) are a column, with the head of a single logit where it has one.
-
-    Args:
-        network: model of encoded rows.
-        schema: schema of the table.
-        open_head: whether the head may be chosen by the outputs.
-    """
+    """Return a model whose outputs (record,) are a column, with the head of a single logit where it has one."""
     first = next(network.module.parameters())
     try:
         outputs = network.outputs(torch.zeros(2, schema.width, device=first.device, dtype=first.dtype))

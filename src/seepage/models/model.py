@@ -95,14 +95,11 @@ class Model:
 
     @property
     def drops(self) -> Drops | None:
-        """Places where the module drops values by masks that it is told; None where there are none."""
+        """Places where the module drops values by masks that its rows bring; None where there are none."""
         return drops_of(self.module)
 
     def masked(self, width: int) -> Model:
         """Return the model whose module takes masks of dropout behind the entries of each row, see ``with_masks``.
-
-        Args:
-            width: number of entries of its encoded rows.
 
         Raises:
             BadInputError: values are dropped of a tensor whose first axis is not that of the records.

@@ -41,12 +41,7 @@ _FORM = "package.module:factory or path/to/file.py:factory"
 
 @dataclass(frozen=True)
 class LoadedNetwork:
-    """A network that a factory built.
-
-    Attributes:
-        network: module that the factory returned, or a model where the factory chose the head itself.
-        digest: digest of the source file that holds the factory; None where there is none.
-    """
+    """Network or model that a factory returned, and the digest of the factory's source file, if any."""
 
     network: nn.Module | Model
     digest: str | None
@@ -125,11 +120,9 @@ def load_own(
 
 @dataclass(frozen=True)
 class OwnFactory:
-    """A factory of a user's, found once, so that worker processes need not find its file again.
+    """A user's factory, imported once, so that worker processes need not find its file again.
 
     Attributes:
-        reference: name by which it was found, for messages.
-        factory: the class or function.
         digest: digest of its source file; None where there is none.
     """
 
@@ -138,12 +131,11 @@ class OwnFactory:
     digest: str | None
 
     def __call__(self, offered: Mapping[str, object], seed: int, options: Mapping[str, object] | None = None) -> object:
-        """Return what the factory makes.
+        """Return the factory's network.
 
         Args:
             offered: arguments by name, of which the factory receives those that it has a parameter for.
             seed: seed of what PyTorch draws meanwhile.
-            options: further arguments of the factory.
 
         Raises:
             BadInputError: the factory raises, or asks for an argument that is not known here.
@@ -161,9 +153,6 @@ class OwnFactory:
 def find_own(reference: str) -> OwnFactory:
     """Return the factory that ``reference`` names, see ``load_own``.
 
-    Raises:
-        BadInputError: as ``load_own``, as far as that shows before the factory is called.
-
     Example:
         >>> find_own("torch.nn.modules.linear:Linear")({"in_features": 1, "out_features": 2, "more": 3}, seed=0)
         Linear(in_features=1, out_features=2, bias=True)
@@ -175,9 +164,6 @@ def find_own(reference: str) -> OwnFactory:
 def check_own(reference: str) -> None:
     """Check that ``reference`` names a factory, without calling it; its module is imported.
 
-    Raises:
-        BadInputError: as ``load_own``, as far as that shows before the factory is called.
-
     Example:
         >>> check_own("torch.nn.modules.linear:Linear")
     """
@@ -187,7 +173,7 @@ def check_own(reference: str) -> None:
 
 @contextmanager
 def _importing(reference: str, seed: int) -> Iterator[Callable[..., object]]:
-    """Import what ``reference`` names; while it is in use, imports are searched for where it lies."""
+    """Import the object that ``reference`` names; in the block, imports are searched for in its folder."""
     place, _, attribute = reference.rpartition(":")
     if not place or not attribute.strip() or not place.strip():
         raise BadInputError(f"a network of your own is named as {_FORM}, got {reference!r}.")
@@ -249,7 +235,7 @@ def _factory(module: ModuleType, attribute: str, reference: str) -> Callable[...
 
 
 def _returned(function: Callable[..., object]) -> type | None:
-    """Return the class that a function says it returns; None where it says none."""
+    """Return the class in the return annotation of a function; None without one."""
     try:
         returned = get_type_hints(function).get("return")
     except Exception:  # What stands in an annotation is anybody's guess, and need not be there while the program runs.

@@ -36,14 +36,6 @@ def own_split(
     ``server_columns`` and ``client_columns``, the number of categories of each column, None for a number; ``outputs``;
     ``head``; ``seed``. Both parts stay in the mode in which they predict, see ``as_they_predict``.
 
-    Args:
-        factory: factory of the network.
-        schema: schema of the table.
-        private: names of the client's columns.
-        seed: seed of the initialisation.
-        head: head of the model; the target's usual one if None.
-        options: further arguments of the factory.
-
     Raises:
         BadInputError: the factory cannot be called, or returns no two modules.
     """
@@ -101,13 +93,8 @@ def own_whole(
     ``cut``, the number of activations that the audit asks for; ``outputs``; ``seed``.
 
     Args:
-        factory: factory of the network.
-        schema: schema of the table.
         parts: names of the parts in the order in which records pass them, the client's first layers first.
-        outputs: number of outputs.
         cut: number of activations that the audit asks for.
-        seed: seed of the initialisation.
-        options: further arguments of the factory.
         ends: number of entries that the last of the parts returns; that of outputs if None.
 
     Returns:
@@ -157,12 +144,9 @@ def own_whole(
 
 
 def as_they_predict(parts: Mapping[str, nn.Module | None]) -> tuple[str, ...]:
-    """Return, as a sentence, which layers of a user's parts would do otherwise in training; none where none would.
+    """Return a sentence on the layers of a user's parts that behave differently in training; none if there are none.
 
     Parts stay in the mode in which they predict: dropout is off, and batch normalisation does not depend on the batch.
-
-    Args:
-        parts: part by the name that the sentence gives it.
 
     Example:
         >>> as_they_predict({"client": nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))})[0].partition(" run")[0]
@@ -192,7 +176,7 @@ def _crossed(modules: Sequence[nn.Module], inputs: int) -> bool:
 
 
 def _of_rows(schema: Schema) -> dict[str, object]:
-    """Return what is offered to the factory of a network on encoded rows."""
+    """Return the arguments offered to the factory of a network on encoded rows."""
     return {
         "schema": schema,
         "inputs": schema.width,
@@ -211,13 +195,6 @@ def own_bottom(
     feature): numbers lie between -1 and 1, categories are one-hot. Of these arguments, it receives those that it has a
     parameter for: ``schema`` of the party's columns; ``inputs`` or ``width``; ``cardinalities``; ``numbers``;
     ``party``; ``features``, the number that the audit asks for; ``seed``.
-
-    Args:
-        factory: factory of the network.
-        schema: schema of the party's columns.
-        party: number of the party.
-        features: number of features that the audit asks for.
-        seeds: seed of each training's initialisation.
 
     Raises:
         BadInputError: the factory cannot be called, or its network does not fit the party's columns.
@@ -240,12 +217,6 @@ def own_top(factory: OwnFactory, widths: Sequence[int], outputs: int, seeds: Seq
     The factory returns a module from the parties' features, one after the other (record, input), to logits (record,
     output). Of these arguments, it receives those that it has a parameter for: ``inputs`` or ``width``, the number of
     all features; ``widths``, that of each party; ``outputs``; ``seed``.
-
-    Args:
-        factory: factory of the network.
-        widths: number of features of each party.
-        outputs: number of logits.
-        seeds: seed of each training's initialisation.
 
     Raises:
         BadInputError: the factory cannot be called, or its network does not fit the features.
@@ -276,7 +247,7 @@ def _network(
 
 
 def _tried(network: nn.Module, rows: Tensor, what: str) -> Tensor:
-    """Return what a network answers to some rows."""
+    """Return a network's outputs for some rows."""
     try:
         with torch.no_grad():
             answered = network.eval()(rows)

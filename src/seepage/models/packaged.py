@@ -17,13 +17,6 @@ from seepage.tabular.schema import Discrete, Schema
 def package(name: str, model: str) -> ModuleType:
     """Return a package that holds a network.
 
-    Args:
-        name: package to import.
-        model: registered name of the network, for the message.
-
-    Raises:
-        BadInputError: it is not installed.
-
     Example:
         >>> package("no_such_package", "mine")
         Traceback (most recent call last):
@@ -47,10 +40,6 @@ def of_columns(
     Args:
         build: factory of the network, called with the categories of each discrete column, the number of continuous
             columns and the number of outputs.
-        schema: schema of the table.
-        seed: seed of the initialisation.
-        head: head of the model, the target's usual one if None.
-        name: registered name.
 
     Raises:
         BadInputError: the factory refuses an argument.

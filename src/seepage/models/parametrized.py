@@ -10,9 +10,9 @@ from torch.nn.utils import parametrize
 
 
 def make_sendable(module: nn.Module) -> None:
-    """Have layers with parametrizations pickled, which PyTorch refuses.
+    """Make layers with parametrizations picklable, which PyTorch refuses.
 
-    Their class is made anew for each layer; the process that receives one makes it again.
+    PyTorch creates their class anew for each layer; the process that receives one creates it again.
 
     Example:
         >>> import pickle

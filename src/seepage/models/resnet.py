@@ -17,9 +17,6 @@ _UNITS, _BLOCKS = 100, 2
 class Residual(nn.Module):
     """A block as in CTGAN: the branch's outputs and its inputs, concatenated (D17).
 
-    Args:
-        branch: module that is run on the inputs.
-
     Example:
         >>> Residual(nn.Linear(2, 3))(torch.zeros(5, 2)).shape
         torch.Size([5, 5])

@@ -104,12 +104,7 @@ class SplitModel:
         return low, torch.tensor(span, dtype=torch.float64)
 
     def scaled(self, cells: Float[Tensor, "*some column"], columns: Sequence[int]) -> Float[Tensor, "*some chosen"]:
-        """Return cells of a table in the form that the parts take.
-
-        Args:
-            cells: cells of all columns of the schema, in the form of ``Table.cells``.
-            columns: positions of the columns to return.
-        """
+        """Return cells of a table in the form that the parts take."""
         low, span = self._bounds
         chosen = list(columns)
         return ((cells[..., chosen].cpu() - low[chosen]) / span[chosen]).to(self.device, self.dtype)
@@ -153,9 +148,6 @@ class SplitModel:
 
     def check(self, cells: Float[Tensor, "record column"]) -> None:
         """Refuse parts that do not fit the table or each other.
-
-        Args:
-            cells: some rows of the table.
 
         Raises:
             BadInputError: a part does not take its cells, outputs have the wrong shape, are not finite or differ from
@@ -247,21 +239,12 @@ def usual_split_head(target: Column) -> SplitHead:
 
 
 def outputs_of(target: Column, head: SplitHead | None = None) -> int:
-    """Return the number of outputs of a network: one a class with a softmax head, else one.
-
-    Args:
-        target: column of the labels.
-        head: head; the target's usual one if None.
-    """
+    """Return the number of outputs of a network: one a class with a softmax head, else one."""
     return target.width if isinstance(target, Discrete) and (head or usual_split_head(target)) == "softmax" else 1
 
 
 def check_head(head: SplitHead, target: Column) -> None:
-    """Refuse a head that does not fit the target.
-
-    Raises:
-        BadInputError: it is unknown, or made for other targets.
-    """
+    """Refuse a head that does not fit the target."""
     if head not in get_args(SplitHead):
         raise unknown_name("head of a split network", str(head), get_args(SplitHead))
     usual = usual_split_head(target)
@@ -275,29 +258,19 @@ def check_head(head: SplitHead, target: Column) -> None:
 
 
 def for_loss(target: Column, labels: Float[Tensor, "*some"]) -> Float[Tensor, "*some"]:
-    """Return labels as losses take them: class codes, or numbers scaled so that the target's bounds are -1 and 1.
-
-    Args:
-        target: column of the labels.
-        labels: class codes, or numbers.
-    """
+    """Return labels as losses take them: class codes, or numbers scaled so that the target's bounds are -1 and 1."""
     if isinstance(target, Discrete):
         return labels
     return (labels - (target.high + target.low) / 2) / half_of(target)
 
 
 def numbers_of(target: Continuous, outputs: Float[Tensor, "*some 1"]) -> Float[Tensor, "*some"]:
-    """Return the numbers that a network predicts, in the target's own unit.
-
-    Args:
-        target: column of the labels.
-        outputs: outputs of the network, for which the target's bounds are -1 and 1.
-    """
+    """Return the numbers that a network predicts, in the target's unit; its outputs have bounds -1 and 1."""
     return outputs[..., 0].double() * half_of(target) + (target.high + target.low) / 2
 
 
 def half_of(target: Continuous) -> float:
-    """Return half of a target's range, 1 where it has one value alone."""
+    """Return half of a target's range, 1 where it has a single value."""
     return (target.high - target.low) / 2 or 1.0
 
 
@@ -331,11 +304,6 @@ def record_losses(
     head: SplitHead, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"] | Int[Tensor, " record"]
 ) -> Float[Tensor, " record"]:
     """Return each record's loss: cross-entropy in nats, or the squared error of a number.
-
-    Args:
-        head: head of the network.
-        outputs: outputs of the network.
-        labels: labels, see ``for_loss``.
 
     Example:
         >>> record_losses("sigmoid", torch.zeros(2, 1), torch.tensor([0, 1])).tolist()

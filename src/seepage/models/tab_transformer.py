@@ -17,12 +17,7 @@ class TabTransformer(nn.Module):
     """Embedded categories attend to each other; with the normalised numbers they enter a fully connected network.
 
     Args:
-        cardinalities: number of categories of each discrete column.
-        numbers: number of continuous columns.
-        outputs: number of outputs.
         width: size of an embedding, a multiple of the heads.
-        blocks: number of transformer layers.
-        heads: number of attention heads.
     """
 
     def __init__(

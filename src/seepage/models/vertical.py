@@ -30,7 +30,6 @@ class Stack(nn.Module):
 
     Args:
         widths: number of inputs, units of each hidden layer, number of outputs.
-        seeds: seed of each network's initialisation.
 
     Example:
         >>> Stack((3, 5, 2), seeds=(0, 1))(torch.ones(2, 4, 3)).shape
@@ -58,12 +57,9 @@ class Stack(nn.Module):
 
 
 class Copies(nn.Module):
-    """One network of any kind for each training, behind the leading axis of trainings.
+    """One network of any kind for each training, from rows (record, input) to (record, output).
 
     They stay in the mode in which they predict: dropout is off, and batch normalisation does not depend on the batch.
-
-    Args:
-        networks: network of each training, from rows (record, input) to (record, output).
 
     Example:
         >>> Copies([nn.Linear(3, 2), nn.Linear(3, 2)])(torch.ones(2, 4, 3)).shape
@@ -81,9 +77,6 @@ class Copies(nn.Module):
 
 class Summed(nn.Module):
     """The sum of the parties' features, each of as many entries as there are outputs: learning without a top model.
-
-    Args:
-        outputs: number of outputs.
 
     Example:
         >>> Summed(2)(torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])).tolist()
@@ -190,14 +183,7 @@ class VerticalModel:
 
 @dataclass(frozen=True)
 class ActiveModel:
-    """The parts of the active party.
-
-    Attributes:
-        partition: columns of each party.
-        bottom: its own bottom model.
-        top: the top model.
-        head: head of the top model.
-    """
+    """The active party's part of the model: partition, its own bottom model, top model and its head."""
 
     partition: Partition
     bottom: nn.Module

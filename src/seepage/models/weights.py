@@ -54,12 +54,11 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
 
 
 def read_tensors(path: str | Path, shapes: dict[str, tuple[int, ...]], what: str, advice: str) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, of which none may be unknown or of another shape.
+    """Return the tensors of a safetensors file, which may hold only tensors of given names and shapes.
 
     Names and shapes are checked in the file's header, before any tensor is read.
 
     Args:
-        path: path of the file.
         shapes: shape of each tensor that may be in the file, by name; not all need to be in it.
         what: words for the file, for messages.
         advice: advice on making such a file, for messages.

@@ -35,10 +35,6 @@ def as_column(module: nn.Module) -> nn.Module:
 def within_chances(module: nn.Module, width: int) -> bool:
     """Return whether all outputs of a module are between 0 and 1, and not all alike, on rows of many sizes.
 
-    Args:
-        module: map from rows to outputs.
-        width: number of entries of its rows.
-
     Example:
         >>> with torch.random.fork_rng():
         ...     layer = nn.Linear(3, 1)
@@ -53,7 +49,7 @@ def within_chances(module: nn.Module, width: int) -> bool:
 
 
 def as_logits(module: nn.Module) -> nn.Module:
-    """Return a copy of a module that returns logits in the place of chances of a class.
+    """Return a copy of a module that returns logits instead of chances of a class.
 
     Binary cross-entropy of the logits is that of the chances, so that gradients are those of ``nn.BCELoss``. Parameters
     keep their names and values.
@@ -78,7 +74,7 @@ def returns_chances(module: nn.Module) -> bool:
 def is_its_layers(module: nn.Module) -> bool:
     """Return whether a module runs by the forward method of its class and trains all parameters.
 
-    Only then do its layers say what it computes and what clients send of it.
+    Only then do its layers determine its outputs and its gradients.
 
     Example:
         >>> is_its_layers(nn.Sigmoid()), is_its_layers(as_logits(nn.Sigmoid()))
@@ -92,10 +88,6 @@ def from_same_buffers(module: nn.Module, width: int) -> nn.Module:
 
     So does spectral normalisation, which improves its vectors in each run of training. A client that computes one
     gradient begins with the buffers that it was sent. Parameters and buffers keep their names and values.
-
-    Args:
-        module: module in training mode.
-        width: number of entries of its rows.
 
     Example:
         >>> from torch.nn.utils.parametrizations import spectral_norm
@@ -142,7 +134,7 @@ def same_buffers(module: nn.Module) -> Iterator[None]:
 
 
 class _NotInPlace(TorchFunctionMode):
-    """Has ``functional.normalize`` return a new tensor: with weights of several batches it cannot write into one."""
+    """Mode in which ``functional.normalize`` returns a new tensor, as weights of several batches need it."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None

@@ -53,10 +53,7 @@ class GradientMembership:
         """Return the logarithm of the likelihood ratio of each candidate, higher for likelier members.
 
         Args:
-            view: message of each victim.
             knowledge: side information; marginals, batch size and the defense are read.
-            candidates: cells of the records that are tested.
-            labels: their labels.
             seeds: one seed a victim, of its reference records.
         """
         records, like = knowledge.batch_size, next(view.model.module.parameters())

@@ -35,7 +35,6 @@ class Convolutions(nn.Module):
 
     Args:
         make: factory of one convolution; groups and dilation as by default.
-        seeds: seed of the initialisation of each network.
 
     Example:
         >>> several = Convolutions(lambda: nn.Conv2d(3, 5, 3, padding=1), seeds=[0, 1])
@@ -78,12 +77,7 @@ class Convolutions(nn.Module):
 
 
 class ImageBottom(nn.Module):
-    """Bottom models: two convolutions of 64 channels with ReLU, then a max pooling of two by two positions.
-
-    Args:
-        shape: channels, height and width of an image.
-        seeds: seed of each network.
-    """
+    """Bottom models: two convolutions of 64 channels with ReLU, then a max pooling of two by two positions."""
 
     def __init__(self, shape: Shape, seeds: Sequence[int]) -> None:
         super().__init__()
@@ -106,8 +100,6 @@ class ImageTop(nn.Module):
     Args:
         shape: channels, height and width of one party's part.
         parties: number of parties.
-        outputs: number of outputs of the last layer.
-        seeds: seed of each network.
     """
 
     def __init__(self, shape: Shape, parties: int, outputs: int, seeds: Sequence[int]) -> None:
@@ -138,9 +130,7 @@ class ImageInverse(nn.Module):
     """UIFV's InverNet for images: two transposed convolutions, of which the first doubles height and width.
 
     Args:
-        shape: channels, height and width of an image.
         layers: number of layers, 1 to 3; a third one comes between the two.
-        seeds: seed of each network.
     """
 
     def __init__(self, shape: Shape, layers: int, seeds: Sequence[int]) -> None:

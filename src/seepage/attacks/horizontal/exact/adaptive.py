@@ -1,4 +1,4 @@
-"""Updates of Adam and AdamW: what a first step keeps of the gradient, and a smoother one that can be matched."""
+"""Updates of Adam and AdamW: the gradient behind a first step, and a smoother step that can be matched."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FirstStep:
         gradient: estimated gradient by parameter name, shape (victim, *parameter).
         noise: standard deviation of each entry's error, of the same shapes; as large as the entry where the update
             says its sign and at most a bound below it.
-        bend: largest size of an entry that the update still tells to a third, median over entries.
+        bend: largest size of an entry that the update gives to within a third, median over entries.
         sizes: whether entries have sizes, as after a single step.
     """
 
@@ -51,7 +51,7 @@ class FirstStep:
 
 
 def first_gradient(view: UpdateView, records: int) -> FirstStep:
-    """Return what an update of Adam or AdamW says about the mean gradient.
+    """Return the mean gradient that an update of Adam or AdamW reveals.
 
     A first step has no history: its moments are the gradient g and its square, so that the parameters move by rate
     times f = g / (|g| + epsilon), whatever the betas. The sign is that of g, and |g| = epsilon |f| / (1 - |f|): the
@@ -67,10 +67,6 @@ def first_gradient(view: UpdateView, records: int) -> FirstStep:
     g and is taken off last.
 
     After several steps, entries are the mean step in units of the rate, of which the signs count: sizes are unknown.
-
-    Args:
-        view: received updates of Adam or AdamW.
-        records: number of records of one client's update.
 
     Example:
         >>> from torch import nn
@@ -117,12 +113,7 @@ def layer_noise(first: FirstStep) -> list[float]:
 
 
 def lost_sizes(view: UpdateView, knowledge: Knowledge) -> str | None:
-    """Return why no record can be sought by itself in a step of Adam, if so: its sizes have to be left.
-
-    Args:
-        view: received updates of Adam or AdamW.
-        knowledge: side information with the batch size and the defense.
-    """
+    """Return why single records cannot be searched in a step of Adam; None where they can, since sizes are left."""
     training, records = view.training, knowledge.batch_size // view.clients
     name = {"adam": "Adam", "adamw": "AdamW"}[training.optimizer]
     if training.steps(records) > 1:
@@ -148,16 +139,10 @@ def labels_of_step(
 ) -> Float[Tensor, "victim record"]:
     """Return labels with the class counts that explain an update of Adam best, in order of class.
 
-    The output bias, which says the counts elsewhere, is far too large for its size to be left. All other entries say a
-    little: dummy records of each class have gradients of some mean and variance in each, and the shares of the classes
-    are sought whose mixture of means fits. Entries whose size is lost count as beyond their bound, on their sign's
-    side: a regression of censored data (Tobin, Econometrica 1958), by expectation and maximisation.
-
-    Args:
-        view: received updates of Adam or AdamW, of a classifier.
-        knowledge: side information with the batch size and the marginals.
-        encoder: encoder of dummy rows, the same as the client's.
-        seed: seed of the dummy rows.
+    The output bias, which gives the counts elsewhere, is far too large for its size to survive. All other entries carry
+    a little information: dummy records of each class have gradients of some mean and variance in each, and the shares
+    of the classes are sought whose mixture of means fits. Entries whose size is lost count as beyond their bound, on
+    their sign's side: a regression of censored data (Tobin, Econometrica 1958), by expectation and maximisation.
     """
     records, model = knowledge.batch_size, view.model
     first = first_gradient(view, records // view.clients)
@@ -203,11 +188,6 @@ def smoothed(view: UpdateView, knowledge: Knowledge, encoder: Encoder) -> Update
     that: exact for entries below the bend, too long by at most a quarter above it. Where hardly a size is left, the
     bend is a fraction of what entries usually are, and signs are matched. Several steps have no inverse: their update
     stays as it came, and the dummy's optimiser alone is smoother, by that fraction.
-
-    Args:
-        view: received updates of Adam or AdamW, one client each.
-        knowledge: side information with the batch size and the marginals.
-        encoder: encoder of dummy rows, the same as the client's.
     """
     training, begin, records = view.training, view.model.parameters, knowledge.batch_size
     first = first_gradient(view, records)

@@ -31,13 +31,7 @@ _GAIN = 1e-6
 
 @dataclass(frozen=True)
 class SearchEnds:
-    """Ends of searches.
-
-    Attributes:
-        codes: codes of the discrete columns.
-        numbers: numbers of the continuous columns, standardised.
-        misfit: squared distance from the spans.
-    """
+    """Ends of searches: codes, standardised numbers, and squared distance from the spans."""
 
     codes: Int[Tensor, "start discrete"]
     numbers: Float[Tensor, "start continuous"]
@@ -54,8 +48,6 @@ class CellsSearch:
     category lowers it.
 
     Args:
-        encoder: encoder in float64.
-        network: network that the records went through.
         spans: span of its first layer and, if there are hidden layers behind, of the second.
         allowed: whether each encoded column can differ from 0 in a raw row, see ``occurring``.
         errors: weight of the share of a record's error that lies outside the span of the first layer's columns. For
@@ -127,12 +119,10 @@ class CellsSearch:
         rounds: int,
         report: Callable[[float], None] | None = None,
     ) -> SearchEnds:
-        """Return the ends of the searches from given cells.
+        """Return the ends of the searches from given codes and standardised numbers.
 
         Args:
-            codes, numbers: starting points; numbers standardised.
             rounds: largest number of changes of a start.
-            report: called with the share of the searches that has ended since the last call.
         """
         if not len(codes):
             # A network of a user's own need not take a batch without rows.
@@ -252,12 +242,11 @@ class CellsSearch:
 
 @dataclass(frozen=True)
 class _Tap:
-    """What lies outside the span of a deeper layer's inputs.
+    """Map from the inputs of a deeper layer to their part outside of their span.
 
     Attributes:
         off, shift: map from the input to what lies outside, and its constant part.
         rows: span itself with its constant part where it has fewer dimensions, which is cheaper.
-        scale: factor of lengths.
         constant: 1 where the layer has a bias, else 0.
     """
 
@@ -287,7 +276,7 @@ class _Tap:
 def combined(off_rows: Float[Tensor, "rest input"]) -> Float[Tensor, "combination input"]:
     """Return directions outside a span, or random combinations where there are many, of the same length on average.
 
-    What lies in the span lies outside none of them, and what does not outside nearly all.
+    A vector in the span is orthogonal to all of them, any other to hardly any.
 
     Example:
         >>> combined(torch.eye(200)).shape, combined(torch.eye(500)).shape
@@ -304,11 +293,6 @@ def occurring(encoder: Encoder, span: Span, rounding: float) -> Bool[Tensor, " e
     """Return which encoded columns differ from 0 in some raw row of the batch.
 
     A category that no record has makes a raw column of zeros, and so one of zeros in the span of the rows.
-
-    Args:
-        encoder: encoder with the standardisation.
-        span: span of the first layer's gradient.
-        rounding: relative precision of the received numbers.
     """
     raw = span.rows[:, :-1] * encoder.std + span.rows[:, -1:] * encoder.mean
     size = torch.linalg.vector_norm(span.rows[:, :-1] * encoder.std, dim=0) + encoder.mean.abs()

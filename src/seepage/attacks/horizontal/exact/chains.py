@@ -32,8 +32,8 @@ def parts_of(module: nn.Module) -> list[nn.Module] | None:
 
     These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
     convolution in front; the last one is affine. Chains of affine layers, normalisations and ReLUs are recognised in
-    any module by what it does with random rows, however its forward method is written. A module that is told masks of
-    dropout is none.
+    any module by what it does with random rows, however its forward method is written. A module that takes masks of
+    dropout is not recognised.
 
     Example:
         >>> len(parts_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))) or [])
@@ -138,11 +138,9 @@ def _does_nothing(part: nn.Module) -> bool:
 def chain_of(
     parts: Sequence[nn.Module], module: nn.Module, parameters: Sequence[Tensor], received: Sequence[Tensor]
 ) -> Chain:
-    """Return the layers of ``parts_of``, ready to run.
+    """Return the layers of ``parts_of``, ready to run; the module gives the order of parameters.
 
     Args:
-        parts: layers of the module.
-        module: module that gives the order of parameters.
         parameters: parameters, *parameter for all victims or (victim, *parameter).
         received: gradients, one a parameter, (victim, *parameter).
     """

@@ -81,13 +81,7 @@ class CocktailParty:
     def unmix(
         self, mixed: Float[Tensor, "victim neuron extended"], records: int, progress: Progress | None
     ) -> Float[Tensor, "victim source extended"]:
-        """Return each source of the first layer's gradient: a record times its last entry.
-
-        Args:
-            mixed: weights' gradient with the bias's appended.
-            records: number of records; no more sources are found than there are neurons or columns.
-            progress: progress function of a call.
-        """
+        """Return each source of the first layer's gradient: a record times its last entry."""
         rows = mixed[..., :-1]
         sources = min(records, *rows.shape[1:])
         centred = rows - rows.mean(-1, keepdim=True)

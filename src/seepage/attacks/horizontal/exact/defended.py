@@ -26,12 +26,6 @@ def undo_clipping(view: GradientView, knowledge: Knowledge, encoder: Encoder, se
     batches, whose rows and labels follow the public marginals. Gradients that are shorter than the bound, and those
     whose bound is longer than the dummies', are not changed; without a bound, none is. Without this step, the bias of
     a clipped gradient would pull all restored label counts towards the model's mean prediction.
-
-    Args:
-        view: received gradients.
-        knowledge: side information with the bound, the batch size and the marginals.
-        encoder: encoder of dummy rows, the same as the client's.
-        seed: seed of the dummies, the same for every victim.
     """
     bound = knowledge.defense.norm
     if bound is None:
@@ -44,14 +38,7 @@ def undo_clipping(view: GradientView, knowledge: Knowledge, encoder: Encoder, se
 
 
 def usual_length(model: Model, knowledge: Knowledge, encoder: Encoder, seed: int = 0) -> Float[Tensor, ""]:
-    """Return the mean norm of gradients of dummy batches, whose rows and labels follow the public marginals.
-
-    Args:
-        model: model at whose parameters gradients are taken.
-        knowledge: side information with the batch size and the marginals.
-        encoder: encoder of dummy rows, the same as the client's.
-        seed: seed of the dummies.
-    """
+    """Return the mean norm of gradients of dummy batches, whose rows and labels follow the public marginals."""
     generator = torch.Generator().manual_seed(seed)
     shape = (_DUMMY_BATCHES, knowledge.batch_size)
     columns = len(knowledge.schema.columns)
@@ -77,11 +64,7 @@ def lost_to_clipping(
     probabilities alone.
 
     Args:
-        model: model with a classification head.
-        bias: name of the output layer's bias.
         rows: dummy rows, which have each class in turn.
-        bound: bound on the norm of a record's gradient.
-        parameters: parameters at which gradients are taken.
     """
     classes = 2 if model.head == "sigmoid" else parameters[bias].numel()
     lost = []
@@ -104,7 +87,6 @@ def counts_by_effects(
     Least squares over counts that add up to the number of records.
 
     Args:
-        moved: gradient of the output bias, mean over the records.
         effects: part of a record of each class in that gradient; one for each victim, or one for all.
         records: number of records of each gradient.
 
@@ -141,7 +123,6 @@ def weigh_counts(
     Args:
         counts: counts restored from the gradient.
         knowledge: side information with the batch size and the noise; without noise the counts are returned unchanged.
-        share: public share of each class.
         growth: growth of the noise, see ``counts_by_effects``.
 
     Example:
@@ -173,9 +154,6 @@ def counts_by_sign(
 
     Args:
         signs: signs of the derivatives; where one is 0 the count is B m itself.
-        mean: predicted probability of each class.
-        records: batch size.
-        share: public share of each class.
 
     Example:
         >>> half = torch.tensor([0.5])

@@ -72,20 +72,12 @@ def read_dropped(
     seed: int,
     guess: Callable[[], RecordsGuess],
 ) -> Harvest:
-    """Return records that lie in the span of the first layer's gradient, none of them proved.
+    """Return records that lie in the span of the first layer's gradient; none of them is proved.
 
     Source: own, after SPEAR (Dimitrov et al., NeurIPS 2024), which tells records by the zeros of their errors as well.
 
     Args:
-        network: network without its dropout.
-        view: received gradients.
-        victim: index of the victim.
-        records: number of records of its batch.
-        client: its encoder, in its precision.
-        starts: where searches begin.
-        rounds: most rounds of searches.
         seconds: time after which no round begins; None for no limit.
-        seed: seed of the starts.
         guess: function that returns an estimate of the batch, near which further searches begin once those
             from public marginals find nothing more: many combinations of records lie in the span, too.
     """
@@ -123,7 +115,7 @@ def read_dropped(
 
 
 class _Taken:
-    """Records that were taken out of the first layer's gradient, and what is left of it."""
+    """Records that were removed from the first layer's gradient, and the rest of it."""
 
     def __init__(self, gradient: TracedGradient, client: Encoder, encoder: Encoder) -> None:
         self._gradient, self._client = gradient, client
@@ -132,18 +124,11 @@ class _Taken:
         self.errors = self._left.new_empty(0, len(self._left))
 
     def span(self) -> Span:
-        """Return what is left of the gradient spans."""
+        """Return the span of the remaining gradient."""
         return self._gradient.span(0, self._left)
 
     def take(self, network: TracedNetwork, span: Span, cells: Float[Tensor, "row column"], most: int) -> bool:
-        """Take those of some rows that are records, and return whether there were any.
-
-        Args:
-            network: network with its first layer alone.
-            span: what is left of the gradient spans.
-            cells: cells of the rows.
-            most: largest number of records.
-        """
+        """Remove the rows that are records, and return whether there were any."""
         rows = self._client.encode(cells).double()
         extended = torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
         inside = (extended @ span.off_rows.T).norm(dim=1) < _OFF * extended.norm(dim=1)

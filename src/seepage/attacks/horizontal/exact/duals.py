@@ -30,7 +30,6 @@ class Directions(NamedTuple):
     """Directions in the coordinates of the row space, the sparsest first.
 
     Attributes:
-        vectors: directions of unit length.
         silent: whether each unit's share is orthogonal to the direction.
     """
 
@@ -44,11 +43,6 @@ def sampled(
     """Return a vector orthogonal to the shares of rank - 1 units, for many random choices of these.
 
     Where the chosen shares are dependent the vector is one of many, or not finite.
-
-    Args:
-        shares: shares of the units that reacted.
-        count: number of choices.
-        generator: generator of the choices, on the CPU.
 
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
@@ -72,7 +66,6 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
     Args:
         shares: shares of all units, of unit length where they reacted.
         vectors: directions nearly orthogonal to some of them.
-        least: number of units that a direction has to vanish on.
 
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8]], dtype=torch.float64)
@@ -94,14 +87,13 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
 
 
 def guided(shares: Float[Tensor, "unit rank"], activity: Float[Tensor, "record unit"], least: int) -> Directions:
-    """Return distinct directions of records that are known roughly, the sparsest first.
+    """Return distinct directions of records whose activity is roughly known, the sparsest first.
 
     For each record, the units that it activates least are taken as silent, some more than determine a direction.
 
     Args:
         shares: shares of all units, 0 where they did not react.
         activity: outputs of the units for the records, before their ReLU.
-        least: number of units that a direction has to vanish on.
 
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)

@@ -19,12 +19,7 @@ from seepage.wire.horizontal import GradientView, Knowledge
 
 
 class FirstLayer(NamedTuple):
-    """The gradient of the first affine layer.
-
-    Attributes:
-        layer: layer of the model.
-        weight, bias: gradient of its weights and bias.
-    """
+    """The first affine layer, and the gradient of its weights and bias."""
 
     layer: nn.Linear
     weight: Float[Tensor, "victim neuron encoded"]
@@ -58,11 +53,6 @@ def first_layer(view: GradientView) -> FirstLayer:
 
 def refuse_frozen(attack: str, view: GradientView, names: Sequence[str]) -> None:
     """Refuse a layer whose weight or bias is needed with its gradient but has none, as frozen ones.
-
-    Args:
-        attack: name of the attack.
-        view: received gradients.
-        names: names of the weights and biases that it needs.
 
     Raises:
         BadInputError: the gradient holds nothing of one of them.
@@ -108,8 +98,6 @@ def choose_records(
     frequent values.
 
     Args:
-        encoder: encoder between rows and cells.
-        knowledge: side information with the batch size and the marginals.
         rows: standardised rows; not finite where there is none.
 
     Example:

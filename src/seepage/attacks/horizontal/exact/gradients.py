@@ -1,4 +1,4 @@
-"""One victim's gradient layer by layer: what single records add to it, and what is left when they are taken away."""
+"""One victim's gradient layer by layer: contributions of single records, and the rest without them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LOOSE = Tolerances(1.0, 1e-4, 3e-3, 1e-2)
 
 
 class Passed(NamedTuple):
-    """Which candidates passed, and how often each is there with which label."""
+    """Which candidates passed, and the number of copies of each with each label."""
 
     passed: Bool[Tensor, " candidate"]
     counts: Float[Tensor, "candidate label"]
@@ -63,7 +63,7 @@ def copies_labels(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy
 
 
 class CandidateEvidence(NamedTuple):
-    """What a layer's gradient says of candidates.
+    """Evidence of a layer's gradient about candidates.
 
     Attributes:
         outside, off: share of the input and of the error that lies outside their spans.
@@ -79,17 +79,11 @@ class CandidateEvidence(NamedTuple):
 
 
 class Gradient:
-    """One victim's gradient layer by layer, and what is left of it when records are taken away.
+    """One victim's gradient layer by layer, and the rest of it without the records read.
 
     Args:
-        network: network whose gradient it is.
-        head: head of the model: how its outputs are read.
         layers: weights and bias side by side, (unit, input + 1), or weights where there is no bias.
         records: number of records of whose losses the gradient is the mean.
-        rounding: relative precision of the numbers.
-
-    Attributes:
-        tolerances: distances from the spans within which a record counts.
     """
 
     def __init__(self, network: Layered, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
@@ -135,22 +129,13 @@ class Gradient:
         return copies_labels(counts)
 
     def counted(self, labels: Float[Tensor, " copy"]) -> Float[Tensor, "copy label"]:
-        """Return the counts of records with these labels, one of each.
-
-        Args:
-            labels: labels or numbers.
-        """
+        """Return the counts of records with these labels, one of each."""
         if self.head == "regression":
             return torch.stack([torch.ones_like(labels), labels], 1).double()
         return torch.nn.functional.one_hot(labels.long(), self.classes).double()
 
     def explained(self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]) -> bool:
-        """Return whether records that were taken away left nothing but rounding of the message.
-
-        Args:
-            rows: the records, encoded as the client did.
-            counts: number of copies of each with each label.
-        """
+        """Return whether these records leave nothing but rounding of the message."""
         return self._explained(rows, counts, self._unsure(rows, counts))
 
     def _explained(self, rows: Tensor, counts: Tensor, unsure: list[Tensor]) -> bool:
@@ -177,21 +162,16 @@ class Gradient:
     def remaining(
         self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
     ) -> dict[str, Tensor]:
-        """Return what records that were taken away leave of the message, by parameter.
-
-        Args:
-            rows: the records, encoded as the client did.
-            counts: number of copies of each with each label.
-        """
+        """Return the message without these records, by parameter."""
         parts = [part for layer in self.left for part in (layer[..., :-1], layer[..., -1])]
         return dict(zip(self._names, parts, strict=bool(self._names)))
 
     def spans(self) -> list[Span]:
-        """Return what is left of the gradient spans, in each layer that says something of single records."""
+        """Return the span of the remaining gradient in each layer that distinguishes single records."""
         return [self.span(at, layer) for at, layer in enumerate(self.left[: self.network.hidden])]
 
     def span(self, at: int, layer: Tensor) -> Span:
-        """Return what a layer's gradient spans, or a part of it, measured as the whole is."""
+        """Return the span of a layer's gradient or of a part of it, with the tolerance of the whole."""
         roundings = self.tolerances.roundings
         return Span.of(layer, self._scale[at], self._largest[at], self.rounding, roundings=roundings)
 
@@ -203,12 +183,7 @@ class Gradient:
     def traceless(
         self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
     ) -> Bool[Tensor, " record"]:
-        """Return which records leave nothing but rounding in the first two layers.
-
-        Args:
-            rows: encoded records, those that were taken.
-            counts: number of copies of each record with each label.
-        """
+        """Return which records leave nothing but rounding in the first two layers."""
         errors, inputs = self.contributions(rows, counts)
         least = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
         for error, entered, rounding in zip(errors, inputs, self.roundings(rows, counts), strict=False):
@@ -216,7 +191,7 @@ class Gradient:
         return least <= _TRACE
 
     def take(self, rows: Tensor, counts: Tensor) -> None:
-        """Leave what the received gradient holds besides these records."""
+        """Remove these records from the received gradient."""
         errors, inputs = self.contributions(rows, counts)
         self.left = [
             layer - error.T @ entered for layer, error, entered in zip(self.received, errors, inputs, strict=True)
@@ -229,10 +204,6 @@ class Gradient:
 
         The client adds up numbers that may cancel, in a row as in a unit or in the difference of a chance and 1, and
         rounds each of them. So a record counts with the sizes of what is added up, an error at the outputs with 1.
-
-        Args:
-            rows: encoded records, those that were taken.
-            counts: number of copies of each record with each label.
         """
         run = self.network.run(rows)
         each = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
@@ -261,14 +232,7 @@ class Gradient:
         return (copies * outputs.sigmoid() - counts[:, 1:]) / self.records
 
     def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> Passed:
-        """Test candidates against one layer: input and error in its spans, and a whole number of copies.
-
-        Args:
-            at: index of the layer.
-            span: span of what is left of the layer's gradient.
-            rows: encoded as the client did.
-            most: number of records not yet found.
-        """
+        """Test candidates against one layer: input and error in its spans, and a whole number of copies."""
         evidence = self.evidence(at, span, rows)
         most_outside = self.tolerances.outside
         inside = evidence.outside < most_outside
@@ -290,16 +254,11 @@ class Gradient:
         return Passed(~open_ & inside & (evidence.off < most_outside + _TURNED * self.rounding / size), counts)
 
     def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
-        """Return what one layer says of candidates.
+        """Return one layer's evidence about candidates.
 
         With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
         removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
         (Wedderburn). c says how many copies there are and of which labels.
-
-        Args:
-            at: index of the layer.
-            span: span of what is left of the layer's gradient.
-            rows: encoded as the client did.
         """
         run = self.network.run(rows)
         entered = run.entering[at]

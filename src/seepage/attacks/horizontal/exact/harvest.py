@@ -1,4 +1,4 @@
-"""Records taken out of a gradient one by one, each shown to be there by itself."""
+"""Records read from a gradient one by one, each proved to be there by itself."""
 
 from __future__ import annotations
 
@@ -52,11 +52,10 @@ _MOVED = 1e-5
 
 @dataclass(frozen=True)
 class Harvest:
-    """What was taken out of one victim's gradient.
+    """Records read from one victim's gradient.
 
     Attributes:
         cells: cells of the records taken out; each copy of a record has its own row.
-        labels: labels of these records.
         spread: standard error of each number in its column's unit, NaN for discrete columns.
         left: remaining gradient by parameter; empty where it was not taken apart.
         complete: whether the records replay the message, so that nothing but rounding is left.
@@ -76,19 +75,13 @@ class Harvest:
 
 
 class Harvester:
-    """Takes records out of gradients, one victim at a time.
+    """Reads records from gradients, one victim at a time.
 
-    Where nothing but rounding is left in the end, the records replay the gradient. What that proves is the kernel's to
-    say, see ``seepage.kernel``.
+    Where nothing but rounding is left in the end, the records replay the gradient. The kernel decides what that proves,
+    see ``seepage.kernel``.
 
     Records of no active unit add the same to the gradient, whatever their cells are. A typical one of them stands for
     each.
-
-    Args:
-        client: its encoder, in its precision.
-        starts: where searches begin.
-        rounds: most rounds.
-        seconds: after which no round begins; None for no limit.
     """
 
     def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
@@ -97,12 +90,7 @@ class Harvester:
         self._continuous, self._place = starts.continuous, starts.place
 
     def run(self, gradient: Gradient, seed: int) -> Harvest:
-        """Take out what can be proved.
-
-        Args:
-            gradient: gradient of the victim; holds what is left afterwards.
-            seed: seed of the starts.
-        """
+        """Read the records that can be proved, and remove them from the gradient."""
         generator = torch.Generator().manual_seed(seed)
         device = self._encoder.mean.device
         cells = torch.empty(0, len(self._encoder.schema.columns), dtype=torch.float64, device=device)
@@ -148,13 +136,11 @@ class Harvester:
         all_taken: tuple[Tensor, Tensor],
         dimensions: tuple[int, ...],
     ) -> Harvest:
-        """Return what was taken with strict tolerances, with numbers fitted without the rest, and then the rest.
+        """Return the records read with strict tolerances, their numbers fitted without the rest, then the rest.
 
         Args:
-            gradient: gradient of the victim, all taken away.
-            surely: cells and counts of the records that were taken with strict tolerances.
-            every: those of all, these first.
-            dimensions: rank of each hidden layer's gradient.
+            surely: cells and counts of the records read with strict tolerances.
+            all_taken: cells and counts of all records, these first.
         """
         gradient.tolerances = STRICT
         gradient.take(self._client.encode(surely[0]).double(), surely[1])
@@ -168,7 +154,7 @@ class Harvester:
     def _harvest(
         self, gradient: Gradient, cells: Tensor, counts: Tensor, complete: bool, dimensions: tuple[int, ...]
     ) -> Harvest:
-        """Return records that were taken away."""
+        """Return the records that were read."""
         rows, repeats = self._client.encode(cells).double(), gradient.copies(counts).long()
         return Harvest(
             cells=cells.repeat_interleave(repeats, 0),
@@ -205,7 +191,7 @@ class Harvester:
         return torch.cat([arrived, self._recombined(arrived, gradient.network.towers)])
 
     def _recombined(self, cells: Tensor, towers: Sequence[Tower]) -> Tensor:
-        """Return each combination of what was found in towers: those of one record, and of different ones."""
+        """Return all combinations of the parts that towers gave: of one record, and of different ones."""
         if len(towers) < 2 or not len(cells):
             return cells[:0]
         blocks = [list(range(block.start, block.stop)) for block in self._encoder.schema.blocks]
@@ -225,7 +211,7 @@ class Harvester:
         return cells[gradient.network.run(rows).silent()][:1]
 
     def _alone(self, gradient: Gradient) -> Tensor:
-        """Return what the rows of single units decode to, where that is nearly what they say."""
+        """Return the cells that rows of single units decode to, where they nearly agree with the rows."""
         if not gradient.network.takes_rows:
             return self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
         layer = gradient.left[0]
@@ -266,7 +252,7 @@ class Harvester:
     def _of_layers(
         self, gradient: Gradient, spans: Sequence[tuple[int, Span]], rows: Tensor, left: int
     ) -> Passed | None:
-        """Return which candidates pass in one of these layers; None where none of them tells."""
+        """Return which candidates pass in one of these layers; None where no layer can decide."""
         merged: Passed | None = None
         for at, span in spans:
             if not tells(span) or not len(rows):
@@ -279,7 +265,7 @@ class Harvester:
         return merged
 
     def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
-        """Return the cells with numbers that explain the gradient best, and take the records away."""
+        """Return the cells with the numbers that explain the gradient best, and remove the records."""
         for _ in range(2):
             gradient.take(self._client.encode(cells).double(), counts)
             equations = self._equations(gradient, cells, counts)
@@ -317,7 +303,7 @@ class Harvester:
         return _NumberEquations(terms)
 
     def _fitted(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all records with the numbers and targets that explain all layers best, and take them away.
+        """Return all records with the numbers and targets that explain all layers best, and remove them.
 
         Gauss-Newton steps from central differences of what each record adds, in roundings of the layers' rows.
         """
@@ -365,7 +351,7 @@ class Harvester:
     def _added(
         self, gradient: Gradient, rows: Tensor, counts: Tensor, move: float
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return what each record adds when one of its numbers, then its target, has moved: column by column."""
+        """Return the contribution of each record with one of its numbers, then its target, moved: column by column."""
         all_rows, all_counts = [], []
         for place in self._place.tolist():
             other = rows.clone()
@@ -406,7 +392,7 @@ def _first_of_alike(entering: Sequence[Float[Tensor, "record _"]]) -> Bool[Tenso
 
 
 class _Term(NamedTuple):
-    """What a layer says of the numbers.
+    """Equations of one layer for the numbers of the records.
 
     Attributes:
         errors: errors of the records, outside of what other records' errors span.
@@ -498,6 +484,6 @@ class _NumberEquations:
 
 
 def tells(span: Span) -> bool:
-    """Whether anything lies outside the spans, so that lying inside says something."""
+    """Whether anything lies outside the spans, so that lying inside is evidence."""
     reacting = int(span.scale.isfinite().sum())
     return 0 < span.rank <= min(reacting - _LEAST_OUTSIDE, span.rows.shape[1] - _LEAST_OUTSIDE)

@@ -35,24 +35,18 @@ _ROUNDINGS = 1e3
 
 
 class InexactHarvester:
-    """Reads records out of gradients that noise or the steps between have blurred, one victim at a time.
+    """Reads records from gradients blurred by noise or by several local steps, one victim at a time.
 
-    What spans are blurred by is known: of the noise that a defense adds, its standard deviation; of an update, the
-    rounding of parameters. Directions below it are left out. The inputs of the first layer do not change while a client
-    trains, so that their span in an update is as exact as in a gradient; the outputs of the first hidden layer are
-    taken in the middle of the way, where the client was on average, and their span is cut off at as many dimensions as
-    there are records. Nothing can be taken away exactly, nor has to be: searches from other starts end at other
-    records, and those that are missing are also sought near what the others leave of the gradient. Of the ends those
-    nearest to the spans are taken, at most as many as there are records. With which label each is there, and at last
-    how often, is what comes nearest to the second layer's gradient, see ``Gradient.evidence``.
+    The size of the blur is known: the standard deviation of a defense's noise, or the rounding of an update's
+    parameters. Directions below it are left out. The inputs of the first layer do not change while a client trains, so
+    that their span in an update is as exact as in a gradient; the outputs of the first hidden layer are taken in the
+    middle of the way, where the client was on average, and their span is cut off at as many dimensions as there are
+    records. Nothing can be taken away exactly, nor has to be: searches from other starts end at other records, and
+    those that are missing are also sought near what the others leave of the gradient. Of the ends those nearest to the
+    spans are taken, at most as many as there are records. With which label each is there, and at last how often, is
+    what comes nearest to the second layer's gradient, see ``Gradient.evidence``.
 
     Nothing is proved here, see ``replayed``.
-
-    Args:
-        client: its encoder, in its precision.
-        starts: where searches begin.
-        rounds: most rounds.
-        seconds: after which no round begins; None for no limit.
     """
 
     def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
@@ -60,12 +54,10 @@ class InexactHarvester:
         self._encoder = starts.encoder
 
     def run(self, gradient: Gradient, noise: Sequence[float], seed: int) -> Harvest:
-        """Read what records can be told from their combinations.
+        """Read the records that can be distinguished from combinations of records.
 
         Args:
-            gradient: gradient of the victim, from a network with two hidden layers at least.
             noise: standard deviation of what was added to each layer's entries.
-            seed: seed of the starts.
         """
         generator = torch.Generator().manual_seed(seed)
         network = gradient.network
@@ -176,10 +168,7 @@ class InexactHarvester:
         """Return the spans of the layers up to the one behind the first that a search compares.
 
         Args:
-            gradient: the gradient.
             layers: what was received, or what is left of it, layer by layer.
-            noise: standard deviation of each layer's entries.
-            most: largest number of dimensions of a span.
             first: largest number for layers that take the row; None for any.
         """
         network = gradient.network
@@ -197,7 +186,6 @@ def counted(evidence: CandidateEvidence, spare: int) -> Float[Tensor, "record la
     """Return the number of copies with each label that comes nearest to the evidence.
 
     Args:
-        evidence: evidence of one layer for each record.
         spare: number of records of the batch beyond these.
     """
     counts, off = _whole(evidence, 1)

@@ -132,8 +132,6 @@ class Affine:
 
     Attributes:
         place: position of its weight among the parameters; its bias is the next one.
-        weight, bias: its parameters, each victim's own where they differ.
-        received, received_bias: received gradients of these.
         weight_back, received_back: the same transposed, as rows in memory.
     """
 
@@ -262,9 +260,6 @@ class Normalisation:
 
     Attributes:
         place: position of its scale among the parameters; its shift is the next one.
-        scale, shift: its parameters, each victim's own where they differ.
-        eps: number added to variances.
-        received_scale, received_shift: received gradients of these.
     """
 
     place: int
@@ -367,13 +362,7 @@ class _NormalisationPass:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A one-dimensional convolution of the rows themselves, one channel in, without bias or padding.
-
-    Attributes:
-        place: position of its weight among the parameters.
-        weight: its parameter, each victim's own where they differ.
-        received: received gradient of it.
-    """
+    """A one-dimensional convolution of the rows themselves, one channel in, without bias or padding."""
 
     place: int
     weight: Float[Tensor, "*victim channel kernel"]

@@ -41,13 +41,7 @@ class ForwardRun(Protocol):
 
 
 class Tap(NamedTuple):
-    """A deeper layer whose inputs a search compares with their span.
-
-    Attributes:
-        at: index of the layer.
-        inputs: number of its inputs.
-        scale: factor of its inputs' lengths.
-    """
+    """A deeper layer whose inputs a search compares with their span: index, width and factor of lengths."""
 
     at: int
     inputs: int
@@ -55,12 +49,7 @@ class Tap(NamedTuple):
 
 
 class Tower(NamedTuple):
-    """Columns that layers take together, and no layer with others.
-
-    Attributes:
-        columns: which encoded columns these are.
-        layers: indices of the layers.
-    """
+    """Encoded columns that the layers of some indices take together, and no layer with others."""
 
     columns: Bool[Tensor, " encoded"]
     layers: tuple[int, ...]
@@ -112,7 +101,7 @@ class Layered(Protocol):
 
     @property
     def memory(self) -> int:
-        """Numbers a row that computing the taps' inputs takes."""
+        """Numbers that are stored for each row while the taps' inputs are computed."""
         ...
 
     def run(self, rows: Float[Tensor, "record encoded"]) -> ForwardRun:
@@ -143,7 +132,6 @@ class PlainRun:
     """Records on their way through a plain ReLU network.
 
     Attributes:
-        network: the network.
         inputs: inputs of each layer, and last the outputs.
     """
 
@@ -178,10 +166,6 @@ class PlainRun:
 class Network:
     """A fully connected ReLU network in float64.
 
-    Attributes:
-        weights: weights of each affine layer, (unit, input).
-        biases: biases of each affine layer, (unit,).
-
     Example:
         >>> network = Network((torch.eye(2), torch.ones(1, 2)), (torch.zeros(2), torch.zeros(1)))
         >>> passed = network.inputs(torch.tensor([[1.0, -1.0]]))
@@ -212,7 +196,7 @@ class Network:
 
     @property
     def takes_rows(self) -> bool:
-        """As it does in plain networks."""
+        """True in plain networks."""
         return True
 
     @property
@@ -275,12 +259,7 @@ class Network:
     def errors(
         self, inputs: Sequence[Tensor], error: Float[Tensor, "*batch output"]
     ) -> list[Float[Tensor, "*batch unit"]]:
-        """Return the derivative with respect to each layer's outputs before its ReLU.
-
-        Args:
-            inputs: inputs of each layer, as ``inputs`` returns them.
-            error: derivative with respect to the outputs.
-        """
+        """Return the derivative with respect to each layer's outputs before its ReLU."""
         errors = [error]
         for weight, entered in zip(reversed(self.weights[1:]), reversed(inputs[1:-1]), strict=True):
             errors.append((errors[-1] @ weight) * (entered > 0))

@@ -1,4 +1,4 @@
-"""Records sought one by one behind batch normalisation, where the batch's statistics are granted."""
+"""Records searched one by one behind batch normalisation, where the attacker is granted the batch statistics."""
 
 from __future__ import annotations
 
@@ -50,13 +50,10 @@ _AT_ONCE = 64
 
 
 class Opening(NamedTuple):
-    """The first two affine layers of a network, both with a ReLU behind, and what normalises what they make.
+    """The first two affine layers of a network, both followed by a ReLU, and their normalisations.
 
     Attributes:
-        first: first affine layer of the network.
-        first_norm: normalisation behind it, None if there is none.
         beside: whether encoded rows enter the second layer beside what the first one makes of them.
-        second, second_norm: second affine layer, and the normalisation behind it.
     """
 
     first: nn.Linear | nn.Conv1d
@@ -67,7 +64,7 @@ class Opening(NamedTuple):
 
 
 def opening(module: nn.Module) -> Opening | None:
-    """Return how a network with batch normalisation begins; None where it has none, or begins otherwise.
+    """Return the first layers of a network with batch normalisation; None where it has none or others.
 
     Example:
         >>> layers = [nn.Linear(2, 3), BatchNorm(3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)]
@@ -103,7 +100,7 @@ def _block(parts: list[nn.Module]) -> tuple[_Block | None, bool, list[nn.Module]
 
 
 class NormalisedHarvester:
-    """Reads records out of gradients of networks with batch normalisation, one victim at a time.
+    """Reads records from gradients of networks with batch normalisation, one victim at a time.
 
     With the statistics of a batch at hand, normalisation is an affine map of each record by itself, so that what the
     layers make of a record does not depend on the others. Its errors do: they come back without their mean and without
@@ -115,12 +112,6 @@ class NormalisedHarvester:
 
     A whole batch is read where the client's computation on it leaves no more than rounding of the received gradient and
     of the statistics. That is likely to be right, and no proof.
-
-    Args:
-        client: its encoder, in its precision.
-        starts: where searches begin.
-        rounds: most rounds.
-        seconds: after which no round begins; None for no limit.
     """
 
     def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
@@ -128,13 +119,7 @@ class NormalisedHarvester:
         self._encoder = starts.encoder
 
     def run(self, seen: ReplayedBatch, records: int, seed: int) -> Harvest:
-        """Read what records can be told from their combinations.
-
-        Args:
-            seen: what the victim's gradient and the statistics of its batch say.
-            records: number of records behind the gradient.
-            seed: seed of the starts.
-        """
+        """Read the records that can be distinguished from combinations of records."""
         generator = torch.Generator().manual_seed(seed)
         cells = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
         barren = 0
@@ -220,13 +205,7 @@ class NormalisedHarvester:
 
 
 class ReplayedBatch:
-    """One victim's gradient and the moments of its batch, against which whole batches are replayed.
-
-    Attributes:
-        network: network whose inputs a search compares, normalised as the batch was.
-        spans: spans of the inputs of its layers.
-        occurring: whether some record has each encoded column, as far as the rows' mean says so.
-    """
+    """One victim's gradient and the moments of its batch, against which whole batches are replayed."""
 
     network: Layered
     spans: list[Span]
@@ -248,12 +227,12 @@ class ReplayedBatch:
 
     @property
     def tells(self) -> bool:
-        """Whether so much lies outside the spans that lying inside says something."""
+        """Whether so much lies outside the spans that lying inside is evidence."""
         outside = sum(len(span.off_rows) for span in self.spans)
         return outside >= len(self._encoder.schema.columns) + _LEAST_OUTSIDE
 
     def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
-        """Return what the last layer says of copies and labels, if these are all records there are."""
+        """Return the last layer's evidence about copies and labels, if these are all records."""
         raise NotImplementedError
 
     def missing(self, rows: Float[Tensor, "record encoded"]) -> Bool[Tensor, " encoded"]:
@@ -315,7 +294,6 @@ class ReplayedBatch:
         """Return orthonormal rows that a layer's gradient spans.
 
         Args:
-            parts: its gradient: of its weight, and of its bias.
             centred: whether its errors add up to zero, so that its bias says nothing.
         """
         sent = torch.cat([parts[0], *(bias[:, None] for bias in parts[1:])], 1) if not centred else parts[0]
@@ -324,13 +302,7 @@ class ReplayedBatch:
         return right[: min(most, int((values > _ROUNDINGS * self._rounding * values[0]).sum()))]
 
     def _at_end(self, inputs: Tensor, outputs: Tensor, sent: Tensor) -> CandidateEvidence:
-        """Return what a layer says of copies and labels whose errors are those of the outputs.
-
-        Args:
-            inputs: records' inputs of the layer.
-            outputs: outputs of the network.
-            sent: received gradient of the layer.
-        """
+        """Return a layer's evidence about copies and labels, where its errors are those of the outputs."""
         total = torch.linalg.pinv(inputs.T) @ (self._records * sent.T)
         inside = outputs.new_zeros(len(inputs))
         if self._model.head == "softmax":
@@ -340,12 +312,7 @@ class ReplayedBatch:
 
 
 class Seen(ReplayedBatch):
-    """What the gradient and the statistics of a network that ``opening`` takes say of records.
-
-    Attributes:
-        network: network of the first layer alone, normalised as the batch was.
-        spans: span of the encoded rows, and span of the first layer's outputs for them.
-    """
+    """Evidence about records in the gradient and the statistics of a network that ``opening`` takes."""
 
     def __init__(
         self, view: GradientView, victim: int, records: int, moments: Mapping[str, Moments], encoder: Encoder
@@ -391,7 +358,7 @@ class Seen(ReplayedBatch):
         self._body, self._last = self._frozen({opened.first_norm: positions})
 
     def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
-        """Return what the last layer says of copies and labels, if these are all records there are."""
+        """Return the last layer's evidence about copies and labels, if these are all records."""
         weight, bias = self._affine(self._last)
         inputs = extended(functional_call(self._body, self._place, rows))
         outputs = inputs @ torch.cat([weight, bias[:, None]], 1).T
@@ -450,8 +417,6 @@ def mean_row(
     """Return the mean of a batch's raw rows, and the directions in which the encoded one may lie anywhere.
 
     Args:
-        encoder: knows the standardisation.
-        weight: weight of the first layer.
         outputs: output of the first layer for the encoded mean, without its bias.
         basis: basis of the differences of encoded rows.
     """
@@ -484,7 +449,7 @@ def solved(
 
 
 def span_of(rows: Float[Tensor, "row input"], mean: Float[Tensor, " mean"] | None = None) -> Span:
-    """Return what rows span; with a mean what rows around it do, extended by a 1."""
+    """Return the span of rows; with a mean, that of rows around it, extended by a 1."""
     if mean is not None:
         row = extended(mean[None])
         rows = torch.cat([torch.cat([rows, rows.new_zeros(len(rows), 1)], 1), row / row.norm()])

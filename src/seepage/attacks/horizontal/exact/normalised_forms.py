@@ -1,4 +1,4 @@
-"""What a gradient says of records behind batch normalisation in networks of any form."""
+"""Evidence about records behind batch normalisation, in networks of any form."""
 
 from __future__ import annotations
 
@@ -31,15 +31,7 @@ def seen_of(
     encoder: Encoder,
     statistics: Statistics,
 ) -> ReplayedBatch:
-    """Return what a victim's gradient and the statistics of its batch say of records.
-
-    Args:
-        view: the received gradients.
-        victim: index of the victim.
-        records: number of records behind the gradient.
-        moments: moments of all victims' batches, by the name of the normalisation.
-        encoder: encoder in float64.
-        statistics: public statistics of the table.
+    """Return the evidence about records in a victim's gradient and the statistics of its batch.
 
     Raises:
         UnreadableError: no layer says anything of single records.
@@ -50,19 +42,11 @@ def seen_of(
 
 
 class TracedSeen(ReplayedBatch):
-    """What the gradient and the statistics of a network of any form say of records.
+    """Evidence about records in the gradient and the statistics of a network of any form.
 
     With the moments of the batch in place, what a layer takes is a function of one record. Where the errors of a layer
     add up to zero, its gradient spans differences of its inputs alone; their mean follows from the moments of what the
     layer returns.
-
-    Args:
-        view: the received gradients.
-        victim: index of the victim.
-        records: number of records behind the gradient.
-        moments: moments of all victims' batches, by the name of the normalisation.
-        encoder: encoder in float64.
-        statistics: public statistics of the table.
 
     Raises:
         UnreadableError: no layer says anything of single records, or no layer's errors are those of the outputs.
@@ -96,13 +80,13 @@ class TracedSeen(ReplayedBatch):
 
     @property
     def tells(self) -> bool:
-        """Whether so much lies outside the spans that lying inside says something."""
+        """Whether so much lies outside the spans that lying inside is evidence."""
         searched = {*range(self._traced.affine), *(tap.at for tap in self._traced.taps)}
         outside = sum(len(span.off_rows) for at, span in enumerate(self.spans) if at in searched)
         return outside >= len(self._encoder.schema.columns) + 2
 
     def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
-        """Return what the last layer says of copies and labels, if these are all records there are."""
+        """Return the last layer's evidence about copies and labels, if these are all records."""
         module, last = self._traced.module, self._traced.last
         assert last is not None
         run = linear_calls(module, rows, [last.place])
@@ -110,7 +94,7 @@ class TracedSeen(ReplayedBatch):
         return self._at_end(last.entered(run.calls[0]), run.outputs, sent)
 
     def _span(self, at: int, layer: WatchedLayer, sent: Tensor) -> Span:
-        """Return what a layer's inputs span."""
+        """Return the span of a layer's inputs."""
         basis = self._basis([sent], layer.centred is not None)
         if layer.centred is None:
             return span_of(basis)
@@ -138,7 +122,7 @@ class TracedSeen(ReplayedBatch):
 
 
 def normalised_inputs(module: nn.Module, rows: Float[Tensor, "row encoded"]) -> dict[str, Tensor]:
-    """Return what enters each batch normalisation by the batch that runs, by its name."""
+    """Return the inputs of each batch normalisation by the batch that runs, by its name."""
     with torch.no_grad(), inputs_seen(module) as seen:
         module(rows.to(next(module.parameters())))
     return seen

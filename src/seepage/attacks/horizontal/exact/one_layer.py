@@ -49,13 +49,7 @@ def search_one_layer(
     records are solved for.
 
     Args:
-        encoder: encoder in float64.
-        network: network with one hidden layer.
-        left: first layer's gradient.
-        span: span of this gradient.
         allowed: whether each encoded column can differ from 0, as in ``CellsSearch``.
-        draw: function that returns codes and numbers to start from.
-        rounds: largest number of changes of a start.
     """
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)

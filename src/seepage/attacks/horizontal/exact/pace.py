@@ -18,7 +18,6 @@ class Pace:
 
     Args:
         progress: called with the share of the work done since the last call; None for nobody.
-        victims: number of victims.
         rounds: largest number of rounds of a victim's search.
 
     Example:

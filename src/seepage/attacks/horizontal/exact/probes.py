@@ -1,4 +1,4 @@
-"""What typical rows show of the linear maps in a network: which of them say something of single records."""
+"""Probing of the linear maps of a network with typical rows: which of their gradients distinguish single records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAMED = 3
 
 
 class UnreadableError(Exception):
-    """A network in which no layer says anything of single records; the message says why, in a clause."""
+    """No layer of a network distinguishes single records; the message gives the reason as a clause."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,6 @@ class WatchedLayer:
 
     Attributes:
         name: name in the module: of the layer, or of the parameter where that is no layer's weight.
-        place: index among the linear calls of a run.
         weights: parameters that its weight is, or is computed from.
         computed: whether its weight is computed from them.
         isometric: whether entries of the weight's gradient are those of the parameters', in another order.
@@ -78,13 +77,7 @@ class WatchedLayer:
         return extended(values) if self.biased else values
 
     def received(self, module: nn.Module, message: Mapping[str, Tensor], row: Tensor) -> Float[Tensor, "unit _"]:
-        """Return the gradient of weight and bias side by side.
-
-        Args:
-            module: module with the layer, at the parameters of the message.
-            message: gradient by parameter.
-            row: any encoded row.
-        """
+        """Return the gradient of weight and bias side by side."""
         if self.computed:
             weight = linear_calls(module, row[None], [self.place], graph=True, until=[self.place]).calls[0].weight
             parameters = dict(module.named_parameters())
@@ -100,7 +93,7 @@ class WatchedLayer:
 
 @dataclass(frozen=True)
 class Probes:
-    """Rows that tell the affine map from encoded rows to what a layer takes.
+    """Rows that determine the affine map from encoded rows to the inputs of a layer.
 
     Attributes:
         rows: a row, and one more for each encoded column.
@@ -148,11 +141,9 @@ class Probes:
 
 @dataclass(frozen=True)
 class LayerProbe:
-    """What typical rows show of a linear map.
+    """Properties of a linear map, measured on typical rows.
 
     Attributes:
-        layer: the layer.
-        inputs, outputs: numbers of its inputs and of the network's outputs.
         linear: map from the encoded row to its input and the constant part, where that is affine.
         rank: number of dimensions of its gradient, however many records there are.
         scale: factor that brings its inputs to the usual length.
@@ -180,12 +171,7 @@ def probed(
     Args:
         module: module in which each record is computed by itself.
         trained: module as clients train it: the same, unless it normalises by the batch.
-        head: head of the model.
-        rows: typical rows.
         encoder: encoder of the table, for networks that take its rows alone.
-
-    Raises:
-        UnreadableError: no layer takes one input a record.
     """
     wide = max((max(p.shape[0], p[0].numel()) for p in module.parameters() if p.dim() > 1), default=0)
     if not wide:
@@ -247,11 +233,7 @@ def probed(
 def watched_run(
     module: nn.Module, rows: Tensor, places: Collection[int] | None = None, graph: bool = False
 ) -> LinearRun:
-    """Return the linear maps of a run, see ``linear_calls``.
-
-    Raises:
-        UnreadableError: the module cannot be run, or has no derivatives by its rows where they are asked for.
-    """
+    """Return the linear maps of a run, see ``linear_calls``."""
     try:
         return linear_calls(module, rows, places, graph=graph)
     except Exception as error:  # A user's module may raise anything.
@@ -280,13 +262,6 @@ def _layer(
     """Return the layer of a call; else why its gradient is no sum of one error times one input a record.
 
     Empty where the call applies no parameter.
-
-    Args:
-        call: the call, with a graph.
-        back: errors at its output.
-        parameters: parameters by name.
-        gradients: their gradients.
-        inputs: what entered each batch normalisation.
     """
     own = next((name for name, p in parameters.items() if p is call.weight), None)
     if own is None:
@@ -360,13 +335,7 @@ def _named(parameters: Sequence[str]) -> str:
 
 
 def _of_weight(weight: Tensor, parameters: Sequence[Tensor], sent: Sequence[Tensor]) -> Tensor:
-    """Return the gradient of a weight from that of the parameters from which it is computed, by least squares.
-
-    Args:
-        weight: weight with its graph.
-        parameters: leaves of the graph.
-        sent: their gradients.
-    """
+    """Return the gradient of a weight from that of the parameters from which it is computed, by least squares."""
     none = torch.zeros_like(weight, requires_grad=True)
     behind = torch.autograd.grad(weight, parameters, none, create_graph=True)
 

@@ -1,4 +1,4 @@
-"""The kernel's question about a guess: what was received, how it came about, and the records as a witness."""
+"""Input of the kernel's proof of a guess: the message, how it was computed, and the records as a witness."""
 
 from __future__ import annotations
 
@@ -24,10 +24,6 @@ _MOVED_TOGETHER = 200
 def columns_of(schema: Schema, statistics: Statistics) -> tuple[kernel.EncodedColumn, ...]:
     """Return the columns of a schema as the kernel takes them.
 
-    Args:
-        schema: columns, categories, bounds and tolerances.
-        statistics: means and standard deviations that rows are standardised with.
-
     Example:
         >>> from seepage.datasets.planted import distinct
         >>> data = distinct(rows=8, continuous=1, discrete=0)
@@ -46,7 +42,7 @@ def columns_of(schema: Schema, statistics: Statistics) -> tuple[kernel.EncodedCo
 
 
 def declaration(view: View, knowledge: Knowledge) -> kernel.Declaration:
-    """Return what the attacker knows of how messages came about.
+    """Return the attacker's knowledge of how messages were computed.
 
     Raises:
         kernel.RefusedError: the recipe is none that the kernel has a rule for.
@@ -80,7 +76,7 @@ def proofs_of(
     labels: Float[Tensor, "victim record"] | None,
     doubts: Sequence[str | None],
 ) -> tuple[kernel.Certified, ...]:
-    """Return what is proved of each victim's guess, see ``proof_of``."""
+    """Return the proof of each victim's guess, see ``proof_of``."""
     given = [None] * len(cells) if labels is None else labels
     victims = enumerate(zip(cells, given, doubts, strict=True))
     return tuple(proof_of(view, knowledge, i, own, label, doubt) for i, (own, label, doubt) in victims)
@@ -94,14 +90,10 @@ def proof_of(
     labels: Float[Tensor, " record"] | None,
     doubt: str | None,
 ) -> kernel.Certified:
-    """Return what is proved of a victim's guess.
+    """Return the proof of a victim's guess.
 
     Args:
-        view: received gradients or updates.
-        knowledge: what the attacker knows of them.
-        victim: index of the victim whose message is meant.
-        cells: guessed records.
-        labels: their labels; None where the message is to say them.
+        labels: their labels; None where they are derived from the message.
         doubt: why the records are no witness, such as that some are estimates; None where they are.
     """
     try:
@@ -130,12 +122,6 @@ def labels_of(
 
     The gradient is linear in the errors at the outputs, which are least squares' answer; an output less its error is
     what the label says.
-
-    Args:
-        model: network and head.
-        parameters, message: parameters by name, and what was received.
-        declared: computation, encoding and size of the message.
-        cells: the records.
     """
     at = {name: part.double() for name, part in parameters.items()}
     module, rows = copied(model.module).double(), declared.rows(cells)

@@ -1,4 +1,4 @@
-"""How many records are behind a gradient, read from the gradient."""
+"""Number of records behind a gradient, read from the gradient."""
 
 from __future__ import annotations
 
@@ -27,21 +27,15 @@ _ROUNDS = 4
 def count_records(
     view: GradientView, schema: Schema, statistics: Statistics, victim: int = 0, seed: int = 0
 ) -> int | None:
-    """Return how many records a gradient is the mean of, where single records can be found in it.
+    """Return the number of records that a gradient is the mean of, where single records can be read from it.
 
     Records are sought one by one, as ``Unmix`` does, which takes no count. What one of them has added to the gradient
     is its own gradient over the count: with its chances p by the network and its label y, the second layer says what
     (p - y) / count is, and only one label makes the count a positive number. Copies of a record divide it, so
     that the count on which most records agree is taken, the larger one of several.
 
-    Args:
-        view: the received gradients, as they were sent.
-        schema, statistics: schema and public statistics of the table.
-        victim: index of the victim whose gradient is searched.
-        seed: seed of the searches.
-
     Returns:
-        The count, or None where nothing is found: no network with two hidden layers or more, noise, or more records
+        The count, or None where no record is found: no network with two hidden layers or more, noise, or more records
         than the layers are wide.
 
     Example:

@@ -1,4 +1,4 @@
-"""Fit of a whole batch by going the client's way again, up to a noise of known size."""
+"""Fit of a whole batch by repeating the client's computation, up to noise of known size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DAMPED = 0.1
 
 
 def can_replay(view: View, records: int) -> bool:
-    """Return whether the client's way follows from its records: of several local batches the order is not known.
+    """Return whether the client's computation follows from its records: the order of local batches is unknown.
 
     Of Adam's steps the rounding is not one noise for all entries, and those of alternatives hardly differ: what would
     fit proves nothing. Nor is there a noise of one size where a client has cast its message to fewer bits.
@@ -49,10 +49,9 @@ def can_replay(view: View, records: int) -> bool:
 
 @dataclass(frozen=True)
 class Replay:
-    """Of one victim's records.
+    """Result of a replay of one victim's records.
 
     Attributes:
-        cells: those that explain the message best.
         fits: whether they leave no more of the message than noise makes.
         traceless: records whose cells leave nothing but noise in the message.
         error: standard error of each record's standardised row; infinite where it leaves no trace of its own.
@@ -75,19 +74,14 @@ def replayed(
     noise: Sequence[float],
     parameters: Sequence[tuple[str, str | None]] = (),
 ) -> Replay:
-    """Fit cells to the message, and say whether they explain it.
+    """Fit cells to the message, and return whether they explain it.
 
     What the records leave of the message has to be no longer than noise makes it. A record's error at the first layer's
     units, as far as it is independent of the other records', says how much the message moves with its row, to first
     order.
 
     Args:
-        view: what was received; its way can be gone again, see ``can_replay``.
-        victim: index of the victim whose message is replayed.
         read: message as a mean gradient, the form in which replays are compared.
-        client: encoder of the client.
-        starts: knows the encoder in float64.
-        cells, labels: cells and labels of the records, as many as the batch has.
         noise: standard deviation of each layer's entries in the mean gradient.
         parameters: names of each layer's weights and bias; those of all parameters in pairs if empty.
     """
@@ -125,7 +119,7 @@ def replayed(
 
 
 def _apart(vectors: Float[Tensor, "vector entry"], none: float) -> Float[Tensor, " vector"]:
-    """Return how far each vector is from what the others span; singular values below ``none`` count as 0."""
+    """Return the distance of each vector from the span of the others; singular values below ``none`` count as 0."""
     left, values, _ = torch.linalg.svd(vectors, full_matrices=len(vectors) > vectors.shape[1])
     values = torch.cat([values, values.new_zeros(left.shape[1] - len(values))])
     return (left.square() / (values.square() + none**2)).sum(1).rsqrt()
@@ -138,7 +132,7 @@ def _kinds(starts: Starts, cells: Float[Tensor, "record column"]) -> Int[Tensor,
 
 
 def _left(view: View, victim: int, client: Encoder, cells: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """Return what records leave of a message as a mean gradient, by parameter."""
+    """Return the message as a mean gradient without these records, by parameter."""
     rows = client.encode(cells)
     targets = labels.to(rows.dtype)
     if isinstance(view, UpdateView):

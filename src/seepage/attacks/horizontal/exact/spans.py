@@ -63,8 +63,6 @@ class Span:
             scale: divisor of each unit's row, see ``row_scale``.
             largest: largest singular value of the whole scaled gradient.
             rounding: relative precision of the received numbers.
-            noise: standard deviation of the noise on each entry of the scaled gradient.
-            most: largest number of dimensions of the span.
             roundings: bound on rounding, as a share of the largest singular value, in roundings of the numbers.
 
         Example:
@@ -88,7 +86,6 @@ class Span:
         With a much smaller matrix than the gradient is. None where the record adds no dimension above the bound.
 
         Args:
-            error: error of the record at the layer's units.
             entered: its input of the layer, extended by a 1 where the layer has a bias.
 
         Example:

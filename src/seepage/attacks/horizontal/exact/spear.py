@@ -203,14 +203,7 @@ def chosen_greedily(
     rows: Float[Tensor, "rank extended"],
     network: Float[Tensor, "unit extended"],
 ) -> _SpearSearch:
-    """Exchange one direction after another for the one that improves the sparsity match most, until none does.
-
-    Args:
-        pool: directions to choose from.
-        start: positions of independent ones, as many as the rank.
-        rows: basis of the row space.
-        network: weights and biases of the layer.
-    """
+    """Exchange one direction after another for the one that improves the sparsity match most, until none does."""
     chosen = torch.tensor(start, device=rows.device)
     rank, units = len(rows), len(network)
     # Outputs of each unit for a direction's row, and the row's last coordinate, which is to be 1.

@@ -1,4 +1,4 @@
-"""Networks of any form at given parameters: their affine layers are watched while the module runs."""
+"""Networks of any form at given parameters: their linear maps are watched while the module runs."""
 
 from __future__ import annotations
 
@@ -57,15 +57,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class TracedRun:
-    """Records on their way through a traced network.
-
-    Attributes:
-        entering: what enters each watched layer, with an appended 1 where it has a bias.
-        outputs: outputs of the network.
-        calls: calls of the watched layers, with a graph.
-        graphed: outputs of the network, with a graph.
-        layers: the watched layers.
-    """
+    """Records on their way through a traced network."""
 
     entering: list[Float[Tensor, "record _"]]
     outputs: Float[Tensor, "record output"]
@@ -100,16 +92,13 @@ class TracedNetwork:
     Attributes:
         module: module in float64, in evaluation mode.
         layers: watched layers that say something of single records: the one that takes the row first.
-        outputs: number of outputs.
         maps: maps from the encoded row to the inputs of the first of these layers, which are affine in it, with their
             constants.
-        state_weight, state_bias: map from the encoded row to the state.
         by_outputs: whether all else depends on the first layer's outputs alone, which are the state then; else the
             state is the encoded row.
         taps: layers whose inputs a search compares.
         memory: numbers a row that computing the taps' inputs takes.
         work: multiplications of a row's pass.
-        probes: rows from which these maps are told.
         last: layer whose errors are those of the outputs; None where there is none.
         towers: groups of columns that no layer takes together.
     """
@@ -137,17 +126,11 @@ class TracedNetwork:
         moments: Mapping[str, Moments] | None = None,
         encoder: Encoder | None = None,
     ) -> TracedNetwork:
-        """Look at a model's layers with typical rows.
+        """Return the traced network of a model, whose layers are probed with typical rows.
 
         Args:
-            model: model whose module is looked at.
-            rows: typical encoded rows, in float64.
-            parameters: parameters of the module.
             moments: mean and variance by which each normalisation by the batch is done, by its name, of those that run.
             encoder: encoder of the table in float64, for networks that are affine on its rows alone.
-
-        Raises:
-            UnreadableError: no layer says anything of single records.
 
         Example:
             >>> from torch.nn import functional
@@ -290,10 +273,6 @@ class TracedNetwork:
         """Return in how many directions all numbers of a record can move together without a trace in what is searched.
 
         Columns that leave no trace by themselves do not count.
-
-        Args:
-            rows: typical encoded rows.
-            numbers: places of the numbers in them.
         """
         some = rows[:_FEW_ROWS]
         state = torch.nn.functional.linear(some, self.state_weight, self.state_bias)
@@ -321,7 +300,7 @@ class TracedNetwork:
 
 
 def traced(model: Model, schema: Schema, statistics: Statistics) -> TracedNetwork | None:
-    """Return a network as its layers are seen to run on rows of public marginals.
+    """Return the traced network of a model, probed with rows of the public marginals.
 
     None for what is read otherwise: plain networks, see ``affine_layers``, and those that normalise by the batch.
 
@@ -355,12 +334,7 @@ def typical_rows(encoder: Encoder, statistics: Statistics) -> Float[Tensor, "row
 
 
 def frozen(module: nn.Module, moments: Mapping[str, Moments]) -> nn.Module:
-    """Return a copy that normalises every record by the same mean and variance, in evaluation mode.
-
-    Args:
-        module: module with batch normalisations.
-        moments: mean and variance of each, by its name.
-    """
+    """Return a copy that normalises every record by the same mean and variance, in evaluation mode."""
     copy = copied(module).eval()
     for name, (mean, variance) in moments.items():
         part = copy.get_submodule(name)
@@ -406,13 +380,7 @@ def _moving(module: nn.Module, rows: Tensor, chosen: Sequence[LayerProbe]) -> Bo
 def _covering(
     chosen: Sequence[LayerProbe], taps: Sequence[Tap], moving: Bool[Tensor, "layer encoded"]
 ) -> tuple[Tap, ...]:
-    """Return taps with further ones for columns that move none of them, such as those of another tower.
-
-    Args:
-        chosen: layers that say something of single records.
-        taps: layers that are searched in any case.
-        moving: columns that move the inputs of each layer.
-    """
+    """Return taps with further ones for columns that move none of them, such as those of another tower."""
     covering = list(taps)
     others = [at for at, probe in enumerate(chosen) if probe.linear is None and at not in {tap.at for tap in taps}]
     seen = moving[[tap.at for tap in taps]].any(0)
@@ -477,14 +445,7 @@ def _load(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
 
 
 class TracedGradient(Gradient):
-    """One victim's gradient of a traced network.
-
-    Args:
-        network: network whose gradient it is.
-        view: received gradients.
-        victim: index of the victim.
-        records: number of records of whose losses the gradient is the mean.
-    """
+    """One victim's gradient of a traced network."""
 
     def __init__(self, network: TracedNetwork, view: GradientView, victim: int, records: int) -> None:
         message = {name: part[victim] for name, part in view.gradient.items()}
@@ -497,7 +458,7 @@ class TracedGradient(Gradient):
     def remaining(
         self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
     ) -> dict[str, Tensor]:
-        """Return what records that were taken away leave of the message, by parameter."""
+        """Return the message without these records, by parameter."""
         if not len(rows):
             return dict(self._message)
         copies = self.copies(counts).long()

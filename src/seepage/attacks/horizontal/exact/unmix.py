@@ -1,4 +1,4 @@
-"""Unmix: records read out of a gradient exactly and one by one; what is left goes to TabLeak."""
+"""Unmix: records read exactly and one by one from a gradient; the rest goes to TabLeak."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def unmix(
 
 @dataclass(frozen=True)
 class Unmix:
-    """Seek single records in what the gradients of the layers span, and take them away.
+    """Search single records in the spans of the layers' gradients, and remove them.
 
     The gradient of an affine layer is the sum over the batch of error times input. Where the batch is smaller than the
     layer is wide, every record's input of that layer lies in the span of the gradient's rows and its error
@@ -232,7 +232,7 @@ class Unmix:
         return replace(guess, regime=tuple(r + ended * m for r, m in zip(guess.regime, missed, strict=True)))
 
     def _effort(self, view: View, knowledge: Knowledge, network: TracedNetwork | None) -> float:
-        """Return the multiplications of one round: each start tries every category of every column a few times.
+        """Return the multiplications of one round, in which each start tries all categories of all columns.
 
         Those of a network's own pass are of whole matrices, which a processor does faster.
         """
@@ -259,7 +259,7 @@ class Unmix:
         estimates: dict[int, RecordsGuess],
         progress: Progress | None,
     ) -> RecordsGuess:
-        """Return what was harvested, in place of the nearest of as many records that the fallback guesses."""
+        """Return the records read, in place of the nearest of the records that the fallback guesses."""
         guesses = []
         for victim, (harvest, seed) in enumerate(zip(harvests, seeds, strict=True)):
             taken, cells = len(harvest.cells), harvest.cells
@@ -303,7 +303,7 @@ class Unmix:
         seed: int,
         progress: Progress | None,
     ) -> RecordsGuess:
-        """Return the fallback's guess of all of a victim's records, which is made once."""
+        """Return the fallback's guess of all records of a victim, computed once."""
         if victim not in guesses:
             single, report = slice(victim, victim + 1), scaled(progress, 1 / view.victims)
             guesses[victim] = self.fallback(view.of(single), knowledge.of(single), [seed], report)
@@ -318,7 +318,7 @@ class Unmix:
         encoder: Encoder,
         progress: Progress | None,
     ) -> RecordsGuess:
-        """Return what was harvested, and estimates of what was not."""
+        """Return the records read, and estimates of the others."""
         records = knowledge.batch_size
         shape = (view.victims, records, len(knowledge.schema.columns))
         device = encoder.mean.device
@@ -435,13 +435,7 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
 
 
 def _noise(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> list[float] | None:
-    """Return the standard deviation of what blurs each layer's mean gradient; None where they came as they are.
-
-    Args:
-        view: received gradients or updates.
-        knowledge: what is known of them as gradients.
-        network: network whose layers are watched; None for a plain one, all of whose layers count.
-    """
+    """Return the standard deviation of each layer's mean gradient by noise and rounding; None where it is exact."""
     names = list(view.message)[::2] if network is None else [weight for weight, _ in network.parameters]
     if isinstance(view, GradientView):
         if knowledge.defense.name == "none" and view.precision == "full":
@@ -472,7 +466,7 @@ def _cast_noises(view: View, names: Sequence[str]) -> list[float]:
 
 
 def _unread(harvest: Harvest) -> str | None:
-    """Return why what was harvested is no witness of the whole batch; None where it is."""
+    """Return why the records read are no witness of the whole batch; None where they are."""
     return None if harvest.complete else "not all records were read, so that none can be replayed"
 
 
@@ -498,7 +492,7 @@ def _fitted(
 
 
 def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
-    """Return the places of guessed records for which none that was taken stands."""
+    """Return the places of guessed records that match no record read."""
     if not len(taken):
         return torch.arange(len(guessed), device=guessed.device)
     cost = torch.cdist(encoder.encode(guessed).double(), encoder.encode(taken).double())
@@ -508,7 +502,7 @@ def _unmatched(encoder: Encoder, taken: Tensor, guessed: Tensor) -> Tensor:
 
 
 def _rest(view: GradientView, harvests: Sequence[Harvest], factor: float, victims: Sequence[int]) -> GradientView:
-    """Return the mean gradient of the records that were not taken."""
+    """Return the mean gradient of the other records."""
     left = {
         name: (torch.stack([harvest.left[name] for harvest in harvests]).to(part.dtype) * factor).contiguous()
         for name, part in view.gradient.items()
@@ -552,13 +546,7 @@ def _search(harvest: Harvest) -> ExactSearch:
 
 
 def _regime(harvest: Harvest, proof: kernel.Certified, exact: bool) -> str:
-    """Return in a few words what was proved, what was read, and what was not.
-
-    Args:
-        harvest: what was read.
-        proof: what the kernel proves of it.
-        exact: whether records were taken out of an exact gradient.
-    """
+    """Return a short description of what was proved, what was read, and what was not."""
     records, read = len(proof.cells), len(harvest.cells)
     proved, given = int(proof.cells.any(1).sum()), int((proof.given | proof.cells).any(1).sum())
     whole, silent = int(proof.cells.all(1).sum()), int(harvest.traceless.sum())

@@ -128,12 +128,7 @@ def midway(view: UpdateView, records: int, defense: KnownDefense) -> tuple[Gradi
 
 
 def moved_by(view: UpdateView, records: int) -> float:
-    """Return the factor of a mean gradient over all records in an update: rate times steps for plain SGD.
-
-    Args:
-        view: received updates.
-        records: number of records of one client's update.
-    """
+    """Return the factor of a mean gradient over all records in an update: rate times steps for plain SGD."""
     return Way.of(view.training, records).moved
 
 
@@ -143,12 +138,6 @@ class Simulated:
     Each epoch has records of its own, whose means are to agree (Dimitrov et al., TMLR 2022, as TabLeak's code uses
     it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Time and memory grow with the
     number of steps.
-
-    Args:
-        view: received updates, one client each.
-        matching: distance between updates.
-        weight: weight of the prior.
-        records: number of records of a client.
 
     Rows have a record for each epoch and record of the client, epoch after epoch, or are one epoch's, for all.
     """
@@ -200,12 +189,7 @@ def _apart(
 
 
 class Backpropagated:
-    """The distance of an update that dummy records would have caused, by backpropagation: any module.
-
-    Args:
-        view: received updates, one client each.
-        matching: distance between updates.
-    """
+    """The distance of an update that dummy records would have caused, by backpropagation: any module."""
 
     def __init__(self, view: UpdateView, matching: Matching) -> None:
         self._view, self._matching = view, matching
@@ -245,7 +229,6 @@ def merge_epochs(
     """Return the mean of the epochs' dummy records, matched to the first epoch's.
 
     Args:
-        encoder: encoder that decodes rows for the matching.
         rows: one record for each epoch and record of the client, epoch after epoch.
         epochs: number of epochs.
     """

@@ -19,10 +19,7 @@ class _Run(NamedTuple):
 
     Attributes:
         inputs: inputs of each layer, with a last column of ones.
-        errors: derivative of the loss with respect to each layer's outputs.
-        outputs: outputs of the network.
         below: size of each layer's gradient plus epsilon.
-        updates: update of each layer.
     """
 
     inputs: list[Tensor]
@@ -38,11 +35,6 @@ class AdamStep:
     A first step moves weights by rate times G / (|G| + epsilon), G the gradient, whose derivative with respect to G is
     rate times epsilon / (|G| + epsilon)^2, entry by entry. What that leaves of the distance's derivative is carried on
     to the records as in ``Unrolled``, by one pass up the network and one down; all clients share the weights.
-
-    Args:
-        view: received updates, one client each, see ``AdamStep.fits``.
-        matching: distance between updates.
-        layers: layers of the view's model, see ``affine_layers``.
     """
 
     def __init__(self, view: UpdateView, matching: Matching, layers: list[nn.Linear]) -> None:

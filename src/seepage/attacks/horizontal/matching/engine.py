@@ -46,11 +46,7 @@ def match(view: GradientView, matching: Matching) -> Engine:
 
 
 class JointEngine:
-    """The mean of several engines' losses, so that dummy rows match all of their messages at once.
-
-    Args:
-        engines: engines of the same records, for messages of several rounds.
-    """
+    """The mean of several engines' losses, so that dummy rows match all of their messages at once."""
 
     def __init__(self, engines: Sequence[Engine]) -> None:
         self._engines = engines

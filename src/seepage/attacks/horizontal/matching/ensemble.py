@@ -49,8 +49,6 @@ def pool(
     """Return one batch from aligned candidates.
 
     Args:
-        encoder: encoder with the groups of columns.
-        aligned: candidates whose records correspond.
         pooling: statistic of each coordinate: the ``median``, the ``mean``, or ``lower_median``: the lower of the two
             middle values where their number is even, as in the official code (D4).
 

@@ -206,12 +206,7 @@ def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies
 
 
 def spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim record"]:
-    """Return labels in order of class, given one after the other to the class with the largest remaining count.
-
-    Args:
-        counts: count of each class, not yet whole.
-        records: number of labels.
-    """
+    """Return labels in order of class, given one after the other to the class with the largest remaining count."""
     remaining = counts.clone()
     given = torch.zeros_like(counts)
     for _ in range(records):

@@ -31,12 +31,6 @@ class MaskedEngine:
     descent follows the mean over them.
 
     Deviations: step and weight are ours, found on tables; masks are of rows, not of images.
-
-    Args:
-        engine: engine that matches gradients of rows with masks behind them.
-        drops: places where values are dropped.
-        masks: treatment of the masks.
-        seeds: seed of each victim.
     """
 
     def __init__(

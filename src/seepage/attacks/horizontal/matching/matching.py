@@ -34,14 +34,7 @@ class Matching(Protocol):
         target_squares: Float[Tensor, "victim tensor"],
         sizes: Float[Tensor, " tensor"],
     ) -> Distance:
-        """Return the distance and its derivatives.
-
-        Args:
-            dots: dot products of dummy and received gradient.
-            squares: squared norms of the dummy gradient.
-            target_squares: squared norms of the received gradient.
-            sizes: number of entries of each tensor.
-        """
+        """Return the distance and its derivatives."""
         ...
 
 

@@ -26,7 +26,6 @@ class Descended(NamedTuple):
     """Result and course of a descent.
 
     Attributes:
-        variables: free variables after the last step.
         course: the loss before the first step, after nine tenths of the steps and before the last.
     """
 
@@ -54,8 +53,6 @@ class Descent:
     """Adam on the signs of the derivative (TabLeak, Inverting Gradients).
 
     Attributes:
-        iterations: number of steps; the last iterate is returned.
-        step: Adam's learning rate.
         schedule: ``constant`` (as published) or ``cosine``: the step falls to zero along half a
             cosine, so that the last iterate does not jitter by the step size.
         signed: whether Adam sees only the sign of each derivative.
@@ -83,11 +80,8 @@ class Descent:
         """Return the free variables after the last step, and the loss along the way.
 
         Args:
-            engine: engine that computes the loss and its derivative with respect to the rows.
-            relaxation: map from free variables to rows.
             start: free variables at the start; left unchanged.
             labels: labels of the true records; where each has several dummy records, all have its label.
-            progress: function that is called now and then with the share of iterations done since the last call.
         """
         z = torch.nn.Parameter(start.clone(memory_format=torch.contiguous_format))
         # The square of a sign is 1, so that Adam reduces to momentum of signs, except where a derivative vanishes.

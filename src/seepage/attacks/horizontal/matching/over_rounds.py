@@ -19,9 +19,6 @@ class OverRounds:
     Where every round has the same records, an attack that matches gradients matches one batch of dummy records to all
     rounds at once, see ``Reconstruction``. Where batches are drawn anew, and for any other attack, each round is
     attacked by itself and the guesses are pooled, see ``rounds.pooled``.
-
-    Args:
-        attack: attack on one round.
     """
 
     attack: Callable[..., RecordsGuess]
@@ -32,14 +29,8 @@ class OverRounds:
         """Return the guess of all records.
 
         Args:
-            view: view of the rounds.
             knowledge: side information whose batch size and labels are those of all records, or, where batches are
                 drawn anew, with the labels of the rounds one after the other.
-            seeds: one seed a victim.
-            progress: function that is called now and then with the share of the work done since the last call.
-
-        Raises:
-            BadInputError: as the attack does.
         """
         reports = takes(self.attack, "progress")
         if isinstance(self.attack, Reconstruction) and self.attack.joins(view, knowledge):

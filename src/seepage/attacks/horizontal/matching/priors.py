@@ -29,12 +29,7 @@ class Prior(Protocol):
 
 
 class Guided:
-    """An engine whose descent includes priors; the losses that it returns on their own are those of the gradient.
-
-    Args:
-        engine: engine that matches the gradient.
-        terms: penalties to add.
-    """
+    """An engine whose descent includes priors; the losses that it returns on their own are those of the gradient."""
 
     def __init__(self, engine: Engine, terms: Sequence[Term]) -> None:
         self._engine, self._terms = engine, terms

@@ -47,7 +47,6 @@ def by_impact(sums: Float[Tensor, "victim class"], records: int) -> Float[Tensor
 
     Args:
         sums: sums of the derivatives with respect to each class's output weights, whose inputs are not negative.
-        records: number of records in the batch.
 
     Example:
         >>> by_impact(torch.tensor([[-0.74, -0.24, 0.01, 0.01]]), records=4).tolist()
@@ -77,11 +76,6 @@ def by_embedding(
     The ratio of a class's derivatives of weights and bias is taken as its records' mean input of the output layer,
     from which their mean prediction follows; then counts solve a linear system, by least squares. It is exact where
     all records of a batch have the same input there.
-
-    Args:
-        weights, bias: derivatives with respect to the output layer's weights and bias.
-        place: weights and bias of the output layer.
-        records: number of records in the batch.
 
     Returns:
         Counts before rounding, none below 0.

@@ -122,9 +122,7 @@ class Reconstruction:
         Args:
             view: received gradients or updates; those of several rounds of the same records are matched by the same
                 dummy records, at the mean of the rounds' distances.
-            knowledge: side information of the attacker.
             seeds: seed of each victim's random starts.
-            progress: function that is called now and then with the share of the work done since the last call.
 
         Raises:
             BadInputError: the gradients do not fit the model, are not finite or all zero, the model's labels can

@@ -40,10 +40,6 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
     That two rounds' readings are of one record is likely, but not proved. So the certified cells are those of the one
     round that proves most of them: its message proves that records of the client have them, one by one.
 
-    Args:
-        guesses: guess of each round, in order.
-        knowledge: side information about all rounds.
-
     Returns:
         Guesses of all records that the client holds; losses are means over rounds.
     """
@@ -99,14 +95,7 @@ def _regimes(regimes: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | Non
 def _proofs(
     guesses: Sequence[RecordsGuess], chosen: Sequence[int], places: Sequence[Tensor], total: int
 ) -> tuple[Certified, ...] | None:
-    """Return what is proved of each victim's records: by the round that proves most, of which all are different ones.
-
-    Args:
-        guesses: guess of each round.
-        chosen: round of each victim.
-        places: where the records of each round stand among all, by victim.
-        total: number of all.
-    """
+    """Return the proof of each victim's records by the round that proves most: all its records are different."""
     if all(guess.proofs is None for guess in guesses):
         return None
     chosen_proofs = []

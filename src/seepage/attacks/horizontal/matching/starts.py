@@ -21,9 +21,6 @@ class Starts:
     """Draws from the public marginals as starting points of searches, and conversion of numbers to cells.
 
     Args:
-        encoder: encoder in float64.
-        statistics: public marginals.
-        count: number of searches that begin together.
         report: called with the share of them that has ended since the last call.
     """
 
@@ -67,9 +64,7 @@ class Starts:
         """Return codes and standardised numbers of given rows in turn, some of whose cells are drawn anew.
 
         Args:
-            cells: the rows.
             redrawn: chance of a cell to be drawn from the public marginals.
-            generator: generator of the draws.
         """
         uniform = torch.rand(self.count, cells.shape[1], generator=generator, dtype=torch.float64)
         again = torch.rand(self.count, cells.shape[1], generator=generator, dtype=torch.float64) < redrawn
@@ -129,10 +124,6 @@ class Starts:
 
 def rounds_within(rounds: int, seconds: float | None) -> Iterator[int]:
     """Count rounds until the limit or the time limit is reached; the first one is always run.
-
-    Args:
-        rounds: largest number of rounds.
-        seconds: time after which no round is started; None for no limit.
 
     Example:
         >>> list(rounds_within(3, None)), list(rounds_within(3, 1e-9))

@@ -25,7 +25,6 @@ class Surrogate:
 
     Args:
         view: mean gradients, as ``midway`` computes them from updates; their own point of the way is ignored.
-        matching: distance between gradients.
         moved: factor of the mean gradient in the client's way, see ``moved_by``.
     """
 

@@ -22,9 +22,6 @@ class _Step(NamedTuple):
 
     Attributes:
         inputs: inputs of each layer, with a last column of ones.
-        errors: derivative of the step's loss with respect to each layer's outputs.
-        outputs: outputs of the network.
-        labels: labels of the step's records.
     """
 
     inputs: list[Tensor]
@@ -43,11 +40,6 @@ class Unrolled:
     before a step are those after it plus r G: only activations and errors are kept.
 
     Weights and biases are stored as one matrix a layer, whose last column multiplies a one.
-
-    Args:
-        view: received updates, one client each, of plain SGD.
-        matching: distance between updates.
-        layers: layers of the view's model, see ``affine_layers``.
     """
 
     def __init__(self, view: UpdateView, matching: Matching, layers: list[nn.Linear]) -> None:
@@ -68,7 +60,6 @@ class Unrolled:
 
         Args:
             epochs: dummy records in the order in which the client uses them.
-            labels: labels of the records, in that order.
         """
         with torch.no_grad():
             weights, steps = self._train(epochs, labels)
@@ -178,10 +169,5 @@ def with_ones(rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch exte
 def through(
     t: Float[Tensor, "*batch input"], inputs: Float[Tensor, "*batch extended"]
 ) -> Float[Tensor, "*batch input"]:
-    """Set what goes through a ReLU to zero where its output is, and return it.
-
-    Args:
-        t: values to change.
-        inputs: outputs of the ReLU, with a last column of ones.
-    """
+    """Set entries to zero where the outputs of a ReLU (with a last column of ones) are, and return them."""
     return torch.ops.aten.threshold_backward.grad_input(t, inputs[..., :-1], 0, grad_input=t)
