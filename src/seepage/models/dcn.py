@@ -50,9 +50,6 @@ def dcn_v2(
     """DCNv2 (Wang et al. 2021): cross layers beside a fully connected network of 128 and 64 ReLU units.
 
     Args:
-        schema: schema of the table.
-        seed: seed of the initialisation.
-        head: head of the model, the target's usual one if None.
         crosses: number of cross layers.
         width: size of an embedding.
 

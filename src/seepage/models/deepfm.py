@@ -280,16 +280,13 @@ def deepfm(
     class, since the same number added to all logits changes nothing.
 
     Args:
-        schema: schema with columns and classes.
         private: names of the client's columns.
-        seed: seed of the initialisation.
         hidden: units of the client's hidden layers.
         dim: size of an embedding.
         tower: units of ReLU layers that the server computes before the cut. Its embeddings then do not cross, and
             second-order terms are those of the client's columns alone.
         logit: whether the server's sum of first-order terms crosses the cut (a coordinate whose gradient is that of
             the loss by the logit).
-        head: head of the model; the target's usual one if None.
 
     Raises:
         BadInputError: a column is unknown, none or all are private, or the network has no hidden layer.

@@ -24,9 +24,6 @@ def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int =
     The server is active and malicious, not honest-but-curious: clients could inspect the network that they receive.
 
     Args:
-        schema: schema that fixes the number of inputs and outputs.
-        seed: seed of the direction and the second layer.
-        head: head of the model.
         bins: number of neurons of the first layer.
 
     Raises:

@@ -43,9 +43,6 @@ def loki(
     as well as in FedAvg; one measure drawn at random, with the quantiles of a normal distribution.
 
     Args:
-        schema: schema that fixes the number of inputs and outputs.
-        seed: seed of the measure and the last layer.
-        head: head of the model.
         clients: number of clients whose messages will be aggregated, the protocol's.
         bins: number of neurons of the second layer, shared by all clients.
         scale: factor of the first layer.

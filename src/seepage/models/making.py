@@ -41,12 +41,9 @@ def make_model(
     Args:
         model: a registered name; ``package.module:factory`` or ``path/to/file.py:factory``, see ``load_own``; a model;
             or a module. What takes codes instead of encoded rows is adapted, see ``models.embedding``.
-        schema, statistics: schema and public statistics of the table.
-        seed: seed of the initialisation, where a name is given.
         head: head of the model, where it is not the target's usual one; that of a model that was passed stays. A module
             of one output for a target of two classes gets ``sigmoid`` where none is given, and its logits are taken
             where what it returns are chances, as of a sigmoid.
-        options: further arguments of the factory that the name stands for.
         weights: safetensors file that they are taken from, see ``load_weights``.
         dropout: handling of a network that drops values in training, see ``Model``.
         device: where the model is put; what was passed is copied, never moved.

@@ -24,12 +24,8 @@ def mlp(
     """Return a fully connected ReLU network for ``schema`` with PyTorch's default initialisation.
 
     Args:
-        schema: schema that fixes the number of inputs (encoded width) and outputs (classes).
         widths: units of each hidden layer; none for a linear model.
-        seed: seed of the initialisation.
-        name: name of the model in results.
         head: head of the model; default ``softmax`` for a discrete target, ``regression`` for a continuous one.
-        bias: whether layers have biases.
         slope: slope of the activation below 0, a leaky ReLU's where it is not 0.
 
     Raises:

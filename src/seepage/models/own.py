@@ -79,10 +79,6 @@ def load_own(
 
     Args:
         reference: ``package.module:factory`` or ``path/to/file.py:factory``.
-        schema: schema of the table.
-        seed: seed of the initialisation.
-        head: head of the model; the target's usual head if None.
-        options: further arguments of the factory.
 
     Raises:
         BadInputError: the reference has another form, its module or factory does not exist or raises, what it names

@@ -35,11 +35,6 @@ class Residual(nn.Module):
 def resnet_bn(schema: Schema, seed: int = 0, head: Head | None = None) -> Model:
     """Two blocks of 100 batch-normalised ReLU units with their inputs concatenated, and an affine layer.
 
-    Args:
-        schema: schema that fixes the number of inputs (encoded width) and outputs (classes).
-        seed: seed of the initialisation, PyTorch's default.
-        head: head of the model; default ``softmax`` for a discrete target, ``regression`` for a continuous one.
-
     Raises:
         BadInputError: the head does not fit the target.
 

@@ -23,9 +23,6 @@ def ft_transformer(
     """FT-Transformer of the package rtdl_revisiting_models: attention over one token a column.
 
     Args:
-        schema: schema of the table.
-        seed: seed of the initialisation.
-        head: head of the model, the target's usual one if None.
         blocks: number of blocks.
         width: size of a token, a multiple of its 8 heads.
 
@@ -62,9 +59,6 @@ def rtdl_resnet(
     """ResNet of the package rtdl_revisiting_models: residual blocks with batch normalisation.
 
     Args:
-        schema: schema of the table.
-        seed: seed of the initialisation.
-        head: head of the model, the target's usual one if None.
         blocks: number of blocks.
         width: width of the blocks; hidden layers have twice as many units.
 

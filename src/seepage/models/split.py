@@ -32,12 +32,10 @@ class SplitModel:
     Attributes:
         server: map from the server's cells (record, public) to activations (record, cut).
         client: map from activations (record, cut) and the client's cells (record, private) to outputs (record, output).
-        schema: schema of the table.
         private: positions of the client's columns in the schema; all others are the server's. The label is the
             client's too.
         head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class; ``regression``: one
             number.
-        name: name of the model in results.
 
     Raises:
         BadInputError: the head is unknown or does not fit the target, there is no private or no public column,

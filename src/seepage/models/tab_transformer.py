@@ -56,9 +56,6 @@ def tab_transformer(
     """TabTransformer (Huang et al. 2020): attention among embedded categories, numbers beside it.
 
     Args:
-        schema: schema of the table, with discrete columns.
-        seed: seed of the initialisation.
-        head: head of the model, the target's usual one if None.
         blocks: number of transformer layers.
         width: size of an embedding, a multiple of its 4 heads.
 

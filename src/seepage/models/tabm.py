@@ -42,9 +42,6 @@ def tabm(
     the output.
 
     Args:
-        schema: schema of the table.
-        seed: seed of the initialisation.
-        head: head of the model, the target's usual one if None.
         members: number of members.
         blocks: number of hidden layers.
         width: units of each.

@@ -97,14 +97,12 @@ class VerticalModel:
     """Bottom models, a top model and the partition of the columns.
 
     Attributes:
-        partition: columns of each party.
         bottoms: bottom model of each party, from its encoded rows (training, record, encoded) to features (training,
             record, feature). Numbers are scaled so that their schema's bounds are -1 and 1, categories are one-hot.
         top: map from the parties' features, one after the other (training, record, features), to outputs (training,
             record, output).
         head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class; ``regression``: one
             number.
-        name: name of the model in results.
         layout: what a party's columns are together; None for tables.
 
     Raises:
@@ -225,13 +223,10 @@ def vertical_mlp(
     whose widths are not stated, (100, 50, outputs) here. Features leave the last layer without a ReLU.
 
     Args:
-        partition: columns of each party.
-        seeds: seed of each training's initialisation.
         bottom: units of each hidden layer of the bottom models.
         features: number of features that each party sends, one for all or one a party; few of them are a bottleneck.
         top: units of each hidden layer of the top model; None for no top model: each party sends as many features as
             there are logits, whatever ``features`` says, and their sum is the logits.
-        head: head of the model; the target's usual one if None.
 
     Raises:
         BadInputError: there is not one number of features a party.

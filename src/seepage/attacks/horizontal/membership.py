@@ -30,9 +30,6 @@ class GradientMembership:
     local training is read as one step along the mean of its gradients, and what a member's own step changes is left
     out.
 
-    Attributes:
-        references: number of reference records.
-
     Raises:
         BadInputError: the number is no whole one from 1 up.
     """
@@ -54,7 +51,6 @@ class GradientMembership:
 
         Args:
             knowledge: side information; marginals, batch size and the defense are read.
-            seeds: one seed a victim, of its reference records.
         """
         records, like = knowledge.batch_size, next(view.model.module.parameters())
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=like.dtype)

@@ -219,8 +219,6 @@ def vertical_images(partition: Partition, seeds: Sequence[int], shape: Shape) ->
     and 128 channels, pooled after each two, and 128 units here.
 
     Args:
-        partition: pixels of each party.
-        seeds: seed of each training's initialisation.
         shape: channels, height and width of one party's part.
 
     Raises:

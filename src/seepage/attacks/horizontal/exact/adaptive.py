@@ -20,15 +20,15 @@ from seepage.wire.precision import cast_noise, last_place
 _LEAST = 1.0
 # Relative standard error of an entry's size at which the smoother step bends.
 _BENDS = 0.3
-# Error of the first two layers' gradients, of their size, up to which records are sought in them one by one.
+# Largest relative error of the first two layers' gradients at which records are searched in them one by one.
 READABLE = 1e-2
-# Bend of a step for signs alone, of the root mean square of the entries of usual gradients.
+# Bend of a step for signs alone, as a share of the root mean square of the entries of usual gradients.
 _OF_SIGNS = 0.15
 # Dummy records of each class, rounds of expectation, and the share of an entry's bound that it certainly exceeds.
 _DUMMIES = 256
 _EXPECTATIONS = 10
 _BOUND = 0.8
-# Of the median variance of entries, what is none.
+# Share of the median variance of entries that counts as none.
 _NO_CHANCE = 1e-6
 
 
@@ -113,7 +113,7 @@ def layer_noise(first: FirstStep) -> list[float]:
 
 
 def lost_sizes(view: UpdateView, knowledge: Knowledge) -> str | None:
-    """Return why single records cannot be searched in a step of Adam; None where they can, since sizes are left."""
+    """Return why single records cannot be searched in a step of Adam; None where entries have kept their sizes."""
     training, records = view.training, knowledge.batch_size // view.clients
     name = {"adam": "Adam", "adamw": "AdamW"}[training.optimizer]
     if training.steps(records) > 1:

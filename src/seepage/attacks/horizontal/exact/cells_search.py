@@ -48,6 +48,7 @@ class CellsSearch:
     category lowers it.
 
     Args:
+        encoder: encoder in float64.
         spans: span of its first layer and, if there are hidden layers behind, of the second.
         allowed: whether each encoded column can differ from 0 in a raw row, see ``occurring``.
         errors: weight of the share of a record's error that lies outside the span of the first layer's columns. For

@@ -27,9 +27,9 @@ from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, RecordsGuess
 
-# Fewer dimensions outside the rows' span tell combinations of records from records too rarely.
+# Least number of dimensions outside the rows' span: fewer seldom distinguish records from their combinations.
 _LEAST_OUTSIDE = 8
-# Units of a record without an error, above the rank, by which the record is told from others.
+# Number of a record's units without an error, above the rank, that distinguish it from others.
 _LEAST_SILENT = 4
 # Share of an error's length at units that should have none.
 _NO_ERROR = 1e-2

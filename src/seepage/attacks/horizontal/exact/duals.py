@@ -44,6 +44,10 @@ def sampled(
 
     Where the chosen shares are dependent the vector is one of many, or not finite.
 
+    Args:
+        shares: shares of the units that reacted.
+        generator: generator of the choices, on the CPU.
+
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
         >>> sampled(shares, 1, torch.Generator().manual_seed(0)).abs().tolist()
@@ -64,6 +68,7 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
     """Return the distinct directions that are determined by the units they nearly vanish on, the sparsest first.
 
     Args:
+        least: number of units that a direction has to vanish on.
         shares: shares of all units, of unit length where they reacted.
         vectors: directions nearly orthogonal to some of them.
 
@@ -92,6 +97,7 @@ def guided(shares: Float[Tensor, "unit rank"], activity: Float[Tensor, "record u
     For each record, the units that it activates least are taken as silent, some more than determine a direction.
 
     Args:
+        least: number of units that a direction has to vanish on.
         shares: shares of all units, 0 where they did not react.
         activity: outputs of the units for the records, before their ReLU.
 

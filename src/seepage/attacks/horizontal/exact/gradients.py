@@ -14,7 +14,7 @@ from seepage.attacks.horizontal.exact.spans import ROUNDINGS, Span, row_scale
 from seepage.models.model import Head
 from seepage.wire.horizontal import GradientView
 
-# Of the received gradient, what the replayed one may differ by to count as the same, in roundings.
+# Largest difference of the replayed gradient from the received one that counts as none, in roundings.
 SAME = 100.0
 # Roundings by which the direction of a record's error may be off, at an error of 1.
 _TURNED = 32.0
@@ -82,6 +82,7 @@ class Gradient:
     """One victim's gradient layer by layer, and the rest of it without the records read.
 
     Args:
+        rounding: relative precision of the numbers.
         layers: weights and bias side by side, (unit, input + 1), or weights where there is no bias.
         records: number of records of whose losses the gradient is the mean.
     """
@@ -191,7 +192,7 @@ class Gradient:
         return least <= _TRACE
 
     def take(self, rows: Tensor, counts: Tensor) -> None:
-        """Remove these records from the received gradient."""
+        """Set the rest to the received gradient without these records."""
         errors, inputs = self.contributions(rows, counts)
         self.left = [
             layer - error.T @ entered for layer, error, entered in zip(self.received, errors, inputs, strict=True)
@@ -232,7 +233,11 @@ class Gradient:
         return (copies * outputs.sigmoid() - counts[:, 1:]) / self.records
 
     def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> Passed:
-        """Test candidates against one layer: input and error in its spans, and a whole number of copies."""
+        """Test candidates against one layer: input and error in its spans, and a whole number of copies.
+
+        Args:
+            most: number of records not yet read.
+        """
         evidence = self.evidence(at, span, rows)
         most_outside = self.tolerances.outside
         inside = evidence.outside < most_outside

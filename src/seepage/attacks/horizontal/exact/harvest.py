@@ -31,15 +31,15 @@ _INVERTED_AT_ONCE = 6000
 # Most steps of conjugate gradients for more of them, and the share of the squared length at which they end.
 _CONJUGATE = 200
 _CONJUGATE_END = 1e-7
-# Combinations of what was found in towers of a network above which none are tried.
+# Largest number of combinations of the parts from a network's towers that are tried.
 _RECOMBINED = 4096
 # Relative difference up to which two towers say the same of a record's copies and its target.
 _AGREED = 1e-3
-# How far numbers are usually off before they are refined, standardised.
+# Usual error of numbers before they are refined, standardised.
 _MOVE = 1e-3
-# Of a unit's received row, in roundings, what has to be left so that it is decoded.
+# Least remainder of a unit's received row, in roundings, at which it is decoded.
 _DECODED = 32.0
-# Rows among which one that activates no unit is sought.
+# Rows among which one that activates no unit is searched.
 _TYPICAL = 256
 # Relative distance of inputs that count as the same: less than a rounding of what the client sends.
 _ALIKE = 1e-8
@@ -55,13 +55,13 @@ class Harvest:
     """Records read from one victim's gradient.
 
     Attributes:
-        cells: cells of the records taken out; each copy of a record has its own row.
+        cells: cells of the records; each copy of a record has its own row.
         spread: standard error of each number in its column's unit, NaN for discrete columns.
         left: remaining gradient by parameter; empty where it was not taken apart.
         complete: whether the records replay the message, so that nothing but rounding is left.
         traceless: records whose cells leave no trace in the message.
         dimensions: rank of each hidden layer's gradient, in the order of the layers.
-        ceiling: largest number of records that the layers behind the first can tell apart; None where it is not known.
+        ceiling: largest number of records that the layers behind the first can distinguish; None where it is not known.
     """
 
     cells: Float[Tensor, "record column"]
@@ -234,7 +234,7 @@ class Harvester:
             return cells[:0], cells.new_empty(0, gradient.classes)
         passed, counts = proofs[0]
         for other in proofs[1:]:
-            # What is there, but of different records, is told by what each tower says of copies and labels.
+            # Parts of different records are recognised by each tower's evidence about copies and labels.
             alike = (counts - other.counts).abs() <= _AGREED * counts.abs().clamp_min(1.0)
             passed = passed & other.passed & alike.all(1)
         # Rows that activate no unit pass as one: they stand for the same records.
@@ -242,10 +242,10 @@ class Harvester:
         passed &= ~silent | (silent.cumsum(0) == 1)
         if not isinstance(gradient.network, Network):
             passed[passed.clone()] = _first_of_alike(gradient.network.run(rows[passed]).entering)
-        # Several copies may be the mean of records that no layer tells apart; what comes alone goes first.
+        # Several copies may be the mean of records that no layer distinguishes; what comes alone goes first.
         alone = passed & (gradient.copies(counts) == 1)
         passed = alone if alone.any() else passed
-        # More than there are cannot all be there.
+        # More records than the batch has cannot all be there.
         fits = gradient.copies(counts[passed]).cumsum(0) <= left
         return cells[passed][fits], counts[passed][fits]
 
@@ -398,7 +398,7 @@ class _Term(NamedTuple):
         errors: errors of the records, outside of what other records' errors span.
         changes: derivatives of the records' inputs by each number, outside of what other records' inputs span; once
             for all records where they have the same, as in a first layer.
-        rest: what is left of the layer's gradient there.
+        rest: remaining gradient of the layer there.
     """
 
     errors: Float[Tensor, "record other"]
@@ -451,7 +451,7 @@ class _NumberEquations:
         return gram
 
     def solved(self, ridge: float) -> Float[Tensor, "record number"]:
-        """Return the moves that explain most of what is left; by conjugate gradients where the matrix is large."""
+        """Return the moves that explain most of the rest; by conjugate gradients where the matrix is large."""
         pull = sum(term.pulled(term.errors @ term.rest) for term in self._terms)
         assert isinstance(pull, Tensor)
         if self.size <= _SOLVED_AT_ONCE:

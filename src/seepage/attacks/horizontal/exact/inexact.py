@@ -1,4 +1,4 @@
-"""Records sought one by one in gradients that are not exact: noisy ones, and updates of several local steps."""
+"""Records searched one by one in gradients that are not exact: noisy ones, and updates of several local steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ARRIVED = 0.05
 _SAME_RECORD = 0.1
 _NEAR = 0.5
 _WORSE = 10.0
-# Rounds that better nothing, after which nothing more is expected.
+# Rounds without an improvement after which no more is expected.
 _PATIENCE = 2
 # How many times what single records are usually off several copies have to explain better, and the least that counts.
 _SEVERAL = 5.0
@@ -168,7 +168,7 @@ class InexactHarvester:
         """Return the spans of the layers up to the one behind the first that a search compares.
 
         Args:
-            layers: what was received, or what is left of it, layer by layer.
+            layers: received or remaining gradient, layer by layer.
             first: largest number for layers that take the row; None for any.
         """
         network = gradient.network

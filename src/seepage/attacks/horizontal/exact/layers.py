@@ -362,7 +362,11 @@ class _NormalisationPass:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A one-dimensional convolution of the rows themselves, one channel in, without bias or padding."""
+    """A one-dimensional convolution of the rows themselves, one channel in, without bias or padding.
+
+    Attributes:
+        place: position of its weight among the parameters.
+    """
 
     place: int
     weight: Float[Tensor, "*victim channel kernel"]

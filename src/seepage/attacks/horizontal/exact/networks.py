@@ -49,7 +49,7 @@ class Tap(NamedTuple):
 
 
 class Tower(NamedTuple):
-    """Encoded columns that the layers of some indices take together, and no layer with others."""
+    """Encoded columns that some layers take together, and no layer with other columns."""
 
     columns: Bool[Tensor, " encoded"]
     layers: tuple[int, ...]
@@ -71,7 +71,7 @@ class Layered(Protocol):
 
     @property
     def hidden(self) -> int:
-        """Number of leading layers whose gradients say something of single records."""
+        """Number of leading layers whose gradients distinguish single records."""
         ...
 
     @property

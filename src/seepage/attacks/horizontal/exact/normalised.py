@@ -33,13 +33,13 @@ _LEAST_OUTSIDE = 2
 # Of the largest singular value, in roundings of the received numbers: what is smaller is rounding. Sums over a batch
 # that would be zero leave more of it than single products do.
 _ROUNDINGS = 100.0
-# Of the largest singular value, what is too small to count in the received precision.
+# Share of the largest singular value that is too small to count in the received precision.
 _DETERMINED = 1e-6
-# Rounds that better nothing, after which nothing more is expected.
+# Rounds without an improvement after which no more is expected.
 _PATIENCE = 4
 # Share of a column in a span of differences that is more than rounding.
 _VARIES = 1e-4
-# What a replay may differ by from what was received to count as the same, in roundings.
+# Largest difference of a replay from what was received that counts as none, in roundings.
 SAME = 300.0
 # Times that numbers are fitted, and unknown numbers up to which they are.
 _FITS = 3
@@ -64,7 +64,7 @@ class Opening(NamedTuple):
 
 
 def opening(module: nn.Module) -> Opening | None:
-    """Return the first layers of a network with batch normalisation; None where it has none or others.
+    """Return the first layers of a network with batch normalisation; None where it has none, or begins with others.
 
     Example:
         >>> layers = [nn.Linear(2, 3), BatchNorm(3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)]
@@ -205,7 +205,11 @@ class NormalisedHarvester:
 
 
 class ReplayedBatch:
-    """One victim's gradient and the moments of its batch, against which whole batches are replayed."""
+    """One victim's gradient and the moments of its batch, against which whole batches are replayed.
+
+    Attributes:
+        occurring: whether some record has each encoded column, as far as the rows' mean says so.
+    """
 
     network: Layered
     spans: list[Span]
@@ -266,7 +270,7 @@ class ReplayedBatch:
         return torch.cat([part.flatten(1) for part in rest], 1) / self._rounding
 
     def is_rounding(self, left: Float[Tensor, " entry"]) -> bool:
-        """Return whether what is left is rounding in each layer's gradient and each of the statistics."""
+        """Return whether the rest is rounding in each layer's gradient and each of the statistics."""
         sizes = [g.numel() for g in self._received.values()]
         sizes += [t.numel() for moments in self._moments.values() for t in moments]
         return all(float(part.square().mean().sqrt()) <= SAME for part in left.split(sizes))

@@ -19,7 +19,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView
 
-# Entries of a diagonal matrix that count as zero, of its largest.
+# Share of the largest entry of a diagonal matrix at which an entry counts as zero.
 _NONE = 1e-12
 
 
@@ -34,7 +34,7 @@ def seen_of(
     """Return the evidence about records in a victim's gradient and the statistics of its batch.
 
     Raises:
-        UnreadableError: no layer says anything of single records.
+        UnreadableError: no layer distinguishes single records.
     """
     if opening(view.model.module) is not None:
         return Seen(view, victim, records, moments, encoder)
@@ -48,8 +48,11 @@ class TracedSeen(ReplayedBatch):
     add up to zero, its gradient spans differences of its inputs alone; their mean follows from the moments of what the
     layer returns.
 
+    Args:
+        moments: moments of all victims' batches, by name of the normalisation.
+
     Raises:
-        UnreadableError: no layer says anything of single records, or no layer's errors are those of the outputs.
+        UnreadableError: no layer distinguishes single records, or no layer's errors are those of the outputs.
     """
 
     def __init__(

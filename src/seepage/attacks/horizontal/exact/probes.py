@@ -44,6 +44,7 @@ class WatchedLayer:
     """A linear map whose gradient is a sum over records of error times input.
 
     Attributes:
+        place: index among the linear calls of a run.
         name: name in the module: of the layer, or of the parameter where that is no layer's weight.
         weights: parameters that its weight is, or is computed from.
         computed: whether its weight is computed from them.
@@ -77,7 +78,11 @@ class WatchedLayer:
         return extended(values) if self.biased else values
 
     def received(self, module: nn.Module, message: Mapping[str, Tensor], row: Tensor) -> Float[Tensor, "unit _"]:
-        """Return the gradient of weight and bias side by side."""
+        """Return the gradient of weight and bias side by side.
+
+        Args:
+            row: any encoded row.
+        """
         if self.computed:
             weight = linear_calls(module, row[None], [self.place], graph=True, until=[self.place]).calls[0].weight
             parameters = dict(module.named_parameters())
@@ -144,6 +149,7 @@ class LayerProbe:
     """Properties of a linear map, measured on typical rows.
 
     Attributes:
+        inputs, outputs: numbers of its inputs and of the network's outputs.
         linear: map from the encoded row to its input and the constant part, where that is affine.
         rank: number of dimensions of its gradient, however many records there are.
         scale: factor that brings its inputs to the usual length.

@@ -17,13 +17,13 @@ from seepage.learning import gradient, local_update
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, UpdateView, View
 
-# Standard deviations of the squared length of noise alone that what is left may exceed it by.
+# Largest excess of the remaining squared length over that of noise alone, in standard deviations of the latter.
 _CHANCE = 4.0
 # Standard deviations of a record's part in a message that count as no trace of it.
 _TRACE = 40.0
 # Standard deviations of the noise that count as none.
 _NONE = 1e-3
-# Of the errors, what is rounding in float64.
+# Share of the errors that is rounding in float64.
 _PRECISE = 1e-12
 # Standard deviations of a column by which copies of a record may differ after their numbers were fitted.
 _COPIES = 1e-2
@@ -35,7 +35,7 @@ _DAMPED = 0.1
 
 
 def can_replay(view: View, records: int) -> bool:
-    """Return whether the client's computation follows from its records: the order of local batches is unknown.
+    """Return whether the client's computation follows from its records: the order of several batches is unknown.
 
     Of Adam's steps the rounding is not one noise for all entries, and those of alternatives hardly differ: what would
     fit proves nothing. Nor is there a noise of one size where a client has cast its message to fewer bits.

@@ -94,12 +94,6 @@ class Spear:
     ) -> RecordsGuess:
         """Return the records of every victim.
 
-        Args:
-            view: received gradients or updates.
-            knowledge: side information of the attacker.
-            seeds: seed of each victim's submatrices.
-            progress: function that is called now and then with the share of the work done since the last call.
-
         Raises:
             BadInputError: the view does not fit its model, or that does not begin with an affine layer that has a bias
                 and a ReLU behind it.

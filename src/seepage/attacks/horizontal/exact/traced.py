@@ -35,7 +35,7 @@ from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView
 
-# Most typical rows.
+# Largest number of typical rows.
 _MOST_ROWS = 1024
 # Rows with which it is seen whether all else follows from the first layer's outputs.
 _FEW_ROWS = 64
@@ -57,7 +57,12 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class TracedRun:
-    """Records on their way through a traced network."""
+    """Records on their way through a traced network.
+
+    Attributes:
+        entering: inputs of each watched layer, with an appended 1 where it has a bias.
+        calls, graphed: calls of the watched layers and outputs of the network, with a graph.
+    """
 
     entering: list[Float[Tensor, "record _"]]
     outputs: Float[Tensor, "record output"]
@@ -91,7 +96,7 @@ class TracedNetwork:
 
     Attributes:
         module: module in float64, in evaluation mode.
-        layers: watched layers that say something of single records: the one that takes the row first.
+        layers: watched layers that distinguish single records: the one that takes the row first.
         maps: maps from the encoded row to the inputs of the first of these layers, which are affine in it, with their
             constants.
         by_outputs: whether all else depends on the first layer's outputs alone, which are the state then; else the
@@ -129,6 +134,7 @@ class TracedNetwork:
         """Return the traced network of a model, whose layers are probed with typical rows.
 
         Args:
+            rows: typical encoded rows, in float64.
             moments: mean and variance by which each normalisation by the batch is done, by its name, of those that run.
             encoder: encoder of the table in float64, for networks that are affine on its rows alone.
 
@@ -266,7 +272,7 @@ class TracedNetwork:
             run = linear_calls(module, flat, places, until=places)
         by_place = {call.place: call for call in run.calls}
         entering = [layer.chosen(by_place[layer.place].entering) for layer in layers]
-        # Of no rows, too.
+        # Holds for no rows, too.
         return [entered.flatten(1).to(state.dtype).unflatten(0, state.shape[:-1]) for entered in entering]
 
     def open_numbers(self, rows: Float[Tensor, "row encoded"], numbers: Sequence[int]) -> int:
@@ -305,7 +311,7 @@ def traced(model: Model, schema: Schema, statistics: Statistics) -> TracedNetwor
     None for what is read otherwise: plain networks, see ``affine_layers``, and those that normalise by the batch.
 
     Raises:
-        UnreadableError: no layer says anything of single records.
+        UnreadableError: no layer distinguishes single records.
     """
     if normalisations(model.module) or affine_layers(model.module) is not None:
         return None

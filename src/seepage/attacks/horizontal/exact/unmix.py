@@ -54,7 +54,7 @@ from seepage.wire.precision import cast_noise
 _ROUNDING_OF_A_STEP = 0.25
 # Changes of a start that are usual before it ends.
 _TRIED = 6
-# Times that multiplications of whole matrices are faster than the search's own.
+# Speed of multiplications of whole matrices, relative to the search's own.
 _AT_ONCE = 8
 # Relative difference up to which a granted number is the one that was read.
 _SAME_LABEL = 1e-3
@@ -87,7 +87,7 @@ class Unmix:
     that of the second layer's (``CellsSearch``). The second condition holds also where the batch has more
     records than its encoded rows have dimensions, and no linear combination of records meets it. A candidate is tested
     by ``Gradient.prove``, which also counts its copies and labels; its part of the gradient is computed and taken away,
-    and the search goes on in what is left, which spans less. Labels are not needed.
+    and the search goes on in the rest, which spans less. Labels are not needed.
 
     What is left in the end, and whatever is outside these assumptions, goes to TabLeak with as many records as are
     missing; what it returns is an estimate. Where all records were read, they go to the kernel as a witness, which
@@ -107,7 +107,7 @@ class Unmix:
     columns; here the next layer's rows are used, and the discreteness of tables.
 
     Attributes:
-        fallback: attack that guesses what is left.
+        fallback: attack that guesses the other records.
         starts: number of searches in each round.
         rounds: greatest number of rounds for a victim.
         seconds: time of a victim's search, after which no further round begins and the fallback takes what is missing.
@@ -153,17 +153,7 @@ class Unmix:
     def __call__(
         self, view: View, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
-        """Return the records of every victim, the proved ones first.
-
-        Args:
-            view: the received gradients or updates.
-            knowledge: what else the attacker is granted.
-            seeds: one a victim, of all that is random.
-            progress: called now and then with the share of the work done since the last call.
-
-        Raises:
-            BadInputError: as ``Reconstruction``.
-        """
+        """Return the records of every victim, the proved ones first."""
         check(view, knowledge, seeds)
         network, dropping = None, view.model.drops is not None
         try:
@@ -541,7 +531,7 @@ def _doubt(encoder: Encoder, harvest: Harvest) -> Float[Tensor, "record column"]
 
 
 def _search(harvest: Harvest) -> ExactSearch:
-    """Return what was seen while records were taken out."""
+    """Return the counts of records with a trace and of dimensions, for the guess."""
     return ExactSearch(int((~harvest.traceless).sum()), harvest.dimensions)
 
 

@@ -85,8 +85,6 @@ def midway(view: UpdateView, records: int, defense: KnownDefense) -> tuple[Gradi
     advance.
 
     Args:
-        view: received updates.
-        records: number of records of one client's update.
         defense: defense of updates, as far as it is known.
 
     Returns:
@@ -137,7 +135,7 @@ class Simulated:
 
     Each epoch has records of its own, whose means are to agree (Dimitrov et al., TMLR 2022, as TabLeak's code uses
     it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Time and memory grow with the
-    number of steps.
+    number of steps. Each update is one client's.
 
     Rows have a record for each epoch and record of the client, epoch after epoch, or are one epoch's, for all.
     """
@@ -189,7 +187,7 @@ def _apart(
 
 
 class Backpropagated:
-    """The distance of an update that dummy records would have caused, by backpropagation: any module."""
+    """The distance of an update of one client that dummy records would have caused, by backpropagation: any module."""
 
     def __init__(self, view: UpdateView, matching: Matching) -> None:
         self._view, self._matching = view, matching

@@ -60,9 +60,6 @@ def restore_labels(
 
     Args:
         view: received gradients; the model's head must be softmax or sigmoid.
-        knowledge: side information with the batch size and the marginals.
-        encoder: encoder of dummy rows, the same as the client's.
-        method: one of the methods above.
         seed: seed of the dummy rows. It is the same for every victim and every audit: they only estimate an
             expectation, and the effect of more of them is smaller than the rounding of counts.
 

@@ -53,6 +53,8 @@ class Descent:
     """Adam on the signs of the derivative (TabLeak, Inverting Gradients).
 
     Attributes:
+        iterations: number of steps; the last iterate is returned.
+        step: Adam's learning rate.
         schedule: ``constant`` (as published) or ``cosine``: the step falls to zero along half a
             cosine, so that the last iterate does not jitter by the step size.
         signed: whether Adam sees only the sign of each derivative.

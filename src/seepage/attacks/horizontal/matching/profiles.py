@@ -23,8 +23,9 @@ _PROFILES: dict[str, dict[str, Any]] = {
 def reconstruction(profile: Profile = "default", **options: Any) -> Reconstruction:
     """Return the attack of a profile with some of its parts replaced.
 
-    profile: ``default``, the strongest version that we know, for audits; or ``faithful``, which follows the official
-        implementation of TabLeak, for comparison with the literature.
+    Args:
+        profile: ``default``, the strongest version that we know, for audits; or ``faithful``, which follows the official
+            implementation of TabLeak, for comparison with the literature.
         options: arguments of ``Reconstruction`` or of ``Descent``.
 
     Raises:

@@ -55,8 +55,6 @@ class Reconstruction:
     """Match the received gradient from several random starts, pool the results, decode.
 
     Attributes:
-        matching: distance between dummy and received gradient.
-        descent: optimiser of the dummy rows.
         softmax, sigmoid, logits: settings of the relaxation, see ``Relaxation``.
         start: distribution of the free variables at the start: uniform on [-1, 1] (``symmetric``, the official code)
             or on [0, 1] (``unit``, the paper; D1); with ``marginals`` uniform on [-1, 1], and added to the log of the
@@ -122,7 +120,6 @@ class Reconstruction:
         Args:
             view: received gradients or updates; those of several rounds of the same records are matched by the same
                 dummy records, at the mean of the rounds' distances.
-            seeds: seed of each victim's random starts.
 
         Raises:
             BadInputError: the gradients do not fit the model, are not finite or all zero, the model's labels can

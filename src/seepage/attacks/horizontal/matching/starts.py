@@ -21,6 +21,7 @@ class Starts:
     """Draws from the public marginals as starting points of searches, and conversion of numbers to cells.
 
     Args:
+        encoder: encoder in float64.
         report: called with the share of them that has ended since the last call.
     """
 

@@ -39,7 +39,8 @@ class Unrolled:
     network (the effect of moving the weights along A on the activations) and one down (to the errors). The weights
     before a step are those after it plus r G: only activations and errors are kept.
 
-    Weights and biases are stored as one matrix a layer, whose last column multiplies a one.
+    Weights and biases are stored as one matrix a layer, whose last column multiplies a one. Each update is one
+    client's, by plain SGD.
     """
 
     def __init__(self, view: UpdateView, matching: Matching, layers: list[nn.Linear]) -> None:
