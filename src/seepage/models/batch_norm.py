@@ -291,7 +291,7 @@ def statistics_sent(module: nn.Module, moments: Mapping[str, Moments]) -> dict[s
 
 
 def keeps_statistics(module: nn.Module) -> bool:
-    """Whether every normalisation by the batch moves running statistics, which tell its moments.
+    """Whether every normalisation by the batch moves running statistics, which reveal its moments.
 
     Example:
         >>> keeps_statistics(BatchNorm(1)), keeps_statistics(BatchNorm(1, track_running_stats=False))

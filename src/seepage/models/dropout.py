@@ -240,7 +240,7 @@ class _Masking(TorchFunctionMode):
         return self._dropout(weights.softmax(-1), dropout_p) @ value
 
     def _heads(self, func: Callable[..., Any], given: dict[str, Any]) -> Any:
-        """Return what ``nn.MultiheadAttention`` does without masks of attention, as in encoders of tables."""
+        """Return the outputs of ``nn.MultiheadAttention`` without attention masks, as encoders of tables use it."""
         rate = given["dropout_p"] if given["training"] else 0.0
         special = ("bias_k", "bias_v", "add_zero_attn", "key_padding_mask", "attn_mask", "static_k", "static_v")
         if (

@@ -167,7 +167,7 @@ def as_they_predict(parts: Mapping[str, nn.Module | None]) -> tuple[str, ...]:
 
 
 def _crossed(modules: Sequence[nn.Module], inputs: int) -> bool:
-    """Return whether a gradient comes back from the last of several parts to what the first one returns."""
+    """Return whether a gradient comes back from the last of several parts to the outputs of the first one."""
     cut = modules[0](torch.ones(2, inputs)).detach().requires_grad_(True)
     rows = cut
     for module in modules[1:]:

@@ -110,7 +110,7 @@ def affine_layers(module: nn.Module) -> list[nn.Linear] | None:
 
 
 def obstacle(module: nn.Module) -> str:
-    """Return in a few words what keeps a network from being a plain ReLU network.
+    """Return in a few words why a network is no plain ReLU network.
 
     Example:
         >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)))

@@ -74,7 +74,8 @@ def read_dropped(
 ) -> Harvest:
     """Return records that lie in the span of the first layer's gradient; none of them is proved.
 
-    Source: own, after SPEAR (Dimitrov et al., NeurIPS 2024), which tells records by the zeros of their errors as well.
+    Source: own, after SPEAR (Dimitrov et al., NeurIPS 2024), which distinguishes records by the zeros of their errors
+    as well.
 
     Args:
         seconds: time after which no round begins; None for no limit.

@@ -220,7 +220,7 @@ class Gradient:
         return lengths
 
     def _basis(self, outputs: Tensor) -> Tensor:
-        """Return what errors at the outputs are combinations of; under a softmax they add up to 0."""
+        """Return a basis of the errors at the outputs; under a softmax they add up to 0."""
         eye = torch.eye(outputs.shape[-1], dtype=outputs.dtype, device=outputs.device)
         return eye[1:] - eye[:1] if self.head == "softmax" else eye
 

@@ -145,7 +145,7 @@ class InexactHarvester:
         starts: tuple[Tensor, Tensor],
         missing: int,
     ) -> tuple[Tensor, Tensor]:
-        """Return starts that lie near what the records that were read leave of the gradient."""
+        """Return starts near the rest of the gradient without the records read."""
         most = max(1, missing)
         spans = self._spans(gradient, gradient.left, noise, most, most)
         if not tells(spans[0]) or not tells(spans[gradient.network.taps[0].at]):

@@ -1,4 +1,4 @@
-"""Networks at given parameters, layer by layer and record by record: what attacks need, and plain ReLU networks."""
+"""Networks at given parameters, layer by layer and record by record: the protocol of attacks, and plain ReLU networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ForwardRun(Protocol):
 
     @property
     def entering(self) -> list[Float[Tensor, "record _"]]:
-        """What enters each layer, with an appended 1 where it has a bias: errors times these add up to its gradient."""
+        """Inputs of each layer, with an appended 1 where it has a bias: errors times these add up to its gradient."""
         ...
 
     @property
@@ -36,7 +36,7 @@ class ForwardRun(Protocol):
         ...
 
     def reach(self) -> list[Float[Tensor, " record"]]:
-        """Return, for the first two layers, the squared length of what is added up to their inputs."""
+        """Return, for the first two layers, the squared length of the terms that add up to their inputs."""
         ...
 
 
@@ -140,7 +140,7 @@ class PlainRun:
 
     @property
     def entering(self) -> list[Float[Tensor, "record _"]]:
-        """What enters each layer, with an appended 1."""
+        """Inputs of each layer, with an appended 1."""
         return [extended(entered) for entered in self.inputs[:-1]]
 
     @property
@@ -157,7 +157,7 @@ class PlainRun:
         return ~(self.inputs[1] > 0).any(1)
 
     def reach(self) -> list[Float[Tensor, " record"]]:
-        """Return the squared length of what is added up to the first two layers' inputs."""
+        """Return the squared length of the terms that add up to the first two layers' inputs."""
         rows, weight, bias = self.inputs[0], self.network.weights[0], self.network.biases[0]
         return [rows.square().sum(1) + 1, 1 + (rows.square() @ weight.square().T + bias.square()).sum(1)]
 

@@ -87,7 +87,7 @@ _Block = tuple[nn.Linear | nn.Conv1d, BatchNorm | None]
 
 
 def _block(parts: list[nn.Module]) -> tuple[_Block | None, bool, list[nn.Module]]:
-    """Return an affine layer with what normalises it, if a ReLU follows; whether it is residual; and what is behind."""
+    """Return an affine layer and its normalisation, if a ReLU follows; whether it is residual; and the layers behind."""
     if parts and isinstance(parts[0], Residual):
         inner, _, behind = _block(branch_of(parts[0]))
         return (None if behind else inner), True, parts[1:]
@@ -256,9 +256,9 @@ class ReplayedBatch:
     def left(
         self, rows: Float[Tensor, "try record encoded"], labels: Float[Tensor, " record"]
     ) -> Float[Tensor, "try entry"]:
-        """Return what whole batches leave of the gradient and the statistics, in roundings of their usual entries.
+        """Return the gradient and the statistics without whole batches, in roundings of their usual entries.
 
-        A shift that all records share is normalised away; only the statistics tell it.
+        A shift that all records share is normalised away; only the statistics reveal it.
         """
         place = {name: p.expand(len(rows), *p.shape) for name, p in self._place.items()}
         sent = gradient(self._model, rows, labels.expand(len(rows), -1), place)

@@ -73,7 +73,7 @@ class WatchedLayer:
         return values if self.token is None else values[:, self.token]
 
     def entered(self, call: LinearCall) -> Float[Tensor, "record extended"]:
-        """Return what entered a run, with an appended 1 where the layer has a bias."""
+        """Return the inputs of a run, with an appended 1 where the layer has a bias."""
         values = self.chosen(call.entering).detach()
         return extended(values) if self.biased else values
 

@@ -118,7 +118,7 @@ class Span:
 
 
 def _without(basis: Float[Tensor, "rest entry"], way: Float[Tensor, " rest"]) -> Float[Tensor, "less entry"]:
-    """Return an orthonormal basis of what a basis spans besides one direction in it, by a reflection."""
+    """Return an orthonormal basis of the span of a basis without one direction in it, by a reflection."""
     mirror = way / way.norm()
     mirror[0] += torch.where(mirror[0] < 0, -1.0, 1.0)
     mirror = mirror / mirror.norm()

@@ -82,7 +82,7 @@ class TracedRun:
         return ~(self.errors(directions)[0] != 0).any(1)
 
     def reach(self) -> list[Float[Tensor, " record"]]:
-        """Return the squared length of what is added up to the first two layers' inputs, generously."""
+        """Return the squared length of the terms that add up to the first two layers' inputs, generously."""
         return [_ADDED_UP * entered.square().sum(1) for entered in self.entering[:2]]
 
 
@@ -276,7 +276,7 @@ class TracedNetwork:
         return [entered.flatten(1).to(state.dtype).unflatten(0, state.shape[:-1]) for entered in entering]
 
     def open_numbers(self, rows: Float[Tensor, "row encoded"], numbers: Sequence[int]) -> int:
-        """Return in how many directions all numbers of a record can move together without a trace in what is searched.
+        """Return the number of directions in which a record's numbers can move together without a trace in the search.
 
         Columns that leave no trace by themselves do not count.
         """
@@ -335,7 +335,7 @@ _TRACED: WeakKeyDictionary[nn.Module, _CachedNetwork] = WeakKeyDictionary()
 
 
 def typical_rows(encoder: Encoder, statistics: Statistics) -> Float[Tensor, "row encoded"]:
-    """Return rows of public marginals with which layers are looked at."""
+    """Return rows of public marginals for probing layers."""
     return encoder.encode(Starts(encoder, statistics, 1).typical(_MOST_ROWS))
 
 
@@ -425,7 +425,7 @@ def _dimensions(head: Head, outputs: int) -> int:
 
 
 def _by_outputs(module: nn.Module, first: WatchedLayer, rows: Tensor) -> bool:
-    """Return whether the network is a function of what its first layer returns."""
+    """Return whether the network is a function of its first layer's outputs."""
     place = first.place
     if first.token is not None:
         return False

@@ -451,7 +451,7 @@ def _noise(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> l
 
 
 def _cast_noises(view: View, names: Sequence[str]) -> list[float]:
-    """Return the standard deviation of what the client's cast added to these weights."""
+    """Return the standard deviation of the error that the client's cast added to these weights."""
     return [cast_noise(view.message[name], view.precision) for name in names]
 
 
@@ -470,7 +470,7 @@ def _fitted(
     noise: Sequence[float],
     parameters: Sequence[tuple[str, str | None]],
 ) -> Harvest:
-    """Return a harvest whose records were fitted to what a replay of them leaves."""
+    """Return a harvest whose records were fitted by a replay of them."""
     if len(harvest.cells) < gradient.records or not can_replay(view, gradient.records):
         return harvest
     replay = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise, parameters)

@@ -24,8 +24,8 @@ def reconstruction(profile: Profile = "default", **options: Any) -> Reconstructi
     """Return the attack of a profile with some of its parts replaced.
 
     Args:
-        profile: ``default``, the strongest version that we know, for audits; or ``faithful``, which follows the official
-            implementation of TabLeak, for comparison with the literature.
+        profile: ``default``, the strongest version that we know, for audits; or ``faithful``, which follows TabLeak's
+            official implementation, for comparison with the literature.
         options: arguments of ``Reconstruction`` or of ``Descent``.
 
     Raises:
