@@ -1,4 +1,4 @@
-"""Networks at given parameters, layer by layer and record by record: the protocol of attacks, and plain ReLU networks."""
+"""Networks at given parameters, layer by layer and record by record: protocol of attacks, and plain ReLU networks."""
 
 from __future__ import annotations
 

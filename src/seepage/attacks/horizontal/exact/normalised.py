@@ -87,7 +87,7 @@ _Block = tuple[nn.Linear | nn.Conv1d, BatchNorm | None]
 
 
 def _block(parts: list[nn.Module]) -> tuple[_Block | None, bool, list[nn.Module]]:
-    """Return an affine layer and its normalisation, if a ReLU follows; whether it is residual; and the layers behind."""
+    """Return an affine layer and its normalisation if a ReLU follows, whether it is residual, and the layers behind."""
     if parts and isinstance(parts[0], Residual):
         inner, _, behind = _block(branch_of(parts[0]))
         return (None if behind else inner), True, parts[1:]
