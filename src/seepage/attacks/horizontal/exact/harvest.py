@@ -432,7 +432,7 @@ class _Term(NamedTuple):
 
 
 class _NumberEquations:
-    """Normal equations of all records' numbers: each number moves its record's contribution to the layers' gradients."""
+    """Normal equations of all records' numbers: each number moves its record's part of the layers' gradients."""
 
     def __init__(self, terms: Sequence[_Term]) -> None:
         self._terms = terms
