@@ -41,7 +41,8 @@ _VALID = 1e-3
 class Spear:
     """Finds the errors of single records in the first layer's gradient by their zeros, and by these the records.
 
-    Source: Dimitrov et al., SPEAR (NeurIPS 2024).
+    Source: Dimitrov et al., SPEAR (NeurIPS 2024). In full: Dimitrov, Baader, Müller and Vechev, *SPEAR: Exact Gradient
+    Inversion of Batches in Federated Learning*, arXiv:2403.03945.
 
     The gradient of the first layer, weights and bias side by side, is a product of the records' errors and their rows
     extended by a 1. Its decomposition gives both up to an invertible matrix. A unit that is inactive on a record has
@@ -55,9 +56,6 @@ class Spear:
     ReLU, and no more records than that layer has units and the batch's rows rank. Labels are not needed. The layers
     after the first do not matter. A batch that is not solved within its submatrices stays unknown or uncertain, and
     the guess says which.
-
-    Source: Dimitrov, Baader, Müller and Vechev, *SPEAR: Exact Gradient Inversion of Batches in Federated Learning*,
-    NeurIPS 2024, arXiv:2403.03945.
 
     Deviations: the bias joins the weights' gradient before it is decomposed, so that the records' rows may be linearly
     dependent as long as they are affinely independent, and scales need no system of their own; rows are divided by
