@@ -96,8 +96,8 @@ class Inverter:
         standardise: whether inputs are shifted and scaled to mean 0 and standard deviation 1.
         epochs: passes over the rows.
         steps: least number of steps, for tables of few rows.
-        layout: what the columns of a row are together, which then has its own network, with a layer more than
-            ``hidden`` has; None for tables.
+        layout: layout of the columns of a row, which then has its own network, with a layer more than ``hidden`` has;
+            None for tables.
         converge: whether training ends once the loss on held-out rows no longer falls; ``epochs`` and ``steps`` are
             then its most, and it takes all of them for fewer than 150 rows. The rate falls to 0 in cycles, each of
             twice the steps of the one before (Loshchilov and Hutter 2017), and each network is kept as it was after the

@@ -1,4 +1,4 @@
-"""What a party's columns are together where rows are no table, such as the pixels of an image."""
+"""Layout of a party's columns where rows are no table, such as the pixels of an image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class PartLayout(Protocol):
-    """What a party's columns are together, as whoever attacks them knows it: their networks, and rows that look alike.
+    """Layout of a party's columns, as an attacker knows it: networks for such columns, and rows that look alike.
 
     Several trainings run as one: networks and rows have a leading axis, with a seed for each training.
     """
@@ -25,14 +25,9 @@ class PartLayout(Protocol):
         ...
 
     def inverse(self, layers: int, seeds: Sequence[int]) -> nn.Module:
-        """Return networks from features to encoded rows.
-
-        Args:
-            layers: number of layers.
-            seeds: seed of each network.
-        """
+        """Return networks from features to encoded rows."""
         ...
 
     def queries(self, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row encoded"]:
-        """Return encoded rows that an attacker makes up."""
+        """Return encoded rows that an attacker invents."""
         ...

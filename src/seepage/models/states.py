@@ -1,4 +1,4 @@
-"""States of a network in the forms in which federations hand them on, as tensors by name."""
+"""States of a network in the forms that federations hand on, as tensors by name."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ _FORMS = "a state_dict(), a list of arrays with names=model.state_dict(), or the
 
 
 def as_state(state: object, what: str, names: Iterable[str] | None = None) -> dict[str, Tensor]:
-    """Return a state as tensors by name, on the CPU, without what wrappers put before every name.
+    """Return a state as tensors by name, on the CPU, without the prefix that wrappers put before all names.
 
     Args:
-        state: a ``State``.
         what: words for the state, for messages.
         names: names of a list's arrays in order, as iterating over a ``state_dict()`` gives them.
 
@@ -46,38 +45,38 @@ def as_state(state: object, what: str, names: Iterable[str] | None = None) -> di
     if isinstance(state, nn.Module):
         state = state.state_dict()
     if isinstance(state, str | Path):
-        found: Mapping[str, object] = _from_file(Path(state), what)
+        tensors: Mapping[str, object] = _from_file(Path(state), what)
     elif isinstance(state, Mapping):
-        found = state
+        tensors = state
     elif isinstance(state, Sequence) and not isinstance(state, bytes):
         listed = list(state)
-        if listed and all(isinstance(one, tuple) and len(one) == 2 for one in listed):
+        if listed and all(isinstance(entry, tuple) and len(entry) == 2 for entry in listed):
             raise BadInputError(
                 f"{what} is a list of pairs, as named_parameters() gives them; give {_FORMS}. To capture gradients, "
                 "call seepage.capture(model.named_parameters(), FILE)."
             )
-        called = None if names is None else list(names)
-        if called is None:
+        keys = None if names is None else list(names)
+        if keys is None:
             raise BadInputError(
                 f"{what} is a list of {len(listed)} arrays, which have no names; give names=model.state_dict(), in the "
                 "same order."
             )
-        if len(called) != len(listed):
+        if len(keys) != len(listed):
             raise BadInputError(
-                f"{what} is a list of {len(listed)} arrays for {len(called)} names; give one name an array, as "
+                f"{what} is a list of {len(listed)} arrays for {len(keys)} names; give one name an array, as "
                 "names=model.state_dict() does."
             )
-        found = dict(zip(called, listed, strict=True))
+        tensors = dict(zip(keys, listed, strict=True))
     else:
         raise BadInputError(f"{what} is of type {type(state).__name__}; give {_FORMS}.")
-    if not found:
+    if not tensors:
         raise BadInputError(f"{what} holds no tensor; give {_FORMS}.")
-    prefix = common_prefix(map(str, found))
-    return {str(name).removeprefix(prefix): _tensor(value, f"{what}: {name!r}") for name, value in found.items()}
+    prefix = common_prefix(map(str, tensors))
+    return {str(name).removeprefix(prefix): _tensor(value, f"{what}: {name!r}") for name, value in tensors.items()}
 
 
 def common_prefix(names: Iterable[str]) -> str:
-    """Return what wrappers put before all names; empty for nothing.
+    """Return the prefix that wrappers put before all names; empty if there is none.
 
     Example:
         >>> common_prefix(["_orig_mod.module.0.weight", "_orig_mod.module.0.bias"])
@@ -85,12 +84,12 @@ def common_prefix(names: Iterable[str]) -> str:
         >>> common_prefix(["module.weight", "bias"])
         ''
     """
-    every, prefix = list(names), ""
-    while every:
-        one = next((w for w in WRAPPERS if all(name.startswith(prefix + w) for name in every)), None)
-        if one is None:
+    all_names, prefix = list(names), ""
+    while all_names:
+        wrapper = next((w for w in WRAPPERS if all(name.startswith(prefix + w) for name in all_names)), None)
+        if wrapper is None:
             break
-        prefix += one
+        prefix += wrapper
     return prefix
 
 
@@ -105,35 +104,35 @@ def is_buffer(name: str, tensor: Tensor) -> bool:
 
 
 def changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return before less after, by name in the order of ``before``; of what is no parameter the value after.
+    """Return before less after, by name in the order of ``before``; for running values, the value after.
 
     Raises:
         BadInputError: the states have not the same names and shapes, or of no entry a difference can be taken.
 
     Example:
         >>> before = {"weight": torch.ones(1), "running_mean": torch.zeros(1)}
-        >>> found = changes(before, {"weight": torch.zeros(1), "running_mean": torch.ones(1)})
-        >>> {name: tensor.tolist() for name, tensor in found.items()}
+        >>> difference = changes(before, {"weight": torch.zeros(1), "running_mean": torch.ones(1)})
+        >>> {name: tensor.tolist() for name, tensor in difference.items()}
         {'weight': [1.0], 'running_mean': [1.0]}
     """
-    for one, other, lacks in ((before, after, "after"), (after, before, "before")):
-        missing = [name for name in one if name not in other]
+    for source, target, lacks in ((before, after, "after"), (after, before, "before")):
+        missing = [name for name in source if name not in target]
         if missing:
             raise BadInputError(
                 f"the state {lacks} training lacks {', '.join(map(repr, missing[:3]))}"
                 f"{' and more' if len(missing) > 3 else ''}, which the other has; give two states of one network."
             )
-    found = {}
+    difference = {}
     for name, tensor in before.items():
         if tensor.shape != after[name].shape:
             raise BadInputError(
                 f"{name!r} has shape {tuple(tensor.shape)} before training and {tuple(after[name].shape)} after it; "
                 "give two states of one network."
             )
-        found[name] = after[name] if is_buffer(name, tensor) else tensor - after[name]
+        difference[name] = after[name] if is_buffer(name, tensor) else tensor - after[name]
     if all(is_buffer(name, tensor) for name, tensor in before.items()):
         raise BadInputError("the states hold running values and no parameter; give whole states of one network.")
-    return found
+    return difference
 
 
 def state_digest(state: Mapping[str, Tensor]) -> str:

@@ -1,4 +1,4 @@
-"""Certificates of what an exact attack proved, as files that ``seepage verify`` checks."""
+"""Certificates of proofs by exact attacks, as files that ``seepage verify`` checks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
 
 @dataclass(frozen=True)
 class WrittenCertificate:
-    """The files of a certificate, and how much it claims.
+    """The files of a certificate, and the size of its claim.
 
     Attributes:
         certificate: file that may travel; with the cells inside where they were to be opened.
         opened: file of cells and salts, which stays with the client; None where they are in the certificate.
         cells: number of certified cells.
         given: number of cells that are certified only given what the proof names.
-        records: number of records of the batch.
     """
 
     certificate: Path
@@ -73,15 +72,12 @@ def write_certificate(
     victim: int = 0,
     opened: bool = False,
 ) -> WrittenCertificate:
-    """Write a certificate of what the kernel proved of an attack's guess, and its opened cells.
+    """Write a certificate of the kernel's proof of an attack's guess, and its opened cells.
 
     Args:
         path: file of the certificate, such as ``proof.json``; the cells stand beside it, see ``certificate_files``.
-        guess: guess of an exact attack, with its proofs.
-        view: message that was attacked.
         schema: schema of the table, in the order of the client's encoder.
         statistics: statistics whose means and standard deviations rows are standardised with.
-        victim: index of the victim.
         opened: whether cells and salts are written into the certificate itself.
 
     Raises:
@@ -114,7 +110,7 @@ def write_certificate(
         # What was solved for may lie a rounding outside.
         labels = labels.clamp(schema.target.low, schema.target.high)
     records = [
-        {"cells": [_plain(*one) for one in zip(schema.columns, row, strict=True)], "label": label}
+        {"cells": [_plain(*pair) for pair in zip(schema.columns, row, strict=True)], "label": label}
         for row, label in zip(cells.tolist(), labels.tolist(), strict=True)
     ]
     message = {name: part[victim].detach().cpu() for name, part in view.message.items()}
