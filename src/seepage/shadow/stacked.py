@@ -21,12 +21,7 @@ ACCELERATOR_BYTES = 2**29
 
 @dataclass(frozen=True)
 class Stacked(ModelStack):
-    """Fully connected ReLU networks with a softmax; without hidden layers, multinomial logistic regressions.
-
-    Attributes:
-        weights: weights of each layer.
-        biases: biases of each layer.
-    """
+    """Fully connected ReLU networks with a softmax; without hidden layers, multinomial logistic regressions."""
 
     weights: tuple[Float[Tensor, "model _out _in"], ...]
     biases: tuple[Float[Tensor, "model _out"], ...]
@@ -185,8 +180,6 @@ class Dense:
         """Return each model's gradient of the mean cross-entropy over its own rows, in the order of ``Stacked.flat``.
 
         Args:
-            models: models whose gradients are taken.
-            inputs, labels: all rows and their class codes.
             chosen: positions of each model's rows.
 
         Raises:
@@ -195,8 +188,8 @@ class Dense:
         Example:
             >>> rows = torch.tensor([[1.0], [2.0]])
             >>> models, _ = Dense(classes=2).initial(1, [0])
-            >>> found = Dense(classes=2).gradients(models, rows, torch.tensor([0, 1]), torch.tensor([[0, 1]]))
-            >>> found.shape, bool(found[0, 0].isclose(-found[0, 1]))
+            >>> gradients = Dense(classes=2).gradients(models, rows, torch.tensor([0, 1]), torch.tensor([[0, 1]]))
+            >>> gradients.shape, bool(gradients[0, 0].isclose(-gradients[0, 1]))
             (torch.Size([1, 4]), True)
         """
         check_rows(inputs, labels, chosen, range(len(chosen)), self.classes)
@@ -204,11 +197,11 @@ class Dense:
         copied = models.holding(part.detach().clone() for part in models.parameters)
         plain = replace(self, clip=None, noise=0.0)
         plain._gradient(copied, inputs.float()[chosen], labels.long()[chosen], [])
-        found = []
+        gradients = []
         for parameter in copied.parameters:
             assert parameter.grad is not None
-            found.append(parameter.grad.flatten(1))
-        return torch.cat(found, dim=1)
+            gradients.append(parameter.grad.flatten(1))
+        return torch.cat(gradients, dim=1)
 
     def _gradient(
         self,

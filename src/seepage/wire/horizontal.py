@@ -118,7 +118,7 @@ class RoundsView:
 
     def of(self, chosen: slice) -> RoundsView:
         """Return the view of some of the victims."""
-        return RoundsView(tuple(one.of(chosen) for one in self.rounds), self.batch_size)
+        return RoundsView(tuple(view.of(chosen) for view in self.rounds), self.batch_size)
 
 
 AnyView = View | RoundsView
@@ -211,7 +211,7 @@ NOT_TRIED = "not tried: "
 
 @dataclass(frozen=True)
 class ExactSearch:
-    """What an exact search saw in the message of one victim.
+    """Figures of an exact search on the message of one victim.
 
     Attributes:
         read: number of records that it read one by one and that leave a trace, proved or not.
@@ -230,7 +230,6 @@ class ExactSearch:
 
         Args:
             records: number of records behind the message, as the attacker knows it.
-            width: number of encoded columns.
 
         Example:
             >>> ExactSearch(read=0, ranks=(8, 4)).doubt(records=4, width=60)[:51]

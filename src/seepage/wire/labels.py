@@ -45,7 +45,7 @@ class ReturnedView:
             features=self.features[:, some],
             gradient=self.gradient[:, some],
             own=self.own[:, some],
-            earlier=tuple(one.of(some) for one in self.earlier),
+            earlier=tuple(view.of(some) for view in self.earlier),
         )
 
 

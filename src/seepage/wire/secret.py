@@ -48,7 +48,6 @@ class CutTranscript:
     """The view of split learning's server, and the client's true values of the same records in the same order.
 
     Attributes:
-        view: view of the server.
         cells: true cells of the private columns, float64: codes of discrete ones, values of continuous ones.
         labels: true class codes, before any that were flipped.
     """

@@ -64,7 +64,7 @@ class CutView:
             cut=self.cut[chosen],
             gradient=self.gradient[chosen],
             behind=self.behind[chosen],
-            earlier=tuple(one.of(chosen) for one in self.earlier),
+            earlier=tuple(view.of(chosen) for view in self.earlier),
         )
 
 
@@ -82,7 +82,7 @@ class CutRounds:
         >>> model = deepfm(telling(rows=20).schema, ["cause"], seed=0)
         >>> view = CutView(model, torch.zeros(2, 1), torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2))
         >>> rounds = CutRounds((view, view), (torch.tensor([0, 2]), torch.tensor([1, 2])))
-        >>> rounds.records, [held.tolist() for held in rounds.newest]
+        >>> rounds.records, [mask.tolist() for mask in rounds.newest]
         (3, [[True, True], [True, False]])
     """
 
@@ -102,19 +102,19 @@ class CutRounds:
     @cached_property
     def newest(self) -> tuple[Bool[Tensor, " _record"], ...]:
         """Which of each round's records are in no newer round."""
-        seen, held = torch.zeros(self.records, dtype=torch.bool), []
+        seen, newest = torch.zeros(self.records, dtype=torch.bool), []
         for rows in self.rows:
-            held.append(~seen[rows])
+            newest.append(~seen[rows])
             seen[rows] = True
-        return tuple(held)
+        return tuple(newest)
 
     @cached_property
     def features(self) -> Float[Tensor, "record public"]:
         """Cells of the server's own columns of all records, unscaled."""
-        found = self.views[0].features.new_zeros(self.records, self.views[0].features.shape[1])
+        features = self.views[0].features.new_zeros(self.records, self.views[0].features.shape[1])
         for view, rows in zip(self.views, self.rows, strict=True):
-            found[rows] = view.features
-        return found
+            features[rows] = view.features
+        return features
 
 
 def batches(behind: Float[Tensor, " record"]) -> list[slice]:
@@ -125,12 +125,12 @@ def batches(behind: Float[Tensor, " record"]) -> list[slice]:
         >>> batches(torch.tensor([2.0, 2.0, 1.0]))
         [slice(0, 2, None), slice(2, 3, None)]
     """
-    found, start = [], 0
+    slices, start = [], 0
     while start < len(behind):
         stop = min(start + int(behind[start]), len(behind))
-        found.append(slice(start, stop))
+        slices.append(slice(start, stop))
         start = stop
-    return found
+    return slices
 
 
 @dataclass(frozen=True)

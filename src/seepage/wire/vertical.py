@@ -43,11 +43,7 @@ class ActivationView(ABC):
 
 @dataclass(frozen=True)
 class SmashedView(ActivationView):
-    """The data that a server without columns has of a client's records: activations of the client's first layers.
-
-    Attributes:
-        activations: activations, as received.
-    """
+    """The data that a server without columns has of a client's records: activations of the client's first layers."""
 
     activations: Float[Tensor, "training record feature"]
 

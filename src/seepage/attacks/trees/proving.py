@@ -14,10 +14,8 @@ def proof_of(message: HistogramMessage, knowledge: TreesKnowledge, clients: int,
     """Return what is proved of a client's records.
 
     Args:
-        message: received sums.
         knowledge: side information; schema, number of records and what is known of defenses are read.
         clients: number of clients whose sums are added up.
-        guess: records with their labels and leaves.
     """
     if guess.nodes is None:
         doubt = "the leaves of some records were not read"

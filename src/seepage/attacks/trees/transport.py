@@ -22,7 +22,6 @@ def assigned(gains: Float[np.ndarray, "record value"], places: Int[np.ndarray, "
     along the chain of values that loses least, which keeps the rest optimal.
 
     Args:
-        gains: gain of each record with each value.
         places: number of places of each value, at least 1; as many as records in all.
 
     Example:
