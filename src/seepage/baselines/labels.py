@@ -1,4 +1,4 @@
-"""Baselines of label inference: guesses of a party without what it sent and what came back."""
+"""Baselines of label inference: guesses of a party without its features and the gradients that came back."""
 
 from __future__ import annotations
 

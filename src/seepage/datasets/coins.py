@@ -1,4 +1,4 @@
-"""A table with planted columns that tell nothing but what a deployment gives away of them: for controls."""
+"""A table with planted columns that are independent of all others, for controls."""
 
 from __future__ import annotations
 

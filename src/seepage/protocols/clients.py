@@ -89,7 +89,7 @@ class Clients(ABC, Generic[M]):
         seeds: Sequence[int],
         defense_seeds: Sequence[int] | None = None,
     ) -> Transcript[M]:
-        """Return what the server receives in one round for each seed, and the records behind it.
+        """Return the messages of one round for each seed, and the records behind them.
 
         A victim depends on its own seeds alone, not on the other victims of the call. Its records do not depend on the
         defense.
@@ -120,7 +120,7 @@ class Clients(ABC, Generic[M]):
         seeds: Sequence[int],
         defense_seeds: Sequence[int] | None = None,
     ) -> Transcript[RoundsView]:
-        """Return what the server receives in several rounds of the same clients, and all their records.
+        """Return the messages of several rounds of the same clients, and all their records.
 
         The first rounds do not depend on the number of rounds that follow. The effect of a victim's own messages on
         later models is not simulated: these models come from a separate training.

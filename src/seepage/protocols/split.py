@@ -160,7 +160,7 @@ class SplitLearning:
     def observe(
         self, trained: TrainedSplit, rows: Table, seed: int, granted: SplitModel | None = None
     ) -> CutTranscript:
-        """Return what the server sees of rows in one more exchange, as if it were the next of the training.
+        """Return the server's view of rows in one more exchange, as if it were the next of the training.
 
         Args:
             trained: result of the training; neither part takes a step.
@@ -176,7 +176,7 @@ class SplitLearning:
     def observe_all(
         self, exchanges: Sequence[tuple[TrainedSplit, SplitModel | None]], rows: Table, seed: int
     ) -> CutTranscript:
-        """Return what the server sees of the same rows in several exchanges, with fresh noise in each.
+        """Return the server's view of the same rows in several exchanges, with fresh noise in each.
 
         A record's label is flipped once, and stays so.
 

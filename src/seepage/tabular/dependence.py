@@ -123,7 +123,7 @@ def _sampled(cells: np.ndarray) -> np.ndarray:
 
 
 def _followers(cells: np.ndarray, by: int) -> list[int]:
-    """Return the columns of a sample that are constant wherever another is, that one and constant ones apart."""
+    """Return the other columns of a sample, constant ones apart, that are constant wherever a given one is."""
     order = np.argsort(cells[:, by], kind="stable")
     ordered = cells[order]
     starts = np.flatnonzero(np.diff(ordered[:, by], prepend=np.nan) != 0)

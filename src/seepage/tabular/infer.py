@@ -516,7 +516,7 @@ class _ColumnReading:
             raise unusable_schema(error, f"column {self.name!r}") from error
 
     def why(self, column: Column) -> str:
-        """Return in a few words what the column holds and how it was interpreted."""
+        """Return a short description of the column's content and of its interpretation."""
         text = self.holds
         if isinstance(column, Continuous):
             text += f" from {_end(column, column.low)} to {_end(column, column.high)}"
@@ -753,7 +753,7 @@ def as_numbers(name: str, series: pd.Series) -> np.ndarray:
 
 
 def refuse_odd(name: str, values: np.ndarray, there: np.ndarray) -> None:
-    """Raise ``BadInputError`` if a cell that is there is infinite or, being NaN, was no number."""
+    """Raise ``BadInputError`` if a cell that is present is infinite or NaN (no number)."""
     wrong = np.flatnonzero(~np.isfinite(values) & there)
     if len(wrong):
         what = "is infinite" if np.isinf(values[wrong[0]]) else "is no number"

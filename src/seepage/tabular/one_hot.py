@@ -1,4 +1,4 @@
-"""Columns that came one-hot encoded, merged into the column of categories that they were made from."""
+"""One-hot encoded columns of a table, merged into one column of categories."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class MergedSource(Source):
 
 
 def one_hot_groups(source: Source, apart: Collection[str] = ()) -> tuple[OneHotGroup, ...]:
-    """Find groups of one-hot columns by what their names begin with, and by their cells.
+    """Find groups of one-hot columns by the beginnings of their names, and by their cells.
 
     A group has at least two columns of 0 and 1 (or false and true), whose names are equal up to one of the characters
     ``_ = : . - | /`` or a space. No row has two 1s. Where some rows have none, independent columns with as many 1s
@@ -164,7 +164,7 @@ def groups_of_schema(source: Source, schema: Schema) -> tuple[OneHotGroup, ...]:
 
 
 def _beginnings(name: str) -> Iterator[str]:
-    """Return what a name begins with, up to and including each run of characters that end a beginning."""
+    """Return the beginnings of a name, each up to and including a run of separating characters."""
     for place in range(1, len(name)):
         if name[place - 1] in _ENDS and name[place] not in _ENDS and name[:place].strip(_ENDS):
             yield name[:place]

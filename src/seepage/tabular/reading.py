@@ -340,7 +340,7 @@ class ExcelSource(Source):
             self.notes = (f"read from the first of {len(sheets)} sheets, {sheets[0]!r}",)
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
-        """Return columns of the sheet: texts, or what all cells of a column are."""
+        """Return columns of the sheet: as texts where all cells are texts, else as they are."""
         for name in names:
             cells = self._frame[name]
             present = cells.dropna()

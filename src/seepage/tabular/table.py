@@ -308,7 +308,7 @@ def _check_codes(column: Discrete, raw: pd.Series | TextColumn, codes: np.ndarra
 
 
 def _advice(column: Discrete, cell: object) -> str:
-    """Say what most likely happened to a cell that is no category, without showing it."""
+    """Return the likeliest reason why a cell is no category, without showing it."""
     for category in column.categories:
         if isinstance(cell, str) and isinstance(category, str) and cell.strip().lower() == category.strip().lower():
             return "it differs from a category in spaces or capitals only: make them the same"
@@ -390,7 +390,7 @@ def _alike(column: Discrete) -> bool:
 
 
 def _meanings(column: Discrete, raw: TextColumn) -> list[bool | int | float | str | None]:
-    """Return what texts of a CSV file stand for; what stands for no category stays text, None is missing."""
+    """Return the categories that texts of a CSV file stand for; a text without a category stays, None is missing."""
     words = {category for category in column.categories if isinstance(category, str)}
     others = [category for category in column.categories if not isinstance(category, str)]
 

@@ -87,7 +87,7 @@ class TextColumn:
         return len(self.position)
 
     def empty(self) -> np.ndarray:
-        """Return which of the distinct texts say "missing"."""
+        """Return which of the distinct texts stand for a missing cell."""
         trimmed = _compute.utf8_trim_whitespace(self.distinct)
         markers = MISSING
         if len(trimmed) and _any(_compute.equal(trimmed, _PLUS)):
@@ -151,7 +151,7 @@ class TextColumn:
         return values[self.position]
 
     def written(self) -> Written:
-        """Return what the texts that are not missing mean as numbers."""
+        """Return the numbers that the texts stand for, missing ones left out."""
         texts = self.distinct.filter(pa.array(~self.empty())).to_pylist()
         return read_written([text.strip() for text in texts])
 

@@ -42,7 +42,7 @@ class Together:
 
     @property
     def notable(self) -> bool:
-        """Whether the interval lies above what no association gives: 0.5 for an area, 0 for a share of variance."""
+        """Whether the interval lies above the value of no association: 0.5 for an area, 0 for a share of variance."""
         return self.low > (0.5 if self.measure == "auc" else 0.0)
 
 

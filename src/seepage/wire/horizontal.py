@@ -222,7 +222,7 @@ class ExactSearch:
     ranks: tuple[int, ...]
 
     def doubt(self, records: int, width: int) -> str | None:
-        """Return why nothing proved in a message says nothing of it; None where it does say something.
+        """Return why a search without any proof is no evidence about the message; None where it is evidence.
 
         The gradient of a layer that takes the rows is a sum over records of an error times a row. So its rank is at
         most their number, and where it is smaller than an encoded row is wide, the rows lie in its span. Messages with

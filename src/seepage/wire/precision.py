@@ -1,4 +1,4 @@
-"""Number formats of messages: what a client casts its message to before it is sent, and the noise that this adds."""
+"""Number formats of messages: the cast of a client's message before it is sent, and the noise that this adds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def cast_noise(entries: Tensor, precision: Precision) -> float:
 
 
 def last_place(entries: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return what the last place of each number is worth in a type of floats, in double precision.
+    """Return the value of the last place of each number in a type of floats, in double precision.
 
     Example:
         >>> last_place(torch.tensor([1.0, 0.75, 0.0]), torch.float16).tolist()

@@ -40,7 +40,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Values:
-    """Values of one column of the schema, and the bin that says that a record has it.
+    """Values of one column of the schema, and the bin of each.
 
     Attributes:
         bins: bin of each value, numbered over all encoded columns.

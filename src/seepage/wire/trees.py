@@ -159,7 +159,7 @@ class TreesKnowledge(Knowledge):
 
 @dataclass(frozen=True)
 class TreesGuess(RecordsGuess):
-    """Guessed records of each victim, and what else was read of trees.
+    """Guessed records of each victim, and other values that were read from trees.
 
     Attributes:
         leaves: for each victim and each of its trees, number of rows of each class in every leaf (leaf, class), a

@@ -230,7 +230,7 @@ def _check_meet(aware: bool, knowledge: CutKnowledge) -> None:
 
 
 def check_gradient(view: CutView) -> None:
-    """Refuse a view without any gradient that came back."""
+    """Refuse a view in which no record has a gradient other than zero."""
     if not bool(view.gradient.any()):
         raise BadInputError(
             f"the gradients of all {view.records} records are zero, so that nothing came back over the cut to attack; "

@@ -124,7 +124,7 @@ class FSHA:
 
 
 class _Messages:
-    """Messages about auxiliary rows, as far as the attacker knows the clients' defense of gradients and labels."""
+    """Simulated messages of auxiliary rows, under the clients' defense as far as the attacker knows it."""
 
     def __init__(
         self,

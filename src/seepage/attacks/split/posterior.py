@@ -319,7 +319,7 @@ def _with_numbers(
 
 
 class _Gathered:
-    """Sums of chances over the combinations so far, up to a factor a record."""
+    """Sums of chances over all combinations that were added, up to a factor for each record."""
 
     def __init__(self, space: Space, records: int) -> None:
         self._space = space

@@ -231,7 +231,7 @@ class _Solver:
 
 
 def _half(squares: Float[np.ndarray, "side side"], ridge: float) -> Float[np.ndarray, "side rank"]:
-    """Return a matrix whose product with its own transpose stands for the inverse of a matrix of products."""
+    """Return a matrix whose product with its own transpose is the (regularised) inverse of a matrix of products."""
     if not len(squares):
         return squares
     if not ridge and len(squares) <= _DECOMPOSED:

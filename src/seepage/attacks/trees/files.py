@@ -1,4 +1,4 @@
-"""What tree files of one client tell by plain arithmetic: hidden sums, counts of leaves, values of its rows."""
+"""Attacks on the tree files of one client by plain arithmetic: hidden sums, counts of leaves, values of its rows."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Readings = TypeVar("Readings", bound=Sized)
 
 
 class _TooManyReadingsError(Exception):
-    """More readings of a bin than are followed: what is left out is not excluded, so that none of them is taken."""
+    """A bin has more readings than are followed; a reading that is left out is not excluded, so that none is taken."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _allowed(records: int, margins: Float32[np.ndarray, "record output"], forest
 
 
 def _classes(state: _State, some: Sequence[int]) -> list[list[int]]:
-    """Return records that are alike so far, together."""
+    """Return groups of records with the same margins and labels so far."""
     groups: dict[bytes, list[int]] = {}
     for i in some:
         groups.setdefault(state.margins[i].tobytes() + state.labels[i].tobytes(), []).append(i)

@@ -11,7 +11,7 @@ from seepage.wire.trees import HistogramMessage, TreesKnowledge
 
 
 def proof_of(message: HistogramMessage, knowledge: TreesKnowledge, clients: int, guess: Solved) -> kernel.Certified:
-    """Return what is proved of a client's records.
+    """Return the certified cells of a client's records.
 
     Args:
         knowledge: side information; schema, number of records and what is known of defenses are read.
@@ -58,7 +58,7 @@ def _columns(schema: Schema) -> tuple[kernel.EncodedColumn, ...]:
 
 
 def _defense(knowledge: TreesKnowledge, clients: int) -> str:
-    """Return what changed the sums, or the rows before they were put into bins."""
+    """Return the defense that changed the sums, or the rows before they were put into bins."""
     if clients > 1:
         return f"sum of {clients} clients"
     if knowledge.noise:

@@ -1,4 +1,4 @@
-"""The best way to give each record one of few values, where each value is there a known number of times."""
+"""Optimal assignment of few values to records, where the number of records of each value is known."""
 
 from __future__ import annotations
 

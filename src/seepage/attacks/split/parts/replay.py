@@ -232,7 +232,7 @@ class _Sums:
     def near(
         self, cells: Float[Tensor, "record private"], apart: Float[Tensor, "record cut"], number: int
     ) -> Float[Tensor, "record near category"]:
-        """Return combinations whose sum differs from that of cells by what their derivatives differ, nearest first."""
+        """Return combinations whose sum differs from that of cells as their derivatives do, nearest first."""
         client = self.client
         fields = apart[:, : client.fields * client.dim].unflatten(1, (client.fields, client.dim))
         with torch.no_grad():
