@@ -36,11 +36,9 @@ class DatasetCard:
     """A dataset's card.
 
     Attributes:
-        name: registered name.
         rows: number of rows after cleaning, of the complete original.
         columns: number of columns without the target.
         width: number of encoded columns; None where it depends on which rows are used.
-        target: the target column.
         source: reference to the origin.
         licence: terms of use, as far as published.
         home: page where a person finds the files.

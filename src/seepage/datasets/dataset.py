@@ -23,12 +23,10 @@ class Dataset:
     """A training table, a test table where there is one, and their origin.
 
     Attributes:
-        name: registered name.
         train: rows that clients hold and train on.
         test: held-out rows, or None.
         notes: facts that a reader of results must know, such as a partial copy.
         source: origin of the rows, as a reference or address.
-        licence: terms of use.
         layout: what the columns of a row are together, where rows are no table; None for tables. Settings that take
             such rows say what they need of it, such as ``settings.vertical.layout``.
         beside: texts that belong to the training rows and are no part of the table, one a row, by the name of their

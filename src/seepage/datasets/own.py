@@ -100,14 +100,12 @@ def own_table(
     return Dataset(title, table, None, notes, origin, "own data", beside=beside), inferred
 
 
-def _beside(source: Source, names: tuple[str, ...], present: np.ndarray | None) -> dict[str, tuple[str | None, ...]]:
+def _beside(source: Source, names: tuple[str, ...], mask: np.ndarray | None) -> dict[str, tuple[str | None, ...]]:
     """Return columns as texts, of the rows that were kept; None where a cell is missing."""
     texts: dict[str, tuple[str | None, ...]] = {}
     for name, raw in source.columns(names):
         cells = texts_of(raw)
-        texts[name] = (
-            cells if present is None else tuple(cell for cell, here in zip(cells, present, strict=True) if here)
-        )
+        texts[name] = cells if mask is None else tuple(cell for cell, here in zip(cells, mask, strict=True) if here)
     return texts
 
 

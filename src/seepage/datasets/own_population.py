@@ -112,18 +112,16 @@ def _classes(data: Dataset) -> tuple[str, ...]:
 def _codes(identifiers: Sequence[str | None], name: str) -> dict[str, int]:
     """Return the number of each node by its identifier."""
     codes: dict[str, int] = {}
-    for i, identifier in enumerate(map(_bare, identifiers)):
-        if identifier is None or identifier in codes:
-            fault = (
-                "is missing" if identifier is None else f"{identifier!r} is that of row {codes[identifier] + 1}, too"
-            )
+    for i, key in enumerate(map(_bare, identifiers)):
+        if key is None or key in codes:
+            fault = "is missing" if key is None else f"{key!r} is that of row {codes[key] + 1}, too"
             raise BadInputError(
                 f"each node has an identifier of its own in the column {name!r}, but the one of row {i + 1} {fault}; "
                 "name the column of identifiers (",
                 Remedy("node_column", placeholder="COLUMN"),
                 "), or take the node out.",
             )
-        codes[identifier] = i
+        codes[key] = i
     return codes
 
 
@@ -138,14 +136,10 @@ def _pairs(codes: dict[str, int], path: Path, separator: str) -> tuple[np.ndarra
     if len(source.names) < 2:
         raise BadInputError(f"the edges {str(path)!r} need two columns, the identifiers of both nodes; got one.")
     ends = [[_bare(text) for text in texts_of(raw)] for _, raw in source.columns(source.names[:2])]
-    numbers = np.array([[codes.get(identifier or "", -1) for identifier in end] for end in ends], dtype=np.int64).T
+    numbers = np.array([[codes.get(key or "", -1) for key in end] for end in ends], dtype=np.int64).T
     valid = (numbers >= 0).all(1)
     loops = valid & (numbers[:, 0] == numbers[:, 1])
-    unknown = list(
-        dict.fromkeys(
-            identifier or "(missing)" for end in ends for identifier in end if (identifier or "") not in codes
-        )
-    )
+    unknown = list(dict.fromkeys(key or "(missing)" for end in ends for key in end if (key or "") not in codes))
     named = ", ".join(map(repr, unknown[:_NAMED])) + (", ..." if len(unknown) > _NAMED else "")
     used = numbers[valid & ~loops]
     if not len(used):

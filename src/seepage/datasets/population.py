@@ -20,12 +20,10 @@ class Texts:
     """Texts as rows of word numbers, with the labels that models learn.
 
     Attributes:
-        name: name for messages and results.
         words: word numbers of each text, padded with 0.
         labels: class codes.
         marks: whether each text carries an attribute, by the attribute's name.
         target: meaning of the labels.
-        notes: remarks for the report.
     """
 
     name: str
@@ -54,13 +52,11 @@ class Nodes:
     """Nodes of a graph, with the labels that models learn.
 
     Attributes:
-        name: name for messages and results.
         graph: features and edges.
         marks: whether each node carries an attribute, by the attribute's name.
         features: position of the feature that is the attribute itself, by the attribute's name; other attributes are
             left out.
         target: meaning of the labels.
-        notes: remarks for the report.
     """
 
     name: str

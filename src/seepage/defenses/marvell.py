@@ -111,14 +111,8 @@ class Marvell(BatchDefense):
         apart = means[:, 1] - means[:, 0]
         power = apart.square().sum(-1)
         optima = [
-            optimal(
-                (float(variance[0]), float(variance[1])),
-                float(signal),
-                float(share),
-                gradients.shape[-1],
-                float(self.kl),
-            )
-            for variance, signal, share in zip(own, power, shares, strict=True)
+            optimal((float(var[0]), float(var[1])), float(signal), float(share), gradients.shape[-1], float(self.kl))
+            for var, signal, share in zip(own, power, shares, strict=True)
         ]
         along, across = (
             values.new_tensor([getattr(optimum, kind) for optimum in optima]) for kind in ("along", "across")

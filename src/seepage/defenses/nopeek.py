@@ -63,11 +63,8 @@ def distance_correlation(
         >>> round(float(distance_correlation(rows, 3 * rows + 1)), 3)
         1.0
     """
-    distances, other_distances = _centred(first), _centred(second)
-    together, alone, again = (
-        a.mul(b).mean((1, 2))
-        for a, b in ((distances, other_distances), (distances, distances), (other_distances, other_distances))
-    )
+    A, B = _centred(first), _centred(second)
+    together, alone, again = (a.mul(b).mean((1, 2)) for a, b in ((A, B), (A, A), (B, B)))
     squared = together / (alone * again).clamp(min=_LEAST).sqrt()
     return squared.clamp(min=_LEAST).sqrt()
 

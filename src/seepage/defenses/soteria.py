@@ -131,11 +131,10 @@ class Soteria:
 
 def _last_layer(model: Model, rows: Float[Tensor, "record encoded"]) -> tuple[str, nn.Linear]:
     """Return the linear layer that runs last, with its name."""
-    executed: list[tuple[str, nn.Linear]] = []
+    ran: list[tuple[str, nn.Linear]] = []
     layers = [(name, part) for name, part in model.module.named_modules() if isinstance(part, nn.Linear)]
     handles = [
-        layer.register_forward_pre_hook(lambda *_, place=(name, layer): executed.append(place))
-        for name, layer in layers
+        layer.register_forward_pre_hook(lambda *_, place=(name, layer): ran.append(place)) for name, layer in layers
     ]
     try:
         with torch.no_grad():
@@ -143,9 +142,9 @@ def _last_layer(model: Model, rows: Float[Tensor, "record encoded"]) -> tuple[st
     finally:
         for handle in handles:
             handle.remove()
-    if not executed:
+    if not ran:
         raise BadInputError(
             f"'soteria' prunes the inputs of the last nn.Linear layer, and model {model.name!r} has none; choose "
             "another defense."
         )
-    return executed[-1]
+    return ran[-1]

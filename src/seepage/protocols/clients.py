@@ -188,7 +188,7 @@ class Clients(ABC, Generic[M]):
                 answers = check_sent(self.defense, self.defense(dict(answers), guards), answers)
             if self.precision != "full":
                 answers = {
-                    name: torch.stack([cast(tensor, self.precision) for tensor in answer])
+                    name: torch.stack([cast(part, self.precision) for part in answer])
                     for name, answer in answers.items()
                 }
             if self.clients > 1:

@@ -69,7 +69,6 @@ class WholeClientModel:
 
         Args:
             hidden: units of each hidden layer of the client.
-            cut: number of activations at the cut.
             tower: units of each hidden layer of the server.
             topology: parties, and who has the labels.
             hop: units of each layer of the hop, where there is one.
@@ -116,7 +115,6 @@ class TrainedWhole:
 
     Attributes:
         spread: standard deviation of each activation over the records of training, before any defense.
-        loss: mean loss of the last epoch.
         returned: what the sender of the second cut sent and received there of the training rows, in the last epoch;
             None in vanilla split learning.
     """
@@ -138,9 +136,6 @@ class WholeClientLearning:
     (2018): multi-hop split learning, in which a further party computes some layers between client and server.
 
     Attributes:
-        epochs: number of passes over the rows.
-        batch_size: number of records of an exchange.
-        learning_rate: learning rate of Adam.
         noise: defense of activations, in training and at inference; None for nothing.
 
     Raises:
@@ -233,9 +228,7 @@ class WholeClientLearning:
         with torch.no_grad():
             computed = trained.model.client(encoder_of(rows.schema).encode(rows.cells)[None])
             sent = [self._sent(computed, trained.spread[None], generator) for _ in range(times)]
-            seen = torch.stack(
-                [trained.model.middle(activations[0])[None] if behind_hop else activations for activations in sent]
-            ).mean(0)
+            seen = torch.stack([trained.model.middle(cut[0])[None] if behind_hop else cut for cut in sent]).mean(0)
         check_finite({"activations at the cut": seen})
         return SmashedView(seen)
 

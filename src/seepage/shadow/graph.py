@@ -91,12 +91,7 @@ def _matrix(of: Sequence[sparse.csr_array]) -> Tensor:
 
 @dataclass(frozen=True)
 class StackedGraph(ModelStack):
-    """Graph convolutional networks with one hidden layer, each with weights of its own, on parts of one graph.
-
-    Attributes:
-        first, first_bias: weights and biases from features to hidden units.
-        second, second_bias: weights and biases from hidden units to classes.
-    """
+    """Graph convolutional networks with one hidden layer, each with weights of its own, on parts of one graph."""
 
     graph: Graph
     first: Float[Tensor, "model feature hidden"]
@@ -129,9 +124,6 @@ class Convolutional:
     layer is a product with one sparse matrix for many models at once.
 
     Attributes:
-        classes: number of classes of a model.
-        graph: graph of all nodes.
-        hidden: number of hidden units.
         epochs: number of training steps.
         learning_rate, weight_decay: settings of Adam.
 

@@ -102,7 +102,6 @@ class Recurrent:
     gates start at 1, as is usual.
 
     Attributes:
-        classes: number of classes of a model.
         vectors: word vectors; number 0 is the padding.
         units: number of units of each direction.
         dense: number of units of the dense layer.

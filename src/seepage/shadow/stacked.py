@@ -67,11 +67,9 @@ class Dense:
     and batches are not stated there, 20 and 128 here.
 
     Attributes:
-        classes: number of classes of a model.
         hidden: units of each hidden layer; none for logistic regression.
         epochs: number of passes over the rows.
         batch_size: number of rows of a step; None for all of them.
-        learning_rate: learning rate of Adam.
         weight_decay: weight decay of Adam (added to the gradient).
         clip: bound on the norm of each record's gradient (DP-SGD); None for none.
         noise: noise multiplier: standard deviation of the noise on the sum of a batch's clipped gradients, in units of

@@ -55,7 +55,6 @@ class Encoder:
         dtype, device: type and device of the encoded tensors; cells are always float64 on the same device.
 
     Attributes:
-        width: number of encoded columns.
         mean, std, low, high: moments and bounds of each encoded column, shape (encoded,); bounds are standardised, and
             those of a category are the standardised 0 and 1.
         groups: 1 where an encoded column belongs to a column, else 0, shape (encoded, column).

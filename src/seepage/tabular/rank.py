@@ -45,8 +45,6 @@ def batch_rank(
     """Return the mean rank of batches' encoded rows, each row extended by a 1.
 
     Args:
-        records: number of records of a batch.
-        draws: number of batches.
         replacement: whether a batch may hold a row twice.
 
     Raises:

@@ -60,8 +60,6 @@ class Statistics:
     """Marginals of every column and of the target; moments of every encoded column.
 
     Attributes:
-        marginals: marginal of each column of the schema.
-        target: marginal of the target.
         mean, std: mean and unbiased standard deviation of each encoded column (one-hot columns included), float64,
             shape (encoded,); a standard deviation of 0 is replaced by 1, as TabLeak's code does.
 

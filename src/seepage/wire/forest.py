@@ -104,7 +104,6 @@ class Forest:
     """An ensemble of boosted trees, which all add to the margins of their classes.
 
     Attributes:
-        objective: loss that is descended.
         intercept: margin of each class before the first tree.
         rounds: number of trees at the end of each round; those of a round have the same gradients.
     """

@@ -132,7 +132,6 @@ class KnownDefense:
 
     Attributes:
         name: registered name, ``none`` for updates sent as they are.
-        arguments: arguments of the defense.
         noise: standard deviation of independent normal noise on every entry.
         norm: bound to which longer updates were scaled down; None without one.
         record_norm: bound to which longer gradients of single records were scaled down; None without one.
@@ -162,7 +161,6 @@ class Knowledge:
     """Side information of the attacker.
 
     Attributes:
-        schema: columns, categories, bounds.
         statistics: marginals and moments (TabLeak grants those of train and test together).
         batch_size: number of records in each victim's update, or in all rounds together.
         labels: each victim's labels (victim, record), or None where they must be restored. For several rounds with

@@ -89,8 +89,6 @@ class LabelKnowledge:
     """Side information of a party that guesses labels.
 
     Attributes:
-        target: column of the labels.
-        marginal: its marginal.
         known: positions of the view's records whose labels it knows; they are left out of all figures.
         labels: labels of these records: class codes, or numbers.
     """

@@ -22,8 +22,6 @@ class PredictionView:
 
     Attributes:
         channel: function from queries to every target's chances of each class.
-        targets: number of joint models.
-        classes: number of classes of an answer.
         limit: largest number of queries in all; None for no limit.
         recorded: queries and answers, in order.
     """
@@ -75,11 +73,7 @@ class PredictionView:
 
 @dataclass(frozen=True)
 class ModelView:
-    """The joint models themselves, where they are published: white-box access.
-
-    Attributes:
-        models: the targets, on a leading axis.
-    """
+    """The joint models themselves, where they are published: white-box access."""
 
     models: Trained
 
@@ -179,9 +173,7 @@ class PooledKnowledge:
     """Side information of a party of pooled learning, or of a client of its model.
 
     Attributes:
-        learner: recipe by which the joint model was trained.
         auxiliary: rows of the same kind, with the attribute known.
-        queries: queries for the joint model.
         own: rows that the attacker itself contributed to the pool; None where it is no party.
         rows: number of rows that the victim contributed.
         shares: possible shares of the attribute in the victim's rows, in increasing order.

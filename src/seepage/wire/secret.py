@@ -64,7 +64,6 @@ class FeatureTranscript(Generic[A]):
     Attributes:
         view: view of the active party, or of a server without columns.
         cells: true cells of the target's columns, float64: codes of discrete ones, values of continuous ones.
-        labels: true class codes.
     """
 
     view: A
@@ -81,8 +80,6 @@ class PooledTranscript:
     """The views that a party or client of pooled learning may have of joint models, and the victims' shares.
 
     Attributes:
-        answers: black-box access.
-        models: white-box access.
         shares: share of the sensitive attribute in each victim's rows.
     """
 

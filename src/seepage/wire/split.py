@@ -25,7 +25,6 @@ class CutView:
         model: the server's own part, and the client's part as far as it is granted: that of this exchange, or an older
             one.
         features: cells of the server's own columns of the records, unscaled.
-        cut: activations that the server sent.
         gradient: gradient with respect to the activations, as received.
         behind: number of records in the mean loss that each record's gradient was taken of.
         clip: bound on the norm of a record's own gradient in this exchange, where clients clip to an adaptive bound
@@ -183,7 +182,6 @@ class CutKnowledge:
     """Side information of the server in split learning.
 
     Attributes:
-        schema: columns, categories, bounds.
         statistics: marginals of columns and labels.
         defense: the clients' defense of gradients and labels.
         auxiliary: complete rows that the server holds; None where it has none.
@@ -210,10 +208,8 @@ class CutGuess:
 
     Attributes:
         cells: guessed cells of the private columns, float64: codes of discrete ones, values of continuous ones.
-        labels: guessed class codes.
         chances: for each private column, the chance of each of its candidate values, in order; None where the attack
             gives none.
-        label_chances: chance of each label.
         residual: distance between the received gradient and that of the best configuration, in units of a record's own
             gradient; NaN where none was compared.
         runner_up: the same distance for the best configuration that differs in a cell or the label.

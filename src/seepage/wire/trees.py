@@ -81,7 +81,6 @@ class HistogramsView:
 
     Attributes:
         messages: one for each victim.
-        clients: number of clients whose sums are added up in each message.
     """
 
     messages: tuple[HistogramMessage, ...]

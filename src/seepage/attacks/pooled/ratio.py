@@ -102,16 +102,14 @@ def invert(
     residual = left_out - design @ fitted
     freedom = len(r) - design.shape[1]
     of_training, of_rows = _components(shadows, residual, freedom)
-    retained = [shadows.drawn_share(torch.from_numpy(x)).numpy() for x in (r, grid)]
-    spread = _spread(terms(r, 1), residual / np.sqrt(of_training + of_rows * (1 - retained[0])), freedom)
+    drawn = [shadows.drawn_share(torch.from_numpy(x)).numpy() for x in (r, grid)]
+    spread = _spread(terms(r, 1), residual / np.sqrt(of_training + of_rows * (1 - drawn[0])), freedom)
     at_grid, more = terms(grid, 2) @ fitted[:-1], np.exp(terms(grid, 1) @ spread)
     # The fitted mean is uncertain too.
     inverse = np.linalg.pinv(terms(r, 2).T @ terms(r, 2))
     leverage = np.einsum("gi,ij,gj->g", terms(grid, 2), inverse, terms(grid, 2))
     # A model's rows vary as the population does; the mean of both halves has half the variance of one half.
-    width = more * np.sqrt(
-        of_training * (1 + leverage) + of_rows * (1 + retained[1] / 2 + leverage * (1 - retained[1]))
-    )
+    width = more * np.sqrt(of_training * (1 + leverage) + of_rows * (1 + drawn[1] / 2 + leverage * (1 - drawn[1])))
     z = (scored[:, None] - at_grid) / width
     fits = stats.t.logpdf(z, freedom) - np.log(width)
     likely = np.exp(fits - fits.max(1, keepdims=True))

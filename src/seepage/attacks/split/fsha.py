@@ -105,9 +105,7 @@ class FSHA:
             inputs = (inputs - center) / spread
             for batch in torch.randperm(len(rows), generator=generator).split(_BATCH):
                 parts = network(inputs[batch]).split(widths, dim=1)
-                losses = [
-                    functional.cross_entropy(part, truth[batch]) for part, truth in zip(parts, wanted, strict=True)
-                ]
+                losses = [functional.cross_entropy(part, code[batch]) for part, code in zip(parts, wanted, strict=True)]
                 optimiser.zero_grad()
                 torch.stack(losses).sum().backward()
                 optimiser.step()

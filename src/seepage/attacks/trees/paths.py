@@ -37,7 +37,6 @@ class Path:
     """The way of one record through all trees, with its derivatives.
 
     Attributes:
-        label: class or value of the target.
         nodes: deepest node of each tree that the record is known to reach.
         gradients: its derivatives for each tree.
         bin: bin in which it was read.
