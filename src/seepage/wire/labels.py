@@ -14,7 +14,7 @@ from seepage.tabular.statistics import Marginal
 
 @dataclass(frozen=True)
 class ReturnedView:
-    """The features and returned gradients of some records at a party without labels, in each of several trainings.
+    """The data that a party without labels holds of some records, in each of several trainings: what came back too.
 
     Attributes:
         features: features of a passive party that it sent for them, or activations at the cut.

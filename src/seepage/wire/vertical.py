@@ -19,7 +19,7 @@ from seepage.tabular.statistics import Marginal
 
 
 class ActivationView(ABC):
-    """The data of a party that receives the activations of another party's first layers."""
+    """The data of a party that receives what another party's first layers compute of its columns."""
 
     @property
     @abstractmethod
