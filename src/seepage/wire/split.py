@@ -240,35 +240,35 @@ class CutGuess:
 
     @classmethod
     def joined(cls, guesses: Sequence[CutGuess]) -> CutGuess:
-        """Return the guesses of several groups of records as one; what one of them lacks is given for none."""
+        """Return the guesses of several groups of records as one guess; a field that one of them lacks is None."""
         if len(guesses) == 1:
             return guesses[0]
         joined = {}
-        for one in fields(cls):
-            values = [getattr(guess, one.name) for guess in guesses]
+        for entry in fields(cls):
+            values = [getattr(guess, entry.name) for guess in guesses]
             if any(value is None for value in values) or (
                 isinstance(values[0], tuple) and len({tuple(part.shape[1] for part in value) for value in values}) > 1
             ):
-                # What one of the guesses lacks, or gives for other values, is given for none.
-                joined[one.name] = None
+                # A field that one of the guesses lacks, or gives for other values, is None.
+                joined[entry.name] = None
             elif isinstance(values[0], tuple):
-                joined[one.name] = tuple(torch.cat(parts) for parts in zip(*values, strict=True))
+                joined[entry.name] = tuple(torch.cat(parts) for parts in zip(*values, strict=True))
             elif isinstance(values[0], Certified):
-                joined[one.name] = kernel.joined(values)
+                joined[entry.name] = kernel.joined(values)
             else:
-                joined[one.name] = torch.cat(values)
+                joined[entry.name] = torch.cat(values)
         return cls(**joined)
 
     def take(self, at: Int[Tensor, " chosen"]) -> CutGuess:
         """Return the guess for some of the records, by their position."""
         chosen = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for entry in fields(self):
+            value = getattr(self, entry.name)
             if isinstance(value, tuple):
                 value = tuple(part[at] for part in value)
             elif isinstance(value, Certified):
                 value = value.take(at)
             elif value is not None:
                 value = value[at]
-            chosen[one.name] = value
+            chosen[entry.name] = value
         return CutGuess(**chosen)
