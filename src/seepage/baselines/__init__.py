@@ -1,4 +1,4 @@
-"""Baselines: same signature as an attack, but they use only what the attacker held before.
+"""Baselines: same signature as an attack, but they use only the knowledge that the attacker has before any message.
 
 A new baseline is one file and one line here.
 """

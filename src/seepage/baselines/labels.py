@@ -1,4 +1,4 @@
-"""Baselines of label inference: guesses of a party without what it sent and what came back."""
+"""Baselines of label inference: guesses of a party without its features and the gradients that came back."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class LabelColumns:
         Raises:
             BadInputError: no labels are known, or those of a training are all the same.
         """
-        known, labels = knowledge.granted_labels("the baseline on own columns")
-        return LabelGuess.of(best_head([view.own], known, labels, knowledge.target, seeds), knowledge.target)
+        positions, labels = knowledge.granted_labels("the baseline on own columns")
+        return LabelGuess.of(best_head([view.own], positions, labels, knowledge.target, seeds), knowledge.target)

@@ -21,10 +21,10 @@ class Chance:
         Chance()
     """
 
-    def __call__(self, targets: int, known: PooledKnowledge) -> PropertyGuess:
+    def __call__(self, targets: int, knowledge: PooledKnowledge) -> PropertyGuess:
         """Return the same chances for each target."""
-        even = torch.full((targets, len(known.shares)), 1 / len(known.shares), dtype=torch.float64)
-        return PropertyGuess(known.shares, even)
+        even = torch.full((targets, len(knowledge.shares)), 1 / len(knowledge.shares), dtype=torch.float64)
+        return PropertyGuess(knowledge.shares, even)
 
 
 @baselines.register("constant_share", "pooled")
@@ -51,9 +51,9 @@ class ConstantShare:
         if not 0 < self.level < 1:
             raise BadInputError(f"level lies in (0, 1), got level={self.level!r}.")
 
-    def __call__(self, targets: int, known: PooledKnowledge) -> PropertyGuess:
+    def __call__(self, targets: int, knowledge: PooledKnowledge) -> PropertyGuess:
         """Return the same estimate and chances for each target."""
-        low, high = known.within
+        low, high = knowledge.within
         middle, half = (low + high) / 2, self.level * (high - low) / 2
         ends = (torch.full((targets,), end, dtype=torch.float64) for end in (middle, middle - half, middle + half))
-        return replace(Chance()(targets, known), **dict(zip(("share", "low", "high"), ends, strict=True)))
+        return replace(Chance()(targets, knowledge), **dict(zip(("share", "low", "high"), ends, strict=True)))

@@ -70,14 +70,14 @@ class Nearest:
                 f"{0 if rows is None else len(rows)} auxiliary rows; grant it at least as many (auxiliary)."
             )
         if self.on == "output":
-            known, asked = model.cut(rows.cells).cpu().double(), view.cut.detach().cpu().double()
+            auxiliary, records = model.cut(rows.cells).cpu().double(), view.cut.detach().cpu().double()
         else:
-            known = numbered(schema, model.public, rows.cells[:, list(model.public)])
-            asked = numbered(schema, model.public, view.features)
+            auxiliary = numbered(schema, model.public, rows.cells[:, list(model.public)])
+            records = numbered(schema, model.public, view.features)
         near = []
-        for some in asked.split(max(1, _AT_ONCE // len(known))):
+        for some in records.split(max(1, _AT_ONCE // len(auxiliary))):
             # Not by products of rows: large numbers beside small codes would lose these.
-            distances = torch.cdist(some, known, compute_mode="donot_use_mm_for_euclid_dist")
+            distances = torch.cdist(some, auxiliary, compute_mode="donot_use_mm_for_euclid_dist")
             near.append(distances.topk(self.neighbours, largest=False).indices)
         index = torch.cat(near)
         cells = []

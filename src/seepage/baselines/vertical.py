@@ -91,11 +91,11 @@ class OwnColumns:
         rows = knowledge.granted_auxiliary("the guess by the attacker's own columns")
         encoder = encoder_of(knowledge.schema)
         labels = None if view.labels is None else rows.labels
-        known, asked = own_inputs(view, rows.own, labels), own_inputs(view, view.own, view.labels)
-        found = Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge).fit(
-            known, encoder.encode(rows.cells), encoder, seeds
+        train_inputs, inputs = own_inputs(view, rows.own, labels), own_inputs(view, view.own, view.labels)
+        inverter = Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge).fit(
+            train_inputs, encoder.encode(rows.cells), encoder, seeds
         )
-        return FeatureGuess(found.cells(asked), found.chances(asked), failed=found.failed)
+        return FeatureGuess(inverter.cells(inputs), inverter.chances(inputs), failed=inverter.failed)
 
 
 def own_inputs(

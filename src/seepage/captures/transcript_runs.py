@@ -22,7 +22,7 @@ from seepage.settings.labels import label_figures
 from seepage.settings.part import Part, make_part
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.units import UnitFigures, outcome
-from seepage.tabular.assumed import partly_known_statistics
+from seepage.tabular.assumed import partial_statistics
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
 from seepage.tabular.statistics import Statistics
@@ -77,7 +77,7 @@ class TranscriptTables:
         self.truth = self._table(truth, "the truth", (*self._secret, schema.target))
         self.known_labels, self.leaked = self._what_is_known(known)
         cells = self._known_cells()
-        self.statistics = partly_known_statistics(schema, cells) if self.public is None else Statistics.of(self.public)
+        self.statistics = partial_statistics(schema, cells) if self.public is None else Statistics.of(self.public)
         names = [column.name for column in (*self._secret, schema.target)]
         self.assumed = tuple(name for name in names if self.public is None and name not in cells)
 

@@ -36,11 +36,9 @@ class DatasetCard:
     """A dataset's card.
 
     Attributes:
-        name: registered name.
         rows: number of rows after cleaning, of the complete original.
         columns: number of columns without the target.
         width: number of encoded columns; None where it depends on which rows are used.
-        target: the target column.
         source: reference to the origin.
         licence: terms of use, as far as published.
         home: page where a person finds the files.
@@ -90,18 +88,18 @@ def card_of(name: str) -> DatasetCard | None:
         >>> card.width if card else None
         105
     """
-    known = next((kind for kind in (registry.datasets, registry.populations) if name in kind), None)
-    if name not in _cards and known is not None:
-        module = known[name].module
+    kind = next((kind for kind in (registry.datasets, registry.populations) if name in kind), None)
+    if name not in _cards and kind is not None:
+        module = kind[name].module
         if module is not None:
             values = _constants(registry.source_of(module), module.partition(".")[0])
-            found = [_value(node, values) for node in values.values() if _called(node) == "DatasetCard"]
-            _cards.update({card.name: card for card in found if isinstance(card, DatasetCard) and card.name == name})
+            cards = [_value(node, values) for node in values.values() if _class_name(node) == "DatasetCard"]
+            _cards.update({card.name: card for card in cards if isinstance(card, DatasetCard) and card.name == name})
     return _cards.get(name)
 
 
 def _constants(tree: ast.Module, package: str) -> dict[str, ast.expr]:
-    """Return what the constants of a module stand for, with those that it imports from other modules of its package."""
+    """Return the expressions of a module's constants, with those that it imports from its own package."""
     imported = {
         alias.asname or alias.name: registry.constants(registry.source_of(node.module)).get(alias.name)
         for node in tree.body
@@ -112,18 +110,18 @@ def _constants(tree: ast.Module, package: str) -> dict[str, ast.expr]:
     return {**{name: value for name, value in imported.items() if value is not None}, **registry.constants(tree)}
 
 
-def _called(node: ast.expr) -> str | None:
+def _class_name(node: ast.expr) -> str | None:
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
 
 
 def _value(node: ast.expr, values: Mapping[str, ast.expr]) -> Any:
-    """Return what an expression of a card stands for: literals, tuples, constants of the module, files."""
+    """Return the value of an expression of a card: literals, tuples, constants of the module, files."""
     if isinstance(node, ast.Tuple):
         return tuple(_value(item, values) for item in node.elts)
-    made = {"DatasetCard": DatasetCard, "File": File}.get(_called(node) or "")
-    if made is not None and isinstance(node, ast.Call):
+    factory = {"DatasetCard": DatasetCard, "File": File}.get(_class_name(node) or "")
+    if factory is not None and isinstance(node, ast.Call):
         named = {keyword.arg: _value(keyword.value, values) for keyword in node.keywords if keyword.arg}
-        return made(*(_value(item, values) for item in node.args), **named)
+        return factory(*(_value(item, values) for item in node.args), **named)
     if isinstance(node, ast.Name) and node.id in values:
         return _value(values[node.id], values)
     return ast.literal_eval(node)

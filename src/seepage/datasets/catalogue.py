@@ -58,7 +58,7 @@ def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
         ['bundled', 'generated']
     """
     listings = []
-    entries = [(entry, known is registry.populations) for known in _KINDS for entry in known.entries()]
+    entries = [(entry, kind is registry.populations) for kind in _KINDS for entry in kind.entries()]
     for entry, pooled in entries:
         card = card_of(entry.name)
         if card is None:

@@ -1,4 +1,4 @@
-"""A table with planted columns that tell nothing but what a deployment gives away of them: for controls."""
+"""A table with planted columns that are independent of all others, for controls."""
 
 from __future__ import annotations
 
@@ -20,17 +20,11 @@ def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> D
     """Add columns of fair coins to a dataset, which follow none of its columns.
 
     Args:
-        data: rows that the columns are added to.
-        count: number of columns.
-        seed: seed of the coins.
         strength: probability of a row whose label is drawn anew, from one half of the target's values where the first
             coin shows heads and from the other where it shows tails; 0 for labels as they are.
 
     Returns:
         All rows as training rows, the planted columns last.
-
-    Raises:
-        BadInputError: labels are to follow the coin, but the target has one value.
 
     Example:
         >>> from seepage.datasets.planted import telling

@@ -23,12 +23,10 @@ class Dataset:
     """A training table, a test table where there is one, and their origin.
 
     Attributes:
-        name: registered name.
         train: rows that clients hold and train on.
         test: held-out rows, or None.
         notes: facts that a reader of results must know, such as a partial copy.
         source: origin of the rows, as a reference or address.
-        licence: terms of use.
         layout: what the columns of a row are together, where rows are no table; None for tables. Settings that take
             such rows say what they need of it, such as ``settings.vertical.layout``.
         beside: texts that belong to the training rows and are no part of the table, one a row, by the name of their
@@ -110,22 +108,19 @@ def split(table: Table, test_share: float, seed: int) -> tuple[Table, Table]:
 
     The permutation and the sizes are those of scikit-learn's ``train_test_split`` with ``random_state=seed``, so that
     splits of the literature are reproduced row by row.
-
-    Raises:
-        BadInputError: the share leaves no training or no test row.
     """
     if not 0 < test_share < 1:
         raise BadInputError(f"test_share must lie strictly between 0 and 1, got {test_share!r}; 0.2 is customary.")
     rows = len(table)
     held_out = int(np.ceil(test_share * rows))
-    kept = int(np.floor((1 - test_share) * rows))
-    if kept < 1:
+    train_rows = int(np.floor((1 - test_share) * rows))
+    if train_rows < 1:
         raise BadInputError(
             f"a test share of {test_share!r} of {rows} row(s) leaves no row to train on; "
             "lower the share or give more rows."
         )
     order = np.random.RandomState(seed).permutation(rows)
-    return table.rows(order[held_out : held_out + kept]), table.rows(order[:held_out])
+    return table.rows(order[held_out : held_out + train_rows]), table.rows(order[:held_out])
 
 
 def in_order(frame: pd.DataFrame, columns: Sequence[str], origin: str) -> pd.DataFrame:

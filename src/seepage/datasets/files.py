@@ -36,11 +36,7 @@ class Obtained:
     copy: bool
 
     def parse(self, name: str, reader: Callable[[io.BytesIO], pd.DataFrame]) -> pd.DataFrame:
-        """Read one of the files with ``reader``.
-
-        Raises:
-            BadInputError: the reader could not read a table from it.
-        """
+        """Read one of the files with ``reader``."""
         try:
             return reader(io.BytesIO(self.contents[name]))
         # Parser errors of pandas and of the Excel and Stata readers have only these bases in common.
@@ -108,10 +104,10 @@ def _content(file: File, folder: Path) -> bytes:
         raise BadInputError(
             f"{str(path)!r} is damaged or cut short ({error or type(error).__name__}); get it again."
         ) from error
-    found = hashlib.sha256(data).hexdigest()
-    if file.sha256 is not None and found != file.sha256:
+    digest = hashlib.sha256(data).hexdigest()
+    if file.sha256 is not None and digest != file.sha256:
         raise BadInputError(
-            f"{file.name} from {str(path)!r} is not the published file: its SHA-256 is {found}, expected "
+            f"{file.name} from {str(path)!r} is not the published file: its SHA-256 is {digest}, expected "
             f"{file.sha256}. Get it again; a table that was changed on purpose is read with from_frame."
         )
     return data

@@ -63,11 +63,11 @@ def marked(
             raise unknown_name("column", name, rows.schema.names)
     carries = _carries(rows, sensitive, value)
     dropped = {*without, *(() if keep else (sensitive,))}
-    kept = [i for i, column in enumerate(rows.schema.columns) if column.name not in dropped]
-    if not kept:
+    positions = [i for i, column in enumerate(rows.schema.columns) if column.name not in dropped]
+    if not positions:
         raise BadInputError("no column is left to train on; leave out fewer.")
-    parts = [_encoded(rows, i) for i in kept]
-    names = [rows.schema.columns[i].name for i in kept]
+    parts = [_encoded(rows, i) for i in positions]
+    names = [rows.schema.columns[i].name for i in positions]
     return MarkedRows(
         torch.cat(parts, dim=1),
         rows.labels.long(),
@@ -82,9 +82,6 @@ def usual_value(rows: Table, sensitive: str) -> Category:
 
     Where none is so frequent, the most frequent one; of two categories the rarer, however rare.
 
-    Raises:
-        BadInputError: the column does not exist.
-
     Example:
         >>> from seepage.datasets.adult_education import adult_education
         >>> usual_value(adult_education().all, "workclass"), usual_value(adult_education().all, "sex")
@@ -95,7 +92,7 @@ def usual_value(rows: Table, sensitive: str) -> Category:
     counts = torch.bincount(rows.column(rows.schema.names.index(sensitive)).long(), minlength=column.width)
     there = counts.nonzero()[:, 0].tolist()
     frequent = [code for code in there if len(there) <= 2 or counts[code] >= _FREQUENT * len(rows)]
-    code = min(frequent, key=lambda one: int(counts[one])) if frequent else int(counts.argmax())
+    code = min(frequent, key=lambda candidate: int(counts[candidate])) if frequent else int(counts.argmax())
     return column.categories[code]
 
 
@@ -153,11 +150,9 @@ def with_synthetic(
     mechanism nor strength.
 
     Args:
-        data: dataset that the column is added to.
         columns: names of columns that are made to correlate with it (X~A); none for X independent of A.
         target: whether the target is made to correlate with it, too (Y~A).
         strength: probability that a cell is replaced.
-        seed: seed of column and replacements.
 
     Raises:
         BadInputError: a column does not exist, one is already called A, or the strength is not in [0, 1].
@@ -206,13 +201,7 @@ def pulled(
 
     Args:
         cells: codes of a discrete column, values of a continuous one.
-        column: the column.
         attribute: number of each row, below or above 5.
-        strength: probability of a cell to be drawn anew.
-        generator: random numbers.
-
-    Raises:
-        BadInputError: the column has no two halves.
     """
     if isinstance(column, Discrete):
         half = column.width // 2

@@ -84,7 +84,7 @@ def own_table(
             "add target='...' or schema=infer_schema(frame, target='...')."
         )
     table = Table(schema, source, policy.missing)
-    beside = _beside(opened, tuple(policy.beside), table.kept)
+    beside = _beside(opened, tuple(policy.beside), table.source_mask)
     further = len(source.names) - len(schema.columns) - 1 - len(beside)
     left_out = inferred.notes if inferred is not None else ()
     if inferred is None and further:
@@ -95,18 +95,18 @@ def own_table(
     # What was inferred has them already.
     read = source.notes if inferred is None else ()
     notes = (*read, *left_out, *table.notes)
-    known = "own data" if isinstance(rows, pd.DataFrame) else Path(rows).name
-    called = name or ("own" if isinstance(rows, pd.DataFrame) else known.split(".", 1)[0] or "own")
-    return Dataset(called, table, None, notes, known, "own data", beside=beside), inferred
+    origin = "own data" if isinstance(rows, pd.DataFrame) else Path(rows).name
+    title = name or ("own" if isinstance(rows, pd.DataFrame) else origin.split(".", 1)[0] or "own")
+    return Dataset(title, table, None, notes, origin, "own data", beside=beside), inferred
 
 
-def _beside(source: Source, names: tuple[str, ...], kept: np.ndarray | None) -> dict[str, tuple[str | None, ...]]:
+def _beside(source: Source, names: tuple[str, ...], mask: np.ndarray | None) -> dict[str, tuple[str | None, ...]]:
     """Return columns as texts, of the rows that were kept; None where a cell is missing."""
-    found: dict[str, tuple[str | None, ...]] = {}
+    texts: dict[str, tuple[str | None, ...]] = {}
     for name, raw in source.columns(names):
         cells = texts_of(raw)
-        found[name] = cells if kept is None else tuple(cell for cell, here in zip(cells, kept, strict=True) if here)
-    return found
+        texts[name] = cells if mask is None else tuple(cell for cell, here in zip(cells, mask, strict=True) if here)
+    return texts
 
 
 def texts_of(raw: pd.Series | TextColumn) -> tuple[str | None, ...]:

@@ -47,9 +47,9 @@ def own_texts(
         >>> import pandas as pd
         >>> from seepage.datasets.own import own_table
         >>> from seepage.tabular.policy import Policy
-        >>> frame = pd.DataFrame({"said": ["good", "bad"] * 5, "sex": list("fmffmmfmfm"), "ill": [0, 1] * 5})
-        >>> reviews, _ = own_table(frame, target="ill", policy=Policy(beside=("said",)))
-        >>> own_texts(reviews, "said", "sex", "f").words[:2, :2].tolist()
+        >>> frame = pd.DataFrame({"review": ["good", "bad"] * 5, "sex": list("fmffmmfmfm"), "ill": [0, 1] * 5})
+        >>> reviews, _ = own_table(frame, target="ill", policy=Policy(beside=("review",)))
+        >>> own_texts(reviews, "review", "sex", "f").words[:2, :2].tolist()
         [[2, 0], [1, 0]]
     """
     rows = marked(data, sensitive, value)
@@ -80,7 +80,6 @@ def own_nodes(
 
     Args:
         data: target, attribute and further features of the nodes, with their identifiers beside them.
-        identifier: name of the identifiers.
         edges: path of the file of edges.
         separator: character between the cells of a CSV file.
         sensitive, value, keep: attribute, see :func:`seepage.datasets.marked.marked`.
@@ -113,16 +112,16 @@ def _classes(data: Dataset) -> tuple[str, ...]:
 def _codes(identifiers: Sequence[str | None], name: str) -> dict[str, int]:
     """Return the number of each node by its identifier."""
     codes: dict[str, int] = {}
-    for i, one in enumerate(map(_bare, identifiers)):
-        if one is None or one in codes:
-            fault = "is missing" if one is None else f"{one!r} is that of row {codes[one] + 1}, too"
+    for i, key in enumerate(map(_bare, identifiers)):
+        if key is None or key in codes:
+            fault = "is missing" if key is None else f"{key!r} is that of row {codes[key] + 1}, too"
             raise BadInputError(
                 f"each node has an identifier of its own in the column {name!r}, but the one of row {i + 1} {fault}; "
                 "name the column of identifiers (",
                 Remedy("node_column", placeholder="COLUMN"),
                 "), or take the node out.",
             )
-        codes[one] = i
+        codes[key] = i
     return codes
 
 
@@ -136,13 +135,13 @@ def _pairs(codes: dict[str, int], path: Path, separator: str) -> tuple[np.ndarra
     source = open_table(path, separator)
     if len(source.names) < 2:
         raise BadInputError(f"the edges {str(path)!r} need two columns, the identifiers of both nodes; got one.")
-    ends = [[_bare(one) for one in texts_of(raw)] for _, raw in source.columns(source.names[:2])]
-    numbers = np.array([[codes.get(one or "", -1) for one in end] for end in ends], dtype=np.int64).T
-    known = (numbers >= 0).all(1)
-    loops = known & (numbers[:, 0] == numbers[:, 1])
-    unknown = list(dict.fromkeys(one or "(missing)" for end in ends for one in end if (one or "") not in codes))
+    ends = [[_bare(text) for text in texts_of(raw)] for _, raw in source.columns(source.names[:2])]
+    numbers = np.array([[codes.get(key or "", -1) for key in end] for end in ends], dtype=np.int64).T
+    valid = (numbers >= 0).all(1)
+    loops = valid & (numbers[:, 0] == numbers[:, 1])
+    unknown = list(dict.fromkeys(key or "(missing)" for end in ends for key in end if (key or "") not in codes))
     named = ", ".join(map(repr, unknown[:_NAMED])) + (", ..." if len(unknown) > _NAMED else "")
-    used = numbers[known & ~loops]
+    used = numbers[valid & ~loops]
     if not len(used):
         raise BadInputError(
             f"no row of {str(path)!r} joins two different nodes by {source.names[0]!r} and {source.names[1]!r}"
@@ -153,7 +152,7 @@ def _pairs(codes: dict[str, int], path: Path, separator: str) -> tuple[np.ndarra
         )
     distinct = len(np.unique(np.sort(used, axis=1), axis=0))
     counts = (
-        (int((~known).sum()), f"name(s) a node that is not there ({named})"),
+        (int((~valid).sum()), f"name(s) a node that is not there ({named})"),
         (int(loops.sum()), "join(s) a node with itself"),
         (len(used) - distinct, "repeat(s) another one"),
     )

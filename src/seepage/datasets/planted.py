@@ -22,11 +22,6 @@ def distinct(rows: int = 32, continuous: int = 3, discrete: int = 3, seed: int =
 
     Args:
         rows: number of rows, all of them for training.
-        continuous, discrete: number of columns of each kind.
-        seed: seed of the permutations.
-
-    Raises:
-        BadInputError: fewer than two rows or no column.
 
     Example:
         >>> data = distinct(rows=8)
@@ -55,9 +50,6 @@ def uniform(rows: int = 32, columns: int = 4) -> Dataset:
     The most frequent row is every row, so that a baseline that guesses it scores 1 and no attack can be better: the
     lift must be not applicable or zero, never leakage.
 
-    Raises:
-        BadInputError: fewer than two rows or no column.
-
     Example:
         >>> len(uniform(rows=6).train.cells.unique(dim=0))
         1
@@ -81,10 +73,6 @@ def twins(pairs: int = 16, columns: int = 4, seed: int = 0) -> Dataset:
     Args:
         pairs: number of different rows.
         columns: number of columns, all discrete with ``pairs`` categories.
-        seed: seed of the order of rows and categories.
-
-    Raises:
-        BadInputError: fewer than two pairs or no column.
 
     Example:
         >>> data = twins(pairs=5)
@@ -109,9 +97,6 @@ def telling(rows: int = 64, seed: int = 0) -> Dataset:
     """A table whose label is exactly the category of one column, ``cause``, and of no other.
 
     The columns ``noise_0`` to ``noise_2`` are independent of the label, so that it is known which column predicts it.
-
-    Raises:
-        BadInputError: fewer than two rows.
 
     Example:
         >>> rows = telling().train

@@ -20,14 +20,10 @@ class Texts:
     """Texts as rows of word numbers, with the labels that models learn.
 
     Attributes:
-        name: name for messages and results.
         words: word numbers of each text, padded with 0.
-        vectors: vector of each word.
         labels: class codes.
-        classes: names of classes.
         marks: whether each text carries an attribute, by the attribute's name.
         target: meaning of the labels.
-        notes: remarks for the report.
     """
 
     name: str
@@ -56,15 +52,11 @@ class Nodes:
     """Nodes of a graph, with the labels that models learn.
 
     Attributes:
-        name: name for messages and results.
         graph: features and edges.
-        labels: class codes.
-        classes: names of classes.
         marks: whether each node carries an attribute, by the attribute's name.
         features: position of the feature that is the attribute itself, by the attribute's name; other attributes are
             left out.
         target: meaning of the labels.
-        notes: remarks for the report.
     """
 
     name: str
@@ -95,19 +87,15 @@ class Nodes:
         if keep or position is None:
             return self.graph
         features: Any = self.graph.features.tocsc()
-        held = [i for i in range(self.graph.width) if i != position]
-        return Graph(features[:, held].tocsr(), self.graph.edges)
+        columns = [i for i in range(self.graph.width) if i != position]
+        return Graph(features[:, columns].tocsr(), self.graph.edges)
 
 
 Population = Texts | Nodes
 
 
 def attribute_mask(marks: Mapping[str, Bool[Tensor, " row"]], attribute: str, name: str) -> Bool[Tensor, " row"]:
-    """Return whether each row carries an attribute.
-
-    Raises:
-        BadInputError: there is no such attribute, or it has one value in all rows.
-    """
+    """Return whether each row carries an attribute."""
     if attribute not in marks:
         raise unknown_name(f"attribute of {name}:", attribute, marks)
     carries = marks[attribute]

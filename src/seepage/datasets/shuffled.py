@@ -19,11 +19,6 @@ def numbered(data: Dataset, count: int, seed: int) -> Dataset:
     Columns keep their distributions and tell nothing of each other. Labels are two of the target's classes, or values,
     by fair coins.
 
-    Args:
-        data: rows whose columns are shuffled.
-        count: number of rows.
-        seed: seed of the order and the coins.
-
     Example:
         >>> from seepage.datasets.planted import telling
         >>> rows = numbered(telling(rows=100), 50, seed=0)

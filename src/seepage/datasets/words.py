@@ -53,7 +53,7 @@ def read_glove(content: bytes, words: Sequence[str]) -> dict[str, np.ndarray]:
         [1.0, 2.0]
     """
     wanted = {word.encode() for word in words}
-    found: dict[str, np.ndarray] = {}
+    vectors: dict[str, np.ndarray] = {}
     width = None
     for number, line in enumerate(content.split(b"\n"), start=1):
         word, _, rest = line.partition(b" ")
@@ -69,8 +69,8 @@ def read_glove(content: bytes, words: Sequence[str]) -> dict[str, np.ndarray]:
                 "check that it is a file in GloVe's format, complete and unedited."
             )
         width = len(vector)
-        found[word.decode()] = vector
-    return found
+        vectors[word.decode()] = vector
+    return vectors
 
 
 def cooccurrence_vectors(
@@ -84,8 +84,6 @@ def cooccurrence_vectors(
     Args:
         texts: word numbers from 1 up.
         words: number of words, that of number 0 included.
-        size: number of entries of a vector.
-        seed: seed of the factorisation's start.
 
     Example:
         >>> vectors = cooccurrence_vectors([[1, 2, 1, 2], [3, 4, 3, 4]], words=5, size=2)
@@ -110,11 +108,11 @@ def cooccurrence_vectors(
         vectors = np.random.default_rng(seed).standard_normal((words, size)).astype(np.float32)
         vectors[0] = 0
         return vectors
-    kept = min(size, words - 1)
+    rank = min(size, words - 1)
     start = np.random.default_rng(seed).standard_normal(words)
-    left, values, _ = svds(association, k=kept, v0=start)
+    left, values, _ = svds(association, k=rank, v0=start)
     vectors = np.zeros((words, size), dtype=np.float32)
-    vectors[:, :kept] = left * np.sqrt(values)
+    vectors[:, :rank] = left * np.sqrt(values)
     return vectors
 
 
@@ -133,14 +131,11 @@ def numbered(
     skipped, and so are words of a text beyond the first ``length``.
 
     Args:
-        texts: texts as they are written.
         folder: folder with GloVe's file, see :func:`seepage.datasets.files.obtain`; where it is missing, vectors are
             computed from the texts.
         length: number of words of a text that are read.
         least: least number of occurrences of a word that is read.
         most: largest number of different words, the most frequent ones.
-        seed: seed of computed vectors.
-        pattern: regular expression of a word.
 
     Raises:
         BadInputError: a count is below 1, no text has a word that is frequent enough, or the vectors' file is damaged.
@@ -153,10 +148,10 @@ def numbered(
     ranked = sorted((word for word, count in counts.items() if count >= least), key=lambda word: (-counts[word], word))
     words = ranked[:most]
     local = local_folder(folder)
-    known: dict[str, np.ndarray] = {}
+    glove: dict[str, np.ndarray] = {}
     if local is not None and path_of(CARD.files[0], local) is not None:
-        known = read_glove(obtain(CARD, local).contents[GLOVE], words)
-        words = [word for word in words if word in known]
+        glove = read_glove(obtain(CARD, local).contents[GLOVE], words)
+        words = [word for word in words if word in glove]
     if not words:
         raise BadInputError(
             f"no word of the {len(texts)} texts occurs {least} times and has a vector; give more texts, or the column "
@@ -164,9 +159,9 @@ def numbered(
         )
     codes = {word: code for code, word in enumerate(words, start=1)}
     coded = [[codes[word] for word in text if word in codes] for text in split]
-    if known:
-        size = len(next(iter(known.values())))
-        vectors = np.stack([np.zeros(size, dtype=np.float32), *(known[word] for word in words)])
+    if glove:
+        size = len(next(iter(glove.values())))
+        vectors = np.stack([np.zeros(size, dtype=np.float32), *(glove[word] for word in words)])
         origin = f"word vectors are GloVe's ({size} numbers, {GLOVE})"
     else:
         vectors = cooccurrence_vectors(coded, len(words) + 1, seed=seed)

@@ -1,4 +1,4 @@
-"""What parties do against leakage, by setting. A new defense is one file and one line here."""
+"""Defenses of the parties, by setting. A new defense is one file and one line here."""
 
 from __future__ import annotations
 

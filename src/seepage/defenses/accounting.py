@@ -48,9 +48,6 @@ class Private(Protocol):
         """Return the guarantee, None where there is none.
 
         Args:
-            sample_rate: probability that a record is in the batch of a message.
-            steps: number of messages.
-            delta: failure probability delta.
             passes: number of gradients in a message that a record of its batch has part in (local epochs).
         """
         ...
@@ -95,16 +92,12 @@ def gaussian_guarantee(
     Args:
         noise_multiplier: noise multiplier (noise standard deviation / bound on a contribution).
         sample_rate: probability that a record is in the batch of a message, above 0 and at most 1.
-        steps: number of messages.
         delta: failure probability, in (0, 1); customarily well below one over the number of records.
         passes: number of passes over the batch of each message.
 
-    Raises:
-        BadInputError: an argument is out of range.
-
     Example:
-        >>> found = gaussian_guarantee(noise_multiplier=1.1, sample_rate=256 / 60_000, steps=14_062, delta=1e-5)
-        >>> round(found.epsilon, 1)
+        >>> guarantee = gaussian_guarantee(noise_multiplier=1.1, sample_rate=256 / 60_000, steps=14_062, delta=1e-5)
+        >>> round(guarantee.epsilon, 1)
         2.6
     """
     check_count("steps", steps)

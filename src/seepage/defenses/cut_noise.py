@@ -43,7 +43,7 @@ class CutNoise:
 
     Example:
         >>> sent = CutNoise(0.01)(torch.ones(2, 4), bound=1.0, generator=torch.Generator().manual_seed(0))
-        >>> [round(float(one.norm()), 1) for one in sent]
+        >>> [round(float(row.norm()), 1) for row in sent]
         [1.0, 1.0]
     """
 
@@ -74,7 +74,6 @@ class CutNoise:
         Args:
             gradients: gradient of each record's own loss.
             bound: bound on their norms, with ``quantile``.
-            generator: generator of the noise.
         """
         norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
         bounds = norms / 2 if self.rule == "own" else torch.full_like(norms, bound)

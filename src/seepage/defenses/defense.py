@@ -58,9 +58,6 @@ class RecordDefense(Protocol):
         """Return the defended gradients of the mean loss, shape (victim, *parameter).
 
         Args:
-            model: model with module and head.
-            encoded, labels: rows and labels of the batches.
-            seeds: seed of each victim's random numbers.
             parameters: parameters to use, in the form that ``learning.gradient`` takes.
 
         Raises:
@@ -81,16 +78,7 @@ AnyDefense = Defense | RecordDefense
 
 
 def check_sent(defense: Defense, sent: object, update: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what a defense sends: tensors with the names and shapes of the update.
-
-    Args:
-        defense: the defense.
-        sent: returned object.
-        update: update that it was called with.
-
-    Raises:
-        BadInputError: it is no such mapping; the message names the first tensor that differs.
-    """
+    """Return a defense's message, checked: tensors with the names and shapes of the update."""
     name = type(defense).__name__
     if not isinstance(sent, dict):
         raise BadInputError(
@@ -98,9 +86,9 @@ def check_sent(defense: Defense, sent: object, update: Mapping[str, Tensor]) -> 
             f"each parameter: {', '.join(list(update)[:4])}."
         )
     for key, tensor in update.items():
-        found = sent.get(key)
-        if not isinstance(found, Tensor) or found.shape != tensor.shape:
-            shown = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
+        message = sent.get(key)
+        if not isinstance(message, Tensor) or message.shape != tensor.shape:
+            shown = f"shape {tuple(message.shape)}" if isinstance(message, Tensor) else f"type {type(message).__name__}"
             raise BadInputError(
                 f"the defense {name} returned {shown} for {key!r}, expected a tensor of shape {tuple(tensor.shape)}, "
                 "victims leading; an entry that is withheld is zero."
@@ -122,7 +110,6 @@ def defended(
     Args:
         defense: defense of either kind; none if None.
         model, encoded, labels, parameters: arguments of ``learning.gradient``.
-        seeds: one seed a victim.
         gradient_of: function that computes gradients where the defense is not one of records.
 
     Raises:
@@ -130,8 +117,8 @@ def defended(
     """
     if isinstance(defense, RecordDefense):
         return defense.gradient(model, encoded, labels, seeds, parameters)
-    found = gradient_of(model, encoded, labels, parameters)
-    return found if defense is None else defense(found, seeds)
+    gradients = gradient_of(model, encoded, labels, parameters)
+    return gradients if defense is None else defense(gradients, seeds)
 
 
 def guarded(defense: AnyDefense | None, seeds: Sequence[int]) -> GradientOf:
@@ -160,8 +147,8 @@ def normal(entries: Float[Tensor, "victim entry"], seeds: Sequence[int]) -> Floa
     """Return standard normal noise in the shape of entries; it depends on the victim's seed alone, not on the device.
 
     Example:
-        >>> one, both = (normal(torch.zeros(n, 2), seeds=[3, 4][:n]) for n in (1, 2))
-        >>> bool((one[0] == both[0]).all())
+        >>> single, both = (normal(torch.zeros(n, 2), seeds=[3, 4][:n]) for n in (1, 2))
+        >>> bool((single[0] == both[0]).all())
         True
     """
     noise = torch.empty(entries.shape, dtype=entries.dtype)
@@ -177,8 +164,6 @@ def with_noise(
 
     Args:
         entries: updates, one row a victim.
-        seeds: one seed a victim.
-        deviation: standard deviation of the noise.
 
     Raises:
         NotFiniteError: the standard deviation is beyond the largest number of the entries' type.
@@ -229,31 +214,19 @@ def norms(update: dict[str, Tensor]) -> Float[Tensor, " victim"]:
 
 
 def check_seeds(update: dict[str, Tensor], seeds: Sequence[int]) -> None:
-    """Refuse anything but one seed a victim of the update.
-
-    Raises:
-        BadInputError: the number of seeds is wrong; the message says how many came.
-    """
-    check_one_each(len(next(iter(update.values()))), seeds)
+    """Refuse anything but one seed a victim of the update."""
+    check_seed_count(len(next(iter(update.values()))), seeds)
 
 
-def check_one_each(victims: int, seeds: Sequence[int]) -> None:
-    """Refuse anything but one seed a victim.
-
-    Raises:
-        BadInputError: the number of seeds is wrong; the message says how many came.
-    """
+def check_seed_count(victims: int, seeds: Sequence[int]) -> None:
+    """Refuse anything but one seed a victim."""
     if len(seeds) != victims:
         raise BadInputError(f"a defense needs one seed for each of {victims} victims, got {len(seeds)}.")
 
 
 def check_separate(defense: str, model: Model, victims: int, seeds: Sequence[int]) -> None:
-    """Refuse a model whose records have no gradients of their own, and anything but one seed a victim.
-
-    Raises:
-        BadInputError: one of these is the case; the message says which.
-    """
-    check_one_each(victims, seeds)
+    """Refuse a model whose records have no gradients of their own, and anything but one seed a victim."""
+    check_seed_count(victims, seeds)
     if normalised := normalisations(model.module):
         raise BadInputError(
             f"{defense!r} works on the gradient of each record, but in model {model.name!r} a record's depends on the "
@@ -263,10 +236,6 @@ def check_separate(defense: str, model: Model, victims: int, seeds: Sequence[int
 
 
 def check_switch(name: str, value: object) -> None:
-    """Refuse an argument that is neither true nor false.
-
-    Raises:
-        BadInputError: the argument is not a boolean; the message has its value.
-    """
+    """Refuse an argument that is neither true nor false."""
     if not isinstance(value, bool):
         raise BadInputError(f"{name} is true or false, got {name}={value!r}.")

@@ -74,8 +74,6 @@ class DPSGD:
         """Return the noisy means of clipped gradients.
 
         Args:
-            model: model with module and head.
-            encoded, labels: rows and labels of the batches.
             seeds: seed of each victim's noise.
             parameters: parameters to use, in the form that ``learning.gradient`` takes.
 
@@ -163,8 +161,8 @@ def _chain(module: nn.Module) -> list[tuple[str, nn.Module]] | None:
     """Return the layers of a plain chain of linear layers and activations with their names, None for another module."""
     if not is_its_layers(module):
         return None
-    every = list(module.named_modules(remove_duplicate=False))
-    layers = [(name, part) for name, part in every if type(part) is not nn.Sequential]
+    modules = list(module.named_modules(remove_duplicate=False))
+    layers = [(name, part) for name, part in modules if type(part) is not nn.Sequential]
     linear = [part for _, part in layers if isinstance(part, nn.Linear)]
     plain = type(module) is nn.Sequential and all(
         type(part) in _PLAIN and not getattr(part, "inplace", False) for _, part in layers

@@ -53,9 +53,7 @@ class FeatureNoise:
         """Return the noisy features.
 
         Args:
-            features: features as computed.
             spread: standard deviation of each feature.
-            generator: generator of the noise.
         """
         noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
         return features + self.scale * spread * noise

@@ -34,7 +34,7 @@ class GaussianNoise:
     Example:
         >>> import torch
         >>> sent = GaussianNoise(scale=0.1)({"bias": torch.zeros(2, 10_000)}, seeds=[1, 2])
-        >>> [round(float(one.std()), 2) for one in sent["bias"]]
+        >>> [round(float(row.std()), 2) for row in sent["bias"]]
         [0.1, 0.1]
     """
 

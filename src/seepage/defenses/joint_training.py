@@ -1,4 +1,4 @@
-"""What parties that train a joint model do: fewer columns, differentially private training, a limit of queries."""
+"""Defenses of parties that train a joint model: fewer columns, differentially private training, a limit of queries."""
 
 from __future__ import annotations
 

@@ -96,7 +96,6 @@ class Marvell(BatchDefense):
 
         Args:
             gradients: gradient of each record's own loss, batch by batch.
-            generator: generator of the noise.
             labels: labels of the records, 0 or 1.
 
         Raises:
@@ -111,15 +110,17 @@ class Marvell(BatchDefense):
         shares, means, own = moments(values, labels)
         apart = means[:, 1] - means[:, 0]
         power = apart.square().sum(-1)
-        found = [
-            optimal((float(one[0]), float(one[1])), float(signal), float(share), gradients.shape[-1], float(self.kl))
-            for one, signal, share in zip(own, power, shares, strict=True)
+        optima = [
+            optimal((float(var[0]), float(var[1])), float(signal), float(share), gradients.shape[-1], float(self.kl))
+            for var, signal, share in zip(own, power, shares, strict=True)
         ]
-        along, across = (values.new_tensor([getattr(one, kind) for one in found]) for kind in ("along", "across"))
+        along, across = (
+            values.new_tensor([getattr(optimum, kind) for optimum in optima]) for kind in ("along", "across")
+        )
         direction = apart / power.sqrt().clamp(min=torch.finfo(values.dtype).tiny)[:, None]
         codes = labels.long().to(gradients.device)
         added_along, added_across = (
-            (one - own).clamp(min=0).sqrt().gather(1, codes)[..., None] for one in (along, across)
+            (variance - own).clamp(min=0).sqrt().gather(1, codes)[..., None] for variance in (along, across)
         )
         drawn = torch.randn(gradients.shape, generator=generator, dtype=torch.float32).to(values)
         on = (drawn * direction[:, None]).sum(-1, keepdim=True) * direction[:, None]
@@ -132,14 +133,14 @@ def moments(
     gradients: Float[Tensor, "batch record feature"], labels: Float[Tensor, "batch record"]
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch 2 feature"], Float[Tensor, "batch 2"]]:
     """Return the share of label 1, each label's mean gradient and its variance, the same in all directions."""
-    is_one = (labels == 1).to(gradients)
-    weights = torch.stack([1 - is_one, is_one], dim=1)
+    positive = (labels == 1).to(gradients)
+    weights = torch.stack([1 - positive, positive], dim=1)
     counts = weights.sum(-1, keepdim=True)
     means = weights @ gradients / counts.clamp(min=1)
     squares = (weights @ gradients.square().sum(-1, keepdim=True) / counts.clamp(min=1))[..., 0]
     least = _LEAST * squares.amax(1, keepdim=True)
     own = ((squares - means.square().sum(-1)) / gradients.shape[-1]).clamp(min=0)
-    return is_one.mean(1), means, torch.maximum(own, least.clamp(min=torch.finfo(gradients.dtype).tiny))
+    return positive.mean(1), means, torch.maximum(own, least.clamp(min=torch.finfo(gradients.dtype).tiny))
 
 
 def optimal(own: tuple[float, float], power: float, share: float, features: int, kl: float) -> Variances:
@@ -149,12 +150,10 @@ def optimal(own: tuple[float, float], power: float, share: float, features: int,
         own: variance of each label's gradients before any noise.
         power: squared distance of the labels' mean gradients.
         share: share of label 1.
-        features: number of entries of a gradient.
-        kl: largest sum of both divergences.
 
     Example:
-        >>> found = optimal((1e-6, 1e-6), power=1.0, share=0.5, features=3, kl=0.5)
-        >>> round(divergence(found, 1.0, 3), 3), [round(one, 2) for one in found.along]
+        >>> variances = optimal((1e-6, 1e-6), power=1.0, share=0.5, features=3, kl=0.5)
+        >>> round(divergence(variances, 1.0, 3), 3), [round(value, 2) for value in variances.along]
         (0.5, [2.0, 2.0])
     """
     bare = Variances(own, own)
@@ -170,9 +169,9 @@ def optimal(own: tuple[float, float], power: float, share: float, features: int,
 
 def divergence(variances: Variances, power: float, features: int) -> float:
     """Return the sum of both Kullback-Leibler divergences between normal messages of the two labels."""
-    (first, second), (zero, one) = variances.along, variances.across
+    (first, second), (across_0, across_1) = variances.along, variances.across
     along = (first + power) / second + (second + power) / first
-    return (along + (features - 1) * (zero / one + one / zero)) / 2 - features
+    return (along + (features - 1) * (across_0 / across_1 + across_1 / across_0)) / 2 - features
 
 
 def _at_price(own: tuple[float, float], power: float, share: float, price: float) -> Variances:
@@ -181,11 +180,11 @@ def _at_price(own: tuple[float, float], power: float, share: float, price: float
     # Across, the label of the lower variance is brought nearer to the other one.
     across = tuple(max(own[k], largest / math.sqrt(1 + prices[k] * largest)) for k in (0, 1))
     # For much noise this is where the rounds end.
-    zero, one = (math.sqrt(power / prices[k]) + across[k] for k in (0, 1))
+    along_0, along_1 = (math.sqrt(power / prices[k]) + across[k] for k in (0, 1))
     for _ in range(_ROUNDS):
-        before = zero, one
-        zero = max(own[0], math.sqrt(one * (one + power) / (1 + prices[0] * one)))
-        one = max(own[1], math.sqrt(zero * (zero + power) / (1 + prices[1] * zero)))
-        if abs(zero - before[0]) <= _SAME * zero and abs(one - before[1]) <= _SAME * one:
+        before = along_0, along_1
+        along_0 = max(own[0], math.sqrt(along_1 * (along_1 + power) / (1 + prices[0] * along_1)))
+        along_1 = max(own[1], math.sqrt(along_0 * (along_0 + power) / (1 + prices[1] * along_0)))
+        if abs(along_0 - before[0]) <= _SAME * along_0 and abs(along_1 - before[1]) <= _SAME * along_1:
             break
-    return Variances((zero, one), (across[0], across[1]))
+    return Variances((along_0, along_1), (across[0], across[1]))

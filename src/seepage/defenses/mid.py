@@ -54,9 +54,7 @@ class Mid:
         """Return the noisy features.
 
         Args:
-            features: features as computed.
             spread: standard deviation of the noise on each feature, as it was learned.
-            generator: generator of the noise.
         """
         noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
         return features + spread * noise

@@ -54,7 +54,7 @@ class NoPeek:
 
 
 def distance_correlation(
-    first: Float[Tensor, "training record one"], second: Float[Tensor, "training record other"]
+    first: Float[Tensor, "training record value"], second: Float[Tensor, "training record other"]
 ) -> Float[Tensor, " training"]:
     """Return the distance correlation of two descriptions of the same records, from 0 to 1.
 
@@ -63,8 +63,8 @@ def distance_correlation(
         >>> round(float(distance_correlation(rows, 3 * rows + 1)), 3)
         1.0
     """
-    one, other = _centred(first), _centred(second)
-    together, alone, again = (a.mul(b).mean((1, 2)) for a, b in ((one, other), (one, one), (other, other)))
+    A, B = _centred(first), _centred(second)
+    together, alone, again = (a.mul(b).mean((1, 2)) for a, b in ((A, B), (A, A), (B, B)))
     squared = together / (alone * again).clamp(min=_LEAST).sqrt()
     return squared.clamp(min=_LEAST).sqrt()
 

@@ -72,8 +72,6 @@ class Soteria:
         """Return the gradients, that of the last linear layer's weights pruned.
 
         Args:
-            model: model with module and head.
-            encoded, labels: rows and labels of the batches.
             seeds: one seed a victim; not used, nothing is random.
             parameters: parameters to use, in the form that ``learning.gradient`` takes.
 
@@ -89,8 +87,8 @@ class Soteria:
         for rows, targets in zip(encoded.split(together, 1), labels.split(together, 1), strict=True):
             each = gradient(model, rows[:, :, None], targets[:, :, None], parameters)
             if weight in each:
-                kept = ~self._pruned(model, layer, rows, parameters)
-                each[weight] = each[weight] * kept[:, :, None]
+                unpruned = ~self._pruned(model, layer, rows, parameters)
+                each[weight] = each[weight] * unpruned[:, :, None]
             for key, g in each.items():
                 total[key] = total.get(key, torch.zeros_like(g[:, 0])) + g.sum(1)
         return {key: g / encoded.shape[1] for key, g in total.items()}
@@ -115,8 +113,8 @@ class Soteria:
 
         of_record = vmap(jacrev(representation, argnums=1, has_aux=True), in_dims=(None, 0))
         of_victim = vmap(of_record, in_dims=(None if parameters is None else 0, 0))
-        jacobian, found = of_victim(model.parameters if parameters is None else parameters, rows)
-        size = found.abs()
+        jacobian, hidden = of_victim(model.parameters if parameters is None else parameters, rows)
+        size = hidden.abs()
         score = torch.where(size > 0, size / jacobian.norm(dim=-1), 0.0)
         return torch.zeros_like(score, dtype=torch.bool).scatter(
             -1, score.topk(max(1, round(self.share * score.shape[-1])), dim=-1).indices, True
@@ -133,10 +131,10 @@ class Soteria:
 
 def _last_layer(model: Model, rows: Float[Tensor, "record encoded"]) -> tuple[str, nn.Linear]:
     """Return the linear layer that runs last, with its name."""
-    called: list[tuple[str, nn.Linear]] = []
+    ran: list[tuple[str, nn.Linear]] = []
     layers = [(name, part) for name, part in model.module.named_modules() if isinstance(part, nn.Linear)]
     handles = [
-        layer.register_forward_pre_hook(lambda *_, place=(name, layer): called.append(place)) for name, layer in layers
+        layer.register_forward_pre_hook(lambda *_, place=(name, layer): ran.append(place)) for name, layer in layers
     ]
     try:
         with torch.no_grad():
@@ -144,9 +142,9 @@ def _last_layer(model: Model, rows: Float[Tensor, "record encoded"]) -> tuple[st
     finally:
         for handle in handles:
             handle.remove()
-    if not called:
+    if not ran:
         raise BadInputError(
             f"'soteria' prunes the inputs of the last nn.Linear layer, and model {model.name!r} has none; choose "
             "another defense."
         )
-    return called[-1]
+    return ran[-1]

@@ -62,8 +62,8 @@ class TopK:
         # Ties are broken by position: the choice of topk among them is undefined and may depend on the device.
         above, level = size > least, size == least
         room = sent - above.sum(1, keepdim=True)
-        kept = above | (level & (level.cumsum(1) <= room))
-        return unflat(entries.where(kept, 0), update)
+        selected = above | (level & (level.cumsum(1) <= room))
+        return unflat(entries.where(selected, 0), update)
 
     def describe(self) -> KnownDefense:
         """Return the mechanism and its share."""

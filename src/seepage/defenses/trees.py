@@ -129,7 +129,7 @@ class SharedCuts:
         self, schema: Schema, statistics: Statistics, rows: Float32[np.ndarray, "row encoded"]
     ) -> Float32[np.ndarray, "row encoded"]:
         """Return encoded rows with each number at the lower end of its bin."""
-        found = rows.copy()
+        encoded = rows.copy()
         for column, block, marginal in zip(schema.columns, schema.blocks, statistics.marginals, strict=True):
             if isinstance(column, Discrete):
                 continue
@@ -138,8 +138,8 @@ class SharedCuts:
             inner = marginal.values.numpy()[np.minimum(levels, len(marginal.values) - 1)]
             ends = np.unique(np.concatenate([[column.low], inner])).astype(np.float32)
             place = np.searchsorted(ends, rows[:, block.start], side="right") - 1
-            found[:, block.start] = ends[np.maximum(place, 0)]
-        return found
+            encoded[:, block.start] = ends[np.maximum(place, 0)]
+        return encoded
 
 
 @defenses.register("histogram_noise", "trees")
@@ -185,7 +185,6 @@ class HistogramNoise:
             columns: number of encoded columns.
             depth: number of levels that sums are sent for.
             outputs: number of margins of a row; None for a regression.
-            delta: failure probability delta.
         """
         if outputs is None:
             return None

@@ -21,7 +21,7 @@ from seepage.registry import defenses
 class WeightNoise:
     """The client weights that the server gets once an epoch change by a noisy step each.
 
-    What is published is what the weights were before plus their change with normal noise on it. Clients go on with
+    The published weights are the earlier ones plus their change with normal noise on it. Clients go on with
     their own weights, without noise, so that what the server holds is about what answers it. The bound on a change is
     its own norm, the least that changes nothing of it. Our reading of "global differential privacy" of client models,
     which Qiu et al. (EXACT, 2024) discuss and do not measure.
@@ -55,7 +55,6 @@ class WeightNoise:
         Args:
             now: client part as it is.
             before: client part as last published; of the same shape.
-            generator: generator of the noise.
         """
         published = copy.deepcopy(now)
         with torch.no_grad():
@@ -73,5 +72,5 @@ class WeightNoise:
             >>> round(WeightNoise(1.0).epsilon(1, delta=1e-5), 1)
             4.7
         """
-        found = gaussian_guarantee(float(self.noise_multiplier), 1.0, publications, delta)
-        return None if found is None else found.epsilon
+        guarantee = gaussian_guarantee(float(self.noise_multiplier), 1.0, publications, delta)
+        return None if guarantee is None else guarantee.epsilon

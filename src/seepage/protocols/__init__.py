@@ -1,4 +1,4 @@
-"""What the parties send each other. A new protocol is one file and one line here."""
+"""Protocols: the messages that parties send each other. A new protocol is one file and one line here."""
 
 from __future__ import annotations
 

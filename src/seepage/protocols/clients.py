@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
 from seepage.defenses.aggregation import Aggregation
-from seepage.defenses.defense import check_one_each, check_sent
+from seepage.defenses.defense import check_seed_count, check_sent
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
@@ -89,15 +89,13 @@ class Clients(ABC, Generic[M]):
         seeds: Sequence[int],
         defense_seeds: Sequence[int] | None = None,
     ) -> Transcript[M]:
-        """Return what the server receives in one round for each seed, and the records behind it.
+        """Return the messages of one round for each seed, and the records behind them.
 
         A victim depends on its own seeds alone, not on the other victims of the call. Its records do not depend on the
         defense.
 
         Args:
             model: the global model, or the versions of it that a malicious server sends its clients.
-            rows: rows of the clients.
-            encoder: map from rows to the model's inputs.
             seeds: seed of each victim's records.
             defense_seeds: seed of the defense's random numbers for each victim; needed where there is a defense.
 
@@ -122,7 +120,7 @@ class Clients(ABC, Generic[M]):
         seeds: Sequence[int],
         defense_seeds: Sequence[int] | None = None,
     ) -> Transcript[RoundsView]:
-        """Return what the server receives in several rounds of the same clients, and all their records.
+        """Return the messages of several rounds of the same clients, and all their records.
 
         The first rounds do not depend on the number of rounds that follow. The effect of a victim's own messages on
         later models is not simulated: these models come from a separate training.
@@ -137,8 +135,8 @@ class Clients(ABC, Generic[M]):
         """
         if len(models) == 0:
             raise BadInputError("a protocol of several rounds needs the model of each, got none.")
-        every, secret = self._rounds(models, rows, encoder, seeds, defense_seeds or ())
-        views = tuple(self.view(model, sent) for model, sent in zip(models, every, strict=True))
+        messages, secret = self._rounds(models, rows, encoder, seeds, defense_seeds or ())
+        views = tuple(self.view(model, sent) for model, sent in zip(models, messages, strict=True))
         return Transcript(RoundsView(views, self.clients * self.batch_size), secret)
 
     def _rounds(
@@ -164,12 +162,12 @@ class Clients(ABC, Generic[M]):
         cells, labels = rows.at(torch.stack([self._draw(len(rows), generator) for generator in generators]))
         encoded = encoder.encode(cells.to(encoder.mean.device))
         if isinstance(self.defense, RecordDefense):
-            check_one_each(len(seeds), defense_seeds)
-        every_guard = self._seeds(defense_seeds, len(models))
+            check_seed_count(len(seeds), defense_seeds)
+        round_seeds = self._seeds(defense_seeds, len(models))
         clients_x = encoded.unflatten(1, (self.clients, self.holds)).flatten(0, 1)
         clients_y = labels.to(encoded.device).unflatten(1, (self.clients, self.holds)).flatten(0, 1)
         received, used = [], []
-        for model, guards in zip(models, every_guard, strict=True):
+        for model, guards in zip(models, round_seeds, strict=True):
             batches = [self._batch(generators[i // self.clients]) for i in range(len(clients_x))]
             sent = model.sent(self.clients)
             whole = self.holds == self.batch_size
@@ -190,7 +188,8 @@ class Clients(ABC, Generic[M]):
                 answers = check_sent(self.defense, self.defense(dict(answers), guards), answers)
             if self.precision != "full":
                 answers = {
-                    name: torch.stack([cast(one, self.precision) for one in answer]) for name, answer in answers.items()
+                    name: torch.stack([cast(part, self.precision) for part in answer])
+                    for name, answer in answers.items()
                 }
             if self.clients > 1:
                 answers = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in answers.items()}
@@ -213,9 +212,6 @@ class Clients(ABC, Generic[M]):
         """Return one client's message before any defense of messages, by parameter name.
 
         Args:
-            model: model that the server sent.
-            encoded, labels: rows and labels of the client's records.
-            generator: generator of the client's random numbers.
             gradient_of: function that computes gradients, under a defense of records where there is one.
         """
 
@@ -229,11 +225,7 @@ class Clients(ABC, Generic[M]):
         """Number of records of each gradient that a client's message is computed from."""
 
     def noise(self, noises: Sequence[float]) -> float:
-        """Return the standard deviation of a message's entries by noise on its gradients.
-
-        Args:
-            noises: standard deviation of the noise on each gradient's entries.
-        """
+        """Return the standard deviation of a message's entries by noise on its gradients."""
         return math.hypot(*noises)
 
     @property
@@ -243,12 +235,12 @@ class Clients(ABC, Generic[M]):
 
     def known(self) -> KnownDefense:
         """Return the messages' defense as an attacker who knows the defense knows it."""
-        known = KnownDefense() if self.defense is None else self.defense.describe()
+        knowledge = KnownDefense() if self.defense is None else self.defense.describe()
         if isinstance(self.defense, RecordDefense):
             noises = [self.defense.noise(records) for records in self.gradients]
-            known = replace(known, noise=self.noise(noises))
+            knowledge = replace(knowledge, noise=self.noise(noises))
         # Noise of several clients averages out.
-        return known if self.clients == 1 else replace(known, noise=known.noise / self.clients**0.5)
+        return knowledge if self.clients == 1 else replace(knowledge, noise=knowledge.noise / self.clients**0.5)
 
     @property
     def _cast(self) -> str:

@@ -63,8 +63,6 @@ class PooledLearning:
         Args:
             pool: rows that victims and further parties draw theirs from, without replacement within a model.
             own: rows of the adversary, in every model; None in the single-party setting.
-            shares: share of the attribute in each victim's rows.
-            seed: seed of rows, first weights and batches.
 
         Raises:
             BadInputError: the rows cannot supply the shares, or the adversary's have other columns.
@@ -72,7 +70,7 @@ class PooledLearning:
         generator = torch.Generator().manual_seed(seed)
         chosen = self._drawn(pool, shares[:, None], generator)
         models = joint_models(self.learner, pool, own, chosen, generator)
-        return PooledTranscript(self._asked(models), ModelView(models), shares)
+        return PooledTranscript(self._predictions(models), ModelView(models), shares)
 
     def update(
         self, pool: MarkedRows, own: MarkedRows | None, shares: Float[Tensor, "target 2"], seed: int
@@ -91,10 +89,10 @@ class PooledLearning:
         """
         generator = torch.Generator().manual_seed(seed)
         chosen = self._drawn(pool, shares, generator)
-        kept = [part for part in range(chosen.shape[1]) if part != 1]
-        before = joint_models(self.learner, pool, own, chosen[:, kept], generator)
+        parts_before = [part for part in range(chosen.shape[1]) if part != 1]
+        before = joint_models(self.learner, pool, own, chosen[:, parts_before], generator)
         after = joint_models(self.learner, pool, own, chosen, generator)
-        return UpdatedView(self._asked(before), self._asked(after)), shares
+        return UpdatedView(self._predictions(before), self._predictions(after)), shares
 
     def drawn(
         self, pool: MarkedRows, shares: Float[Tensor, "target part"], seed: int
@@ -117,7 +115,7 @@ class PooledLearning:
         others = torch.tensor(self.others, dtype=shares.dtype).expand(len(shares), len(self.others))
         return torch.cat([shares, others], dim=1)
 
-    def _asked(self, models: Trained) -> PredictionView:
+    def _predictions(self, models: Trained) -> PredictionView:
         def channel(queries: Tensor) -> Tensor:
             answers = models.answers(queries)
             return answers if self.answers is None else self.answers(answers)
@@ -139,19 +137,6 @@ def federated(
 
     In each round both send the gradient of all their rows, and the model takes a step against their mean. A party that
     knows its own gradient can therefore compute the other's.
-
-    Args:
-        learner: recipe that gives networks and their first weights.
-        pool: rows that victims draw theirs from.
-        own: rows of the adversary.
-        shares: share of the attribute in each victim's rows.
-        rows: number of rows of a victim.
-        rounds: number of rounds of training.
-        rate: learning rate of gradient descent.
-        seed: seed of rows and first weights.
-
-    Raises:
-        BadInputError: the rows cannot supply the shares, or a count is below 1.
     """
     check_count("rounds", rounds)
     generator = torch.Generator().manual_seed(seed)
@@ -220,14 +205,9 @@ def parted(
     out.
 
     Args:
-        rows: all rows.
         auxiliary, own, queries: number of rows of each part.
-        seed: seed of the draws.
         auxiliary_share, own_share: share of the attribute in each part; that of the drawn rows if None.
         apart: whether queries are rows of their own; otherwise they are drawn from the auxiliary ones.
-
-    Raises:
-        BadInputError: there are too few rows, or they cannot supply the shares.
     """
     generator = torch.Generator().manual_seed(seed)
     wanted = auxiliary + own + (queries if apart else 0)
@@ -253,13 +233,13 @@ def parted(
         # Rows drawn by share come in two runs.
         return some.rows(chosen[torch.randperm(count, generator=generator)]), left.rows(rest.nonzero()[:, 0])
 
-    known, left = taken(rows, auxiliary, auxiliary_share)
+    auxiliary_rows, left = taken(rows, auxiliary, auxiliary_share)
     adversary, left = taken(left, own, own_share)
     if apart:
-        asked, left = taken(left, queries, None)
+        query_rows, left = taken(left, queries, None)
     else:
-        asked = known.rows(torch.arange(queries))
-    return Sets(known, adversary, asked, left)
+        query_rows = auxiliary_rows.rows(torch.arange(queries))
+    return Sets(auxiliary_rows, adversary, query_rows, left)
 
 
 def _whole_groups(

@@ -1,4 +1,4 @@
-"""How a client made a message: what whoever replays it has to know besides the model that was sent."""
+"""Recipe of a client's message: the facts, besides the model that was sent, that its replay needs."""
 
 from __future__ import annotations
 
@@ -92,31 +92,30 @@ class MessageRecipe(BaseModel):
         if self.defense is None:
             return KnownDefense()
         [(name, options)] = self.defense.items()
-        made = defenses.of("horizontal").create(name, **options)
-        assert isinstance(made, Defense | RecordDefense)
-        found = made.describe()
-        if isinstance(made, RecordDefense):
+        defense = defenses.of("horizontal").create(name, **options)
+        assert isinstance(defense, Defense | RecordDefense)
+        knowledge = defense.describe()
+        if isinstance(defense, RecordDefense):
             own = records // self.clients
             rate, sizes = 1.0, [own]
             if self.training is not None:
                 rate = float(self.training.learning_rate)
                 sizes = [batch.stop - batch.start for batch in self.training.batches(own)] * self.training.epochs
-            found = replace(found, noise=rate * math.hypot(*map(made.noise, sizes)))
+            knowledge = replace(knowledge, noise=rate * math.hypot(*map(defense.noise, sizes)))
         # Noise of several clients averages out.
-        return replace(found, noise=found.noise / math.sqrt(self.clients))
+        return replace(knowledge, noise=knowledge.noise / math.sqrt(self.clients))
 
     def view(self, model: Model, message: Mapping[str, Tensor]) -> View:
         """Return what the server received as the view that attacks take.
 
         Args:
-            model: model that the server sent.
             message: gradient, or parameters before less parameters after, by name in module order, without a victim
                 axis.
         """
-        one = {name: tensor[None] for name, tensor in message.items()}
+        batched = {name: tensor[None] for name, tensor in message.items()}
         if self.training is None:
-            return GradientView(model, one, precision=self.sent_as)
-        return UpdateView(model, one, self.training, self.clients, self.sent_as)
+            return GradientView(model, batched, precision=self.sent_as)
+        return UpdateView(model, batched, self.training, self.clients, self.sent_as)
 
     def describe(self) -> str:
         """Return the computation in words."""

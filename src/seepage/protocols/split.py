@@ -30,7 +30,6 @@ class TrainedSplit:
     """Result of a training in split learning.
 
     Attributes:
-        model: both parts after training.
         clip: bound on gradients' norms at the end; None where gradients are not clipped to one bound.
         losses: mean loss over the records in each epoch, in nats, for the labels that were trained with.
         earlier: parts at the beginning of each epoch.
@@ -112,7 +111,6 @@ class SplitLearning:
             model: model that training starts from; left unchanged.
             rows: table whose public columns the server holds; the client or clients hold the other columns and the
                 labels.
-            seed: seed of batches, flipped labels and noise.
 
         Raises:
             BadInputError: the parts do not fit the rows, all labels are the same, or training ended in numbers
@@ -130,14 +128,14 @@ class SplitLearning:
             if any(p.requires_grad for p in part.parameters())
         ]
         bound = None if self.noise is None else self.noise.start
-        held = self._holdings(len(rows), order)
+        holdings = self._holdings(len(rows), order)
         losses, earlier, clips = [], [], []
         shared = self.noise is not None and self.noise.rule == "quantile"
         for _ in range(self.epochs):
             earlier.append(model.copy())
             clips.append(bound if shared else None)
             total = 0.0
-            for batch, behind, clients in self._batches(len(rows), held, order):
+            for batch, behind, clients in self._batches(len(rows), holdings, order):
                 step, cut = _exchange(model, theirs[batch], own[batch], labels[batch], behind)
                 sent, bound = self._defended(step.sent, behind, labels[batch], bound, noising)
                 for optimiser in optimisers:
@@ -162,12 +160,11 @@ class SplitLearning:
     def observe(
         self, trained: TrainedSplit, rows: Table, seed: int, granted: SplitModel | None = None
     ) -> CutTranscript:
-        """Return what the server sees of rows in one more exchange, as if it were the next of the training.
+        """Return the server's view of rows in one more exchange, as if it were the next of the training.
 
         Args:
             trained: result of the training; neither part takes a step.
             rows: rows of the exchange, in batches of the protocol's size.
-            seed: seed of flipped labels and noise.
             granted: client part that the server knows, where it is not the one that answers.
 
         Raises:
@@ -179,7 +176,7 @@ class SplitLearning:
     def observe_all(
         self, exchanges: Sequence[tuple[TrainedSplit, SplitModel | None]], rows: Table, seed: int
     ) -> CutTranscript:
-        """Return what the server sees of the same rows in several exchanges, with fresh noise in each.
+        """Return the server's view of the same rows in several exchanges, with fresh noise in each.
 
         A record's label is flipped once, and stays so.
 
@@ -187,7 +184,6 @@ class SplitLearning:
             exchanges: stage of the training in each exchange, the newest first, and the client part that the server
                 knows of it, where it is not the one that answers.
             rows: rows of the exchanges, in batches of the protocol's size.
-            seed: seed of flipped labels and noise.
 
         Raises:
             BadInputError: there is no exchange, or the parts do not fit the rows.
@@ -278,17 +274,17 @@ class SplitLearning:
         return list(torch.randperm(rows, generator=generator).split(self.rows_each))
 
     def _batches(
-        self, rows: int, held: list[Tensor], generator: torch.Generator
+        self, rows: int, holdings: list[Tensor], generator: torch.Generator
     ) -> list[tuple[Int[Tensor, " record"], Float[Tensor, " record"], int]]:
         """Return, for each exchange, positions, number of records in each record's loss, and number of clients."""
-        if not held:
+        if not holdings:
             batches = torch.randperm(rows, generator=generator).split(self.batch_size)
             return [(batch, torch.full((len(batch),), float(len(batch))), 1) for batch in batches]
-        groups = torch.randperm(len(held), generator=generator).split(self.clients)
+        groups = torch.randperm(len(holdings), generator=generator).split(self.clients)
         exchanges = []
         for group in groups:
-            chosen = [held[i] for i in group.tolist()]
-            behind = torch.cat([torch.full((len(one),), float(len(one))) for one in chosen])
+            chosen = [holdings[i] for i in group.tolist()]
+            behind = torch.cat([torch.full((len(positions),), float(len(positions))) for positions in chosen])
             exchanges.append((torch.cat(chosen), behind, len(chosen)))
         return exchanges
 

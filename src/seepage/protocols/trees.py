@@ -44,14 +44,11 @@ class Boosting:
     """Recipe of boosted trees, in the words of xgboost.
 
     Attributes:
-        objective: loss that is descended.
         classes: number of classes; 1 for a regression.
-        rounds: number of boosting rounds.
         depth: largest depth of a tree.
         learning_rate: factor of each tree's weights (eta).
         regularisation: L2 penalty on weights (lambda).
         min_child_weight: least sum of second derivatives in a child.
-        max_bin: largest number of bins of a column.
         base_score: prediction before the first tree; xgboost estimates it from all labels if None.
     """
 
@@ -99,8 +96,8 @@ def objective_of(schema: Schema) -> tuple[Objective, int]:
 def encoded(schema: Schema, statistics: Statistics, cells: Float[Tensor, "row column"]) -> Rows:
     """Return rows as trees take them: numbers as they are, a column of 0 and 1 for each category."""
     plain = Scaling(torch.zeros(schema.width, dtype=torch.float64), torch.ones(schema.width, dtype=torch.float64))
-    found: Rows = Encoder(schema, plain).encode(cells).float().numpy()
-    return found
+    rows: Rows = Encoder(schema, plain).encode(cells).float().numpy()
+    return rows
 
 
 def check_installed() -> None:
@@ -133,16 +130,13 @@ def forest_of(booster: xgboost.Booster) -> Forest:
 
 
 def histograms(forest: Forest, cuts: Cuts, rows: Rows, labels: Labels, depth: int) -> HistogramMessage:
-    """Return what a client sends for trees that all clients grow together.
+    """Return a client's histograms for trees that all clients grow together.
 
     xgboost builds a histogram for each node that may be split: those above the largest depth. Of two children it sends
     the one with fewer rows, and every party gets the other by subtraction; here both are there.
 
     Args:
-        forest: the joint trees.
         cuts: bins of all clients.
-        rows, labels: the client's rows.
-        depth: largest depth of a tree.
     """
     binned = cuts.binned(rows)
     margins = np.tile(forest.intercept, (len(rows), 1))
@@ -176,13 +170,12 @@ def grow_together(
     noise: Callable[[Sums], Sums],
     observed: Sequence[int],
 ) -> tuple[Forest, HistogramMessage]:
-    """Return trees that are grown from the sums of all clients after a defense, and what some of them sent.
+    """Return trees that are grown from the sums of all clients after a defense, and the sums that some of them sent.
 
     The rule is that of xgboost's depth-wise growth; without noise its trees come out. Sums are sent for both children
     of a split, each with noise of its own.
 
     Args:
-        parts, labels: rows of each client.
         recipe: recipe of the trees, with a base score.
         noise: returns sums as a client sends them.
         observed: clients whose sums are added up in the message that is returned.
@@ -331,7 +324,7 @@ def _by_files(
 ) -> tuple[xgboost.Booster, list[FileMessage]]:
     check_installed()
     # In bins, rows would pass through other clients' trees by the bins' ends.
-    held = [xgboost.DMatrix(rows, label=own, nthread=1) for rows, own in zip(parts, labels, strict=True)]
+    matrices = [xgboost.DMatrix(rows, label=own, nthread=1) for rows, own in zip(parts, labels, strict=True)]
     # Clients agree on it before training; otherwise each would estimate its own.
     score = recipe.base_score
     if score is None:
@@ -346,7 +339,7 @@ def _by_files(
         sent = []
         for client in turns(number):
             start = None if content is None else xgboost.Booster(parameters, model_file=_bytes(content))
-            boosted = xgboost.train(parameters, held[client], 1, xgb_model=start)
+            boosted = xgboost.train(parameters, matrices[client], 1, xgb_model=start)
             sent.append((client, json.loads(bytes(boosted[number_of_rounds(boosted) - 1 :].save_raw("json")))))
         started = total
         for client, new in sent:
@@ -371,7 +364,7 @@ def _bytes(content: dict[str, Any]) -> bytearray:
 
 def _appended(content: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return a model with the trees of another one behind its own, as Flower's server aggregates them."""
-    model, further = (one["learner"]["gradient_booster"]["model"] for one in (content, new))
+    model, further = (forest["learner"]["gradient_booster"]["model"] for forest in (content, new))
     trees = len(model["trees"])
     for number, (tree, kind) in enumerate(zip(further["trees"], further["tree_info"], strict=True)):
         model["trees"].append({**tree, "id": trees + number})

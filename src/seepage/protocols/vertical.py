@@ -66,7 +66,6 @@ class VerticalStage:
     """Several trainings as they stood at the beginning of an epoch.
 
     Attributes:
-        model: all parts.
         learned: standard deviation of the noise on each party's features, where it is learned; empty elsewhere.
     """
 
@@ -79,11 +78,9 @@ class TrainedVertical:
     """Result of several trainings in vertical learning.
 
     Attributes:
-        model: all parts after training.
         spread: standard deviation of each party's features over the records of training, before any defense; that of
             the noise on them where it is learned.
         losses: loss of each training and epoch, mean over records, in nats.
-        rows: training rows.
         taught: labels that were trained with, as the loss takes them; the active party may flip some.
         sent: every party's features of these rows, as sent in the last epoch.
         back: every party's gradients of each record's own loss with respect to them, as received in the last epoch.
@@ -113,9 +110,6 @@ class Steering:
         party: number of the passive party.
         gamma: factor of the ratio.
         most: largest factor of a step.
-
-    Raises:
-        BadInputError: an argument is not a positive number, or ``most`` is below 1.
     """
 
     party: int
@@ -130,9 +124,6 @@ class Steering:
 
     def factor(self, now: Tensor, before: Tensor) -> Tensor:
         """Return the factor of each entry's step.
-
-        Args:
-            now, before: gradient of this step, and of the one before.
 
         Example:
             >>> Steering(1).factor(torch.tensor([1.0, -1.0, 9.0]), torch.ones(3)).tolist()
@@ -209,7 +200,7 @@ class VerticalLearning:
         parameters += learned
         optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
         top = dict(model.top.named_parameters())
-        every = torch.arange(len(seeds))[:, None]
+        trainings = torch.arange(len(seeds))[:, None]
         losses = torch.zeros(len(seeds), self.epochs)
         sent: list[Tensor] = []
         back: list[Tensor] = []
@@ -217,14 +208,14 @@ class VerticalLearning:
         before: list[Tensor] | None = None
         earlier = []
         for epoch in range(self.epochs):
-            earlier.append(VerticalStage(model.copy(), tuple(one.detach().exp() for one in learned)))
-            shuffled = torch.stack([torch.randperm(rows.records, generator=one) for one in order])
+            earlier.append(VerticalStage(model.copy(), tuple(log_noise.detach().exp() for log_noise in learned)))
+            shuffled = torch.stack([torch.randperm(rows.records, generator=generator) for generator in order])
             for batch in shuffled.split(self.batch_size, dim=1):
-                inputs, answers = [one[every, batch] for one in encoded], labels[every, batch]
+                inputs, answers = [columns[trainings, batch] for columns in encoded], labels[trainings, batch]
                 computed = model.features(inputs)
-                spread = [one.exp() for one in learned] or _spread(computed)
+                spread = [log_noise.exp() for log_noise in learned] or _spread(computed)
                 blurred = self._blurred(computed, spread, noising)
-                messages = tuple(one.detach() for one in blurred)
+                messages = tuple(features.detach() for features in blurred)
                 step = vertical_step(model.active, messages, answers.to(messages[0].dtype))
                 gradients = self._returned(step, answers, returning)
                 optimiser.zero_grad()
@@ -240,19 +231,19 @@ class VerticalLearning:
                 if epoch == self.epochs - 1:
                     if not sent:
                         sent = [message.new_zeros(len(seeds), rows.records, message.shape[-1]) for message in messages]
-                        back = [torch.zeros_like(one) for one in sent]
-                    for held, message in zip((*sent, *back), (*messages, *gradients), strict=True):
-                        held[every, batch] = message
+                        back = [torch.zeros_like(tensor) for tensor in sent]
+                    for store, message in zip((*sent, *back), (*messages, *gradients), strict=True):
+                        store[trainings, batch] = message
                     # The gradients of a batch are those of its mean loss.
-                    for held in back:
-                        held[every, batch] *= batch.shape[1]
+                    for store in back:
+                        store[trainings, batch] *= batch.shape[1]
         if not bool(losses.isfinite().all()):
             raise BadInputError(
                 f"vertical training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; "
                 "give a smaller learning_rate."
             )
         with torch.no_grad():
-            spread = tuple(one.exp() for one in learned) or _spread(model.features(encoded))
+            spread = tuple(log_noise.exp() for log_noise in learned) or _spread(model.features(encoded))
         return TrainedVertical(model, spread, losses, rows, taught, tuple(sent), tuple(back), tuple(earlier))
 
     def send(
@@ -261,9 +252,6 @@ class VerticalLearning:
         """Return every party's features of rows at inference; the active party's own features have no defense.
 
         Args:
-            trained: result of the training.
-            rows: rows to send features of.
-            generator: generator of the noise.
             exposures: number of times that each row is sent, with fresh noise; their mean is returned, in which all
                 that they say together is.
         """
@@ -277,13 +265,10 @@ class VerticalLearning:
     def observe(
         self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1
     ) -> FeatureTranscript[FeatureView]:
-        """Return what the active party sees when the trained model predicts for rows.
+        """Return the active party's view when the trained model predicts for rows.
 
         Args:
-            trained: result of the training.
-            rows: rows to predict.
             target: number of the passive party that is attacked.
-            seed: seed of the noise.
             exposures: number of times that each row is sent.
 
         Raises:
@@ -300,7 +285,7 @@ class VerticalLearning:
         return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
 
     def recall(self, trained: TrainedVertical, target: int) -> FeatureTranscript[FeatureView]:
-        """Return what the active party saw of the records of training, as they were sent in the last epoch.
+        """Return the active party's view of the records of training, as they were sent in the last epoch.
 
         Raises:
             BadInputError: the target is no passive party.
@@ -316,14 +301,12 @@ class VerticalLearning:
     def passive(
         self, trained: TrainedVertical, party: int, records: int | None = None, exchanges: int = 1, seed: int = 0
     ) -> ReturnedView:
-        """Return what a passive party held and received of records of training, the newest exchange first.
+        """Return a passive party's view of records of training, the newest exchange first.
 
         The newest exchange is that of the last epoch. Those before are as though the first records had been sent
         together at the beginning of each earlier epoch.
 
         Args:
-            trained: result of the training.
-            party: number of the passive party.
             records: number of records, the first of each training; all if None.
             exchanges: number of exchanges, at most one an epoch.
             seed: seed of the defenses in the earlier ones.
@@ -352,15 +335,12 @@ class VerticalLearning:
     def passive_batches(
         self, trained: TrainedVertical, party: int, batch_size: int, seed: int, exchanges: int = 1
     ) -> BatchView:
-        """Return what a passive party holds where only gradients of whole batches of training records come back.
+        """Return a passive party's view where only gradients of whole batches of training records come back.
 
         The newest exchange is one after the training; those before are at the beginning of each earlier epoch.
 
         Args:
-            trained: result of the training.
-            party: number of the passive party.
             batch_size: number of records of a batch; those that do not fill a whole one are left out.
-            seed: seed of the defenses.
             exchanges: number of exchanges, at most one an epoch.
 
         Raises:
@@ -400,8 +380,8 @@ class VerticalLearning:
         step = vertical_step(model.active, messages, used.labels.to(messages[0].dtype))
         # Those are gradients of the mean over all records.
         came, hidden, sent, own = (
-            one.unflatten(1, (batches, batch_size))
-            for one in (step.returned[party] * used.records, hidden, messages[party], encoded[party])
+            tensor.unflatten(1, (batches, batch_size))
+            for tensor in (step.returned[party] * used.records, hidden, messages[party], encoded[party])
         )
         if self.returned is not None:
             answers = used.labels.unflatten(1, (batches, batch_size)).flatten(0, 1)
@@ -422,7 +402,7 @@ class VerticalLearning:
     def _exchange(
         self, stage: VerticalStage, rows: Rows, party: int, generator: torch.Generator
     ) -> tuple[Float[Tensor, "training record feature"], Float[Tensor, "training record feature"]]:
-        """Return what a party sends of a batch, and the gradient of each record's own loss that comes back."""
+        """Return a party's features of a batch, and the gradient of each record's own loss that comes back."""
         with torch.no_grad():
             computed = stage.model.features(stage.model.encoded(rows.cells))
         messages = self._defended(computed, stage.learned or _spread(computed), generator)
@@ -473,10 +453,7 @@ class VerticalLearning:
         """Return the gradients of the target's bottom model if the trained network took a step on attacked records.
 
         Args:
-            trained: result of the training.
             seen: records; those that do not fill a whole batch are left out.
-            batch_size: number of records of a batch.
-            seed: seed of the defense of gradients.
 
         Raises:
             BadInputError: there is not one whole batch.
@@ -490,16 +467,16 @@ class VerticalLearning:
             )
         used = seen.of(slice(0, batches * batch_size))
         split = [feature.unflatten(1, (batches, batch_size)).flatten(0, 1) for feature in used.view.features]
-        top = {name: p.repeat_interleave(batches, 0) for name, p in _held(view.model.top)}
+        top = {name: p.repeat_interleave(batches, 0) for name, p in _detached(view.model.top)}
         answers = for_loss(trained.model.schema.target, used.labels).unflatten(1, (batches, batch_size)).flatten(0, 1)
         step = vertical_step(view.model, split, answers.to(split[0].dtype), top)
         back = self._returned(step, answers, torch.Generator().manual_seed(seed))[view.target]
         bottom = trained.model.bottoms[view.target]
-        held = {name: p.repeat_interleave(batches, 0).requires_grad_(True) for name, p in _held(bottom)}
+        weights = {name: p.repeat_interleave(batches, 0).requires_grad_(True) for name, p in _detached(bottom)}
         rows = trained.model.encoders[view.target].encode(used.cells).unflatten(1, (batches, batch_size)).flatten(0, 1)
-        sent = torch.func.functional_call(bottom, held, (rows,))
-        found = torch.autograd.grad(sent, list(held.values()), back)
-        parts = {name: one.unflatten(0, (-1, batches)) for name, one in zip(held, found, strict=True)}
+        sent = torch.func.functional_call(bottom, weights, (rows,))
+        gradients = torch.autograd.grad(sent, list(weights.values()), back)
+        parts = {name: tensor.unflatten(0, (-1, batches)) for name, tensor in zip(weights, gradients, strict=True)}
         return WeightGradients(parts, back.unflatten(0, (-1, batches)).flatten(1, 2))
 
     def known(self) -> KnownFeatures:
@@ -530,16 +507,16 @@ class VerticalLearning:
     def _blurred(
         self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
     ) -> tuple[Tensor, ...]:
-        """Return what parties send, with derivatives by what they computed."""
+        """Return the parties' messages, with derivatives with respect to the computed features."""
         if self.features is None:
             return tuple(computed)
-        noisy = [self.features(one, s, generator) for one, s in zip(computed[1:], spread[1:], strict=True)]
+        noisy = [self.features(feature, s, generator) for feature, s in zip(computed[1:], spread[1:], strict=True)]
         return (computed[0], *noisy)
 
     def _defended(
         self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
     ) -> tuple[Tensor, ...]:
-        return tuple(one.detach() for one in self._blurred(computed, spread, generator))
+        return tuple(feature.detach() for feature in self._blurred(computed, spread, generator))
 
     def _taught(
         self, model: VerticalModel, labels: Float[Tensor, "training record"], seeds: Sequence[int]
@@ -555,11 +532,11 @@ class VerticalLearning:
         if not isinstance(self.features, Mid):
             return []
         with torch.no_grad():
-            first = model.features([one[:, :1] for one in encoded])
-        return [nn.Parameter(torch.zeros_like(one)) for one in first]
+            first = model.features([columns[:, :1] for columns in encoded])
+        return [nn.Parameter(torch.zeros_like(feature)) for feature in first]
 
     def _terms(self, inputs: Sequence[Tensor], computed: Sequence[Tensor], spread: Sequence[Tensor]) -> list[Tensor]:
-        """Return what passive parties add to the loss of a batch."""
+        """Return the passive parties' terms in the loss of a batch."""
         terms = []
         for rows, features, noise in zip(inputs[1:], computed[1:], spread[1:], strict=True):
             if self.unlike is not None:
@@ -578,21 +555,13 @@ class VerticalLearning:
 
 
 def leak(seen: FeatureTranscript[FeatureView], records: int) -> tuple[FeatureTranscript[FeatureView], Leaked]:
-    """Return a transcript without its first records, which leak, and these records.
-
-    Args:
-        seen: attacked records.
-        records: number of records that leak, in each training.
-
-    Raises:
-        BadInputError: no record would be left to attack, or the number is negative.
-    """
-    held = seen.view.records
+    """Return a transcript without its first records, which leak, and these records."""
+    count = seen.view.records
     if not isinstance(records, int) or isinstance(records, bool) or records < 0:
         raise BadInputError(f"the number of leaked records is a whole number from 0 up, got leaked={records!r}.")
-    if records >= held:
+    if records >= count:
         raise BadInputError(
-            f"{records:,} records of the target are to leak, but the party predicts for {held:,}, of which at least "
+            f"{records:,} records of the target are to leak, but the party predicts for {count:,}, of which at least "
             "one must remain to attack; let fewer leak."
         )
     view = seen.view
@@ -620,7 +589,7 @@ def _named(features: Sequence[Tensor]) -> dict[str, Tensor]:
     return {f"features of party {party}": feature for party, feature in enumerate(features)}
 
 
-def _held(module: nn.Module) -> list[tuple[str, Tensor]]:
+def _detached(module: nn.Module) -> list[tuple[str, Tensor]]:
     return [(name, parameter.detach()) for name, parameter in module.named_parameters()]
 
 

@@ -42,8 +42,6 @@ class WholeClientModel:
             those of a hop between client and server.
         rest: map from what crosses the second cut to outputs: the client's last layer where labels stay with it, or the
             server's layers behind a hop; None where there is no second cut.
-        schema: schema of the table.
-        name: name of the model in results.
     """
 
     client: nn.Module
@@ -70,10 +68,7 @@ class WholeClientModel:
         """Return networks before they are trained.
 
         Args:
-            schema: schema of the table.
-            seed: seed of the initialisation.
             hidden: units of each hidden layer of the client.
-            cut: number of activations at the cut.
             tower: units of each hidden layer of the server.
             topology: parties, and who has the labels.
             hop: units of each layer of the hop, where there is one.
@@ -119,10 +114,7 @@ class TrainedWhole:
     """Result of a training.
 
     Attributes:
-        model: all parts after training.
         spread: standard deviation of each activation over the records of training, before any defense.
-        loss: mean loss of the last epoch.
-        rows: training rows.
         returned: what the sender of the second cut sent and received there of the training rows, in the last epoch;
             None in vanilla split learning.
     """
@@ -144,9 +136,6 @@ class WholeClientLearning:
     (2018): multi-hop split learning, in which a further party computes some layers between client and server.
 
     Attributes:
-        epochs: number of passes over the rows.
-        batch_size: number of records of an exchange.
-        learning_rate: learning rate of Adam.
         noise: defense of activations, in training and at inference; None for nothing.
 
     Raises:
@@ -169,11 +158,6 @@ class WholeClientLearning:
 
         Args:
             model: model that training starts from; left unchanged.
-            rows: rows of the client.
-            seed: seed of batches and noise.
-
-        Raises:
-            BadInputError: all labels are the same, or training ended in numbers that are not finite.
 
         Example:
             >>> from seepage.datasets.planted import telling
@@ -193,10 +177,10 @@ class WholeClientLearning:
         encoded, labels = encoder_of(rows.schema).encode(rows.cells), rows.labels
         parts = [part for part in (model.client, model.middle, model.rest) if part is not None]
         optimiser = torch.optim.Adam([p for part in parts for p in part.parameters()], lr=self.learning_rate)
-        held: list[Tensor] = []
+        crossed: list[Tensor] = []
         total = 0.0
         for _ in range(self.epochs):
-            total, held = 0.0, []
+            total, crossed = 0.0, []
             for batch in torch.randperm(len(rows), generator=order).split(self.batch_size):
                 computed = model.client(encoded[batch][None])
                 spread = computed.detach().std(1, keepdim=True, correction=0)
@@ -211,9 +195,9 @@ class WholeClientLearning:
                 if model.rest is not None:
                     assert second.grad is not None
                     middle.backward(second.grad)
-                    if not held:
-                        held = [torch.zeros(len(rows), middle.shape[1]) for _ in range(2)]
-                    held[0][batch], held[1][batch] = second.detach(), second.grad * len(batch)
+                    if not crossed:
+                        crossed = [torch.zeros(len(rows), middle.shape[1]) for _ in range(2)]
+                    crossed[0][batch], crossed[1][batch] = second.detach(), second.grad * len(batch)
                 assert cut.grad is not None
                 computed.backward(cut.grad[None])
                 optimiser.step()
@@ -227,40 +211,29 @@ class WholeClientLearning:
             spread = model.client(encoded[None]).std(1, correction=0)
         # Whoever sends there has no columns of its own.
         nothing = torch.zeros(1, len(rows), 1)
-        returned = ReturnedView(held[0][None], held[1][None], nothing) if held else None
+        returned = ReturnedView(crossed[0][None], crossed[1][None], nothing) if crossed else None
         return TrainedWhole(model, spread, total, rows, returned)
 
     def observe(
         self, trained: TrainedWhole, rows: Table, seed: int, exposures: int = 1, behind_hop: bool = False
     ) -> SmashedView:
-        """Return what a party without columns sees when the client sends activations of rows.
+        """Return the view of a party without columns when the client sends activations of rows.
 
         Args:
-            trained: result of the training.
-            rows: rows that are sent.
-            seed: seed of the noise.
             exposures: number of times that each is sent, with fresh noise; the mean is seen.
             behind_hop: whether the party gets what the hop computes of the activations, and not these.
-
-        Raises:
-            NotFiniteError: an activation is not finite.
         """
         generator = torch.Generator().manual_seed(seed)
         times = 1 if self.noise is None else exposures
         with torch.no_grad():
             computed = trained.model.client(encoder_of(rows.schema).encode(rows.cells)[None])
             sent = [self._sent(computed, trained.spread[None], generator) for _ in range(times)]
-            seen = torch.stack([trained.model.middle(one[0])[None] if behind_hop else one for one in sent]).mean(0)
+            seen = torch.stack([trained.model.middle(cut[0])[None] if behind_hop else cut for cut in sent]).mean(0)
         check_finite({"activations at the cut": seen})
         return SmashedView(seen)
 
     def noise_behind_hop(self, trained: TrainedWhole, seed: int) -> float:
-        """Return the standard deviation of noise behind the hop, in units of the spread of what crosses there.
-
-        Args:
-            trained: result of the training.
-            seed: seed of the noise.
-        """
+        """Return the standard deviation of noise behind the hop, in units of the spread of what crosses there."""
         if self.noise is None:
             return 0.0
         noisy = self.observe(trained, trained.rows, seed, behind_hop=True).received

@@ -27,9 +27,6 @@ class Graph:
         features: features of the nodes, one row each.
         edges: symmetric adjacency matrix without loops; weights are 1.
 
-    Raises:
-        BadInputError: features and edges are of different nodes.
-
     Example:
         >>> Graph.of(np.eye(3), np.array([[0, 1], [1, 2]])).edges.toarray().astype(int).tolist()
         [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
@@ -57,18 +54,15 @@ class Graph:
         Args:
             features: dense or sparse matrix, one row a node.
             pairs: node numbers, one line a pair.
-
-        Raises:
-            BadInputError: a pair names a node that does not exist.
         """
         rows = _rows(features)
         count = _shape(rows)[0]
         if len(pairs) and not 0 <= int(pairs.min()) <= int(pairs.max()) < count:
             raise BadInputError(f"edges are between the nodes 0 to {count - 1}; got one up to {int(pairs.max())}.")
         a, b = pairs.reshape(-1, 2).T
-        held = a != b
-        ones = np.ones(int(held.sum()), dtype=np.float32)
-        edges = sparse.coo_array((ones, (a[held], b[held])), shape=(count, count)).tocsr()
+        joined = a != b
+        ones = np.ones(int(joined.sum()), dtype=np.float32)
+        edges = sparse.coo_array((ones, (a[joined], b[joined])), shape=(count, count)).tocsr()
         return cls(rows, _rows((edges + edges.T).astype(bool)))
 
     def part(self, nodes: np.ndarray) -> tuple[sparse.csr_array, sparse.csr_array]:
@@ -97,13 +91,7 @@ def _matrix(of: Sequence[sparse.csr_array]) -> Tensor:
 
 @dataclass(frozen=True)
 class StackedGraph(ModelStack):
-    """Graph convolutional networks with one hidden layer, each with weights of its own, on parts of one graph.
-
-    Attributes:
-        graph: graph that node numbers refer to.
-        first, first_bias: weights and biases from features to hidden units.
-        second, second_bias: weights and biases from hidden units to classes.
-    """
+    """Graph convolutional networks with one hidden layer, each with weights of its own, on parts of one graph."""
 
     graph: Graph
     first: Float[Tensor, "model feature hidden"]
@@ -136,9 +124,6 @@ class Convolutional:
     layer is a product with one sparse matrix for many models at once.
 
     Attributes:
-        classes: number of classes of a model.
-        graph: graph of all nodes.
-        hidden: number of hidden units.
         epochs: number of training steps.
         learning_rate, weight_decay: settings of Adam.
 
@@ -185,12 +170,7 @@ class Convolutional:
         chosen: Int[Tensor, "model trained"],
         seeds: Sequence[int],
     ) -> StackedGraph:
-        """Train one model on each line of ``chosen`` positions of rows, see ``Learner``.
-
-        Raises:
-            BadInputError: nodes, positions or seeds do not fit each other, or training ended in numbers that are not
-                finite.
-        """
+        """Train one model on each line of ``chosen`` positions of rows, see ``Learner``."""
         check_rows(inputs, labels, chosen, seeds, self.classes)
         nodes = inputs[:, 0].numpy()
         if nodes.min() < 0 or nodes.max() >= len(self.graph):
@@ -213,17 +193,17 @@ class Convolutional:
         optimiser = torch.optim.Adam(
             list(models.parameters), lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
         )
-        count, held = nodes.shape
+        count, size = nodes.shape
         for _ in range(self.epochs):
             # The chain rule by hand: products with sparse matrices, of which only dense factors have gradients.
             hidden = torch.sparse.mm(propagation, torch.sparse.mm(features, models.first.flatten(0, 1)))
-            hidden = (hidden.view(count, held, -1) + models.first_bias[:, None]).relu_()
+            hidden = (hidden.view(count, size, -1) + models.first_bias[:, None]).relu_()
             out = torch.sparse.mm(propagation, torch.bmm(hidden, models.second).flatten(0, 1))
-            delta = torch.softmax(out.view(count, held, -1) + models.second_bias[:, None], dim=2)
-            delta.scatter_add_(2, labels[..., None], delta.new_full((count, held, 1), -1.0)).div_(held)
+            delta = torch.softmax(out.view(count, size, -1) + models.second_bias[:, None], dim=2)
+            delta.scatter_add_(2, labels[..., None], delta.new_full((count, size, 1), -1.0)).div_(size)
             models.second_bias.grad = delta.sum(1)
             # Propagation is symmetric.
-            back = torch.sparse.mm(propagation, delta.flatten(0, 1)).view(count, held, -1)
+            back = torch.sparse.mm(propagation, delta.flatten(0, 1)).view(count, size, -1)
             models.second.grad = torch.bmm(hidden.mT, back)
             inner = torch.bmm(back, models.second.mT).mul_(hidden > 0)
             models.first_bias.grad = inner.sum(1)

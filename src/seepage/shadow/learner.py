@@ -103,12 +103,7 @@ class ModelStack:
 def check_rows(
     inputs: Tensor, labels: Tensor, chosen: Int[Tensor, "model trained"], seeds: Sequence[int], classes: int
 ) -> None:
-    """Refuse rows that models cannot be trained on.
-
-    Raises:
-        BadInputError: inputs and labels differ in number, a label is no class code, positions or seeds are missing or
-            out of range.
-    """
+    """Refuse rows that models cannot be trained on."""
     if len(inputs) != len(labels):
         raise BadInputError(f"{len(inputs)} rows came with {len(labels)} labels; give one label a row.")
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
@@ -138,9 +133,6 @@ def check_recipe(
         above: numbers above 0, by name.
         at_least: numbers from 0 up, by name.
 
-    Raises:
-        BadInputError: a setting is out of range; the message says which.
-
     Example:
         >>> check_recipe(2, {"epochs": 3}, {"learning_rate": 0.1}, {"weight_decay": -1.0})
         Traceback (most recent call last):
@@ -164,9 +156,6 @@ def in_parts(train: Callable[[slice], _Models], count: int, each: int, learning_
     """Train as many models at a time as fit into memory, and return all of them.
 
     Args:
-        train: function that trains some of the models.
-        count: number of all models.
-        each: number of models trained at a time.
         learning_rate: learning rate, for the message.
 
     Raises:

@@ -24,9 +24,6 @@ class MarkedRows:
         column: position of the column with the attribute; None where models do not receive it.
         groups: number of each row's group, such as a patient, whose rows belong to one party; None where each row is
             one of its own.
-
-    Raises:
-        BadInputError: inputs, labels, marks and groups differ in number.
     """
 
     inputs: Tensor
@@ -51,15 +48,11 @@ class MarkedRows:
     def rows(self, index: Tensor) -> MarkedRows:
         """Return the rows at some positions."""
         groups = None if self.groups is None else self.groups[index]
-        kept = {"inputs": self.inputs[index], "labels": self.labels[index], "carries": self.carries[index]}
-        return replace(self, **kept, groups=groups)
+        fields = {"inputs": self.inputs[index], "labels": self.labels[index], "carries": self.carries[index]}
+        return replace(self, **fields, groups=groups)
 
     def followed_by(self, other: MarkedRows) -> MarkedRows:
-        """Return these rows and then others, without groups.
-
-        Raises:
-            BadInputError: the others have other columns.
-        """
+        """Return these rows and then others, without groups."""
         if self.inputs.shape[1:] != other.inputs.shape[1:]:
             raise BadInputError(
                 f"rows of {tuple(self.inputs.shape[1:])} numbers cannot be pooled with rows of "
@@ -81,15 +74,14 @@ class MarkedRows:
         Args:
             shares: share in each part of each model's rows, rounded to whole rows.
             rows: number of rows of each part.
-            generator: generator of the draws.
 
         Raises:
             BadInputError: a share is not in [0, 1], or these rows cannot supply it.
 
         Example:
-            >>> held = MarkedRows(torch.zeros(6, 1), torch.zeros(6).long(), torch.tensor([1, 1, 1, 0, 0, 0]).bool())
-            >>> chosen = held.drawn(torch.tensor([[0.5], [0.25]]), 4, torch.Generator().manual_seed(0))
-            >>> held.carries[chosen].sum(-1).tolist()
+            >>> rows = MarkedRows(torch.zeros(6, 1), torch.zeros(6).long(), torch.tensor([1, 1, 1, 0, 0, 0]).bool())
+            >>> chosen = rows.drawn(torch.tensor([[0.5], [0.25]]), 4, torch.Generator().manual_seed(0))
+            >>> rows.carries[chosen].sum(-1).tolist()
             [[2], [1]]
         """
         if not bool(((shares >= 0) & (shares <= 1)).all()):
@@ -128,14 +120,9 @@ def joint_models(
     The parties use it on their rows, the attacker on its auxiliary rows: one code path for both.
 
     Args:
-        learner: training recipe.
         pool: rows that ``chosen`` refers to.
         own: rows of the adversary; None where it trains nothing.
         chosen: positions in the pool, by part.
-        generator: generator of first weights and batches.
-
-    Raises:
-        BadInputError: own rows have other columns than the pool, or training failed.
     """
     together = pool if own is None else pool.followed_by(own)
     lines = chosen.flatten(1)

@@ -28,12 +28,8 @@ class StackedRecurrent(ModelStack):
     Attributes:
         vectors: word vectors; that of number 0 is never read.
         inward: weights from word vectors to gates, for both directions.
-        inward_bias: biases of the gates.
         onward: weights from the previous hidden state to gates.
         dense: weights from both directions' last hidden states to the dense layer.
-        dense_bias: biases of the dense layer.
-        out: weights from the dense layer to classes.
-        out_bias: biases of the classes.
     """
 
     vectors: Float[Tensor, "word embedding"]
@@ -56,13 +52,12 @@ class StackedRecurrent(ModelStack):
     )
 
     def logits(
-        self, words: Int[Tensor, "model text position"], kept: Float[Tensor, "model text dense"] | None = None
+        self, words: Int[Tensor, "model text position"], mask: Float[Tensor, "model text dense"] | None = None
     ) -> Float[Tensor, "model text label"]:
         """Return each model's logits for its own texts.
 
         Args:
-            words: word numbers of each model's texts.
-            kept: factors on the dense layer's outputs, for dropout; none if None.
+            mask: factors on the dense layer's outputs, for dropout; none if None.
         """
         models, texts, positions = words.shape
         embedded = self.vectors[words.flatten()].view(models, 1, texts * positions, -1)
@@ -82,17 +77,17 @@ class StackedRecurrent(ModelStack):
             state = torch.where(there, torch.sigmoid(shown) * torch.tanh(changed), state)
         last = state.view(models, _DIRECTIONS, texts, -1).transpose(1, 2).flatten(2)
         dense = torch.baddbmm(self.dense_bias[:, None], last, self.dense).relu()
-        return torch.baddbmm(self.out_bias[:, None], dense if kept is None else dense * kept, self.out)
+        return torch.baddbmm(self.out_bias[:, None], dense if mask is None else dense * mask, self.out)
 
     def answers(self, inputs: Int[Tensor, "query position"]) -> Float[Tensor, "model query label"]:
         """Return every model's chances of each class for the same texts."""
         each = max(1, _BYTES // (4 * _DIRECTIONS * inputs.shape[1] * max(1, len(inputs)) * self.onward.shape[3]))
-        found = []
+        chances = []
         with torch.no_grad():
             for start in range(0, len(self), each):
                 some = self.of(slice(start, start + each))
-                found.append(torch.softmax(some.logits(inputs.expand(len(some), *inputs.shape)), dim=2))
-        return torch.cat(found)
+                chances.append(torch.softmax(some.logits(inputs.expand(len(some), *inputs.shape)), dim=2))
+        return torch.cat(chances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +102,6 @@ class Recurrent:
     gates start at 1, as is usual.
 
     Attributes:
-        classes: number of classes of a model.
         vectors: word vectors; number 0 is the padding.
         units: number of units of each direction.
         dense: number of units of the dense layer.
@@ -208,15 +202,15 @@ class Recurrent:
             shuffled = chosen.gather(1, order)
             for start in range(0, chosen.shape[1], size):
                 batch = shuffled[:, start : start + size]
-                kept = None
+                mask = None
                 if self.dropout:
                     drawn = torch.stack(
                         [torch.rand(batch.shape[1], self.dense, generator=generator) for generator in generators]
                     )
-                    kept = (drawn >= self.dropout).float() / (1 - self.dropout)
-                found = models.logits(inputs[batch], kept)
+                    mask = (drawn >= self.dropout).float() / (1 - self.dropout)
+                logits = models.logits(inputs[batch], mask)
                 # A sum over models gives each the gradient of its own mean.
-                loss = functional.cross_entropy(found.flatten(0, 1), labels[batch].flatten(), reduction="sum")
+                loss = functional.cross_entropy(logits.flatten(0, 1), labels[batch].flatten(), reduction="sum")
                 optimiser.zero_grad()
                 (loss / batch.shape[1]).backward()
                 optimiser.step()

@@ -21,12 +21,7 @@ ACCELERATOR_BYTES = 2**29
 
 @dataclass(frozen=True)
 class Stacked(ModelStack):
-    """Fully connected ReLU networks with a softmax; without hidden layers, multinomial logistic regressions.
-
-    Attributes:
-        weights: weights of each layer.
-        biases: biases of each layer.
-    """
+    """Fully connected ReLU networks with a softmax; without hidden layers, multinomial logistic regressions."""
 
     weights: tuple[Float[Tensor, "model _out _in"], ...]
     biases: tuple[Float[Tensor, "model _out"], ...]
@@ -72,11 +67,9 @@ class Dense:
     and batches are not stated there, 20 and 128 here.
 
     Attributes:
-        classes: number of classes of a model.
         hidden: units of each hidden layer; none for logistic regression.
         epochs: number of passes over the rows.
         batch_size: number of rows of a step; None for all of them.
-        learning_rate: learning rate of Adam.
         weight_decay: weight decay of Adam (added to the gradient).
         clip: bound on the norm of each record's gradient (DP-SGD); None for none.
         noise: noise multiplier: standard deviation of the noise on the sum of a batch's clipped gradients, in units of
@@ -185,8 +178,6 @@ class Dense:
         """Return each model's gradient of the mean cross-entropy over its own rows, in the order of ``Stacked.flat``.
 
         Args:
-            models: models whose gradients are taken.
-            inputs, labels: all rows and their class codes.
             chosen: positions of each model's rows.
 
         Raises:
@@ -195,8 +186,8 @@ class Dense:
         Example:
             >>> rows = torch.tensor([[1.0], [2.0]])
             >>> models, _ = Dense(classes=2).initial(1, [0])
-            >>> found = Dense(classes=2).gradients(models, rows, torch.tensor([0, 1]), torch.tensor([[0, 1]]))
-            >>> found.shape, bool(found[0, 0].isclose(-found[0, 1]))
+            >>> gradients = Dense(classes=2).gradients(models, rows, torch.tensor([0, 1]), torch.tensor([[0, 1]]))
+            >>> gradients.shape, bool(gradients[0, 0].isclose(-gradients[0, 1]))
             (torch.Size([1, 4]), True)
         """
         check_rows(inputs, labels, chosen, range(len(chosen)), self.classes)
@@ -204,11 +195,11 @@ class Dense:
         copied = models.holding(part.detach().clone() for part in models.parameters)
         plain = replace(self, clip=None, noise=0.0)
         plain._gradient(copied, inputs.float()[chosen], labels.long()[chosen], [])
-        found = []
+        gradients = []
         for parameter in copied.parameters:
             assert parameter.grad is not None
-            found.append(parameter.grad.flatten(1))
-        return torch.cat(found, dim=1)
+            gradients.append(parameter.grad.flatten(1))
+        return torch.cat(gradients, dim=1)
 
     def _gradient(
         self,

@@ -57,12 +57,7 @@ def right_cells(
     column's tolerance, bounds included. A NaN is never right.
 
     Args:
-        schema: schema with each column's kind and tolerance.
         guess: guessed cells; leading axes broadcast against those of ``true``.
-        true: true cells.
-
-    Raises:
-        BadInputError: the cells do not have one column for each column of the schema.
     """
     _check(schema, guess, true)
     # NaN compares false, so asking for "within" (not for "beyond") counts it as wrong.
@@ -77,15 +72,11 @@ def pairwise_error(
     Works in chunks of the leading axes: beside the result it needs a few megabytes.
 
     Args:
-        schema: schema with each column's kind and tolerance.
         guess: guessed cells, codes or values; leading axes broadcast against those of ``true``.
         true: cells to compare with: true records, or those of a reference candidate.
 
     Returns:
         Shares in [0, 1], float64, 0 where all cells are right.
-
-    Raises:
-        BadInputError: the cells do not have one column for each column of the schema.
     """
     _check(schema, guess, true)
     leading = torch.broadcast_shapes(guess.shape[:-2], true.shape[:-2])
@@ -134,8 +125,8 @@ def match(cost: Float[Tensor, "... guess true"]) -> Int[Tensor, "... true"]:
     # Records of the truth as rows: SciPy then lists the assigned columns in their order.
     costs = cost.detach().cpu().numpy().swapaxes(-1, -2).reshape(-1, truths, guesses)
     index = np.empty((len(costs), truths), dtype=np.int64)
-    for i, one in enumerate(costs):
-        index[i] = linear_sum_assignment(one)[1]
+    for i, pair_costs in enumerate(costs):
+        index[i] = linear_sum_assignment(pair_costs)[1]
     return torch.from_numpy(index).reshape(*cost.shape[:-2], truths).to(cost.device)
 
 
@@ -145,7 +136,6 @@ def reorder(rows: Float[Tensor, "... guess value"], index: Int[Tensor, "... true
     Args:
         rows: cells, encoded rows or anything else with one row a guessed record; same leading axes
             as ``index``.
-        index: positions that ``match`` returned.
     """
     return torch.take_along_dim(rows, index[..., None], dim=-2)
 

@@ -23,7 +23,6 @@ def uniform_statistics(schema: Schema, bins: int = _BINS) -> Statistics:
     Standard deviations of 0 (a single category, equal bounds) are replaced by 1, as in ``Statistics``.
 
     Args:
-        schema: schema of the table.
         bins: bound on the number of values of a continuous marginal.
 
     Example:
@@ -35,29 +34,28 @@ def uniform_statistics(schema: Schema, bins: int = _BINS) -> Statistics:
         >>> uniform_statistics(schema).mean.tolist(), round(uniform_statistics(schema).std.item(), 3)
         ([6.0], 3.464)
     """
-    return partly_known_statistics(schema, {}, bins)
+    return partial_statistics(schema, {}, bins)
 
 
-def partly_known_statistics(schema: Schema, known: Mapping[str, Tensor], bins: int = _BINS) -> Statistics:
+def partial_statistics(schema: Schema, columns: Mapping[str, Tensor], bins: int = _BINS) -> Statistics:
     """Return the statistics of columns of which some cells are known; all others are uniform.
 
     Shares of categories count one more row of each, since a few cells rarely show all of them.
 
     Args:
-        schema: schema of the table.
-        known: cells of columns by name, the target's among them: codes of categories, or numbers.
+        columns: cells of columns by name, the target's among them: codes of categories, or numbers.
         bins: bound on the number of values of a continuous marginal.
 
     Example:
         >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
-        >>> known = {"ill": torch.tensor([1.0, 1.0], dtype=torch.float64)}
-        >>> found = partly_known_statistics(Schema(columns=(sex,), target=ill), known)
-        >>> found.target.probabilities.tolist(), found.marginals[0].probabilities.tolist()
+        >>> columns = {"ill": torch.tensor([1.0, 1.0], dtype=torch.float64)}
+        >>> statistics = partial_statistics(Schema(columns=(sex,), target=ill), columns)
+        >>> statistics.target.probabilities.tolist(), statistics.marginals[0].probabilities.tolist()
         ([0.25, 0.75], [0.5, 0.5])
     """
     marginals = []
     for column in (*schema.columns, schema.target):
-        cells = known.get(column.name)
+        cells = columns.get(column.name)
         if cells is None or not len(cells):
             marginals.append(_uniform(column, bins))
         elif isinstance(column, Discrete):
@@ -78,18 +76,13 @@ def standardised_statistics(
     has mean 0 and standard deviation 1), the column is taken to be uniform.
 
     Args:
-        schema: schema of the table.
         mean, std: mean and standard deviation of each encoded column.
         bins: bound on the number of values of a continuous marginal.
 
-    Raises:
-        BadInputError: not one number for each encoded column, one that is not finite, or a standard
-            deviation that is not positive.
-
     Example:
         >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
-        >>> found = standardised_statistics(Schema(columns=(sex,), target=ill), [0.25, 0.75], [0.5, 0.5])
-        >>> found.marginals[0].probabilities.tolist(), found.marginals[0].median
+        >>> statistics = standardised_statistics(Schema(columns=(sex,), target=ill), [0.25, 0.75], [0.5, 0.5])
+        >>> statistics.marginals[0].probabilities.tolist(), statistics.marginals[0].median
         ([0.25, 0.75], 1.0)
     """
     means, stds = torch.tensor(mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Declaration of a client's own encoder: which entry of a row that enters the network stands for what."""
+"""Declaration of a client's own encoder: the meaning of each entry of a row that enters the network."""
 
 from __future__ import annotations
 
@@ -151,9 +151,9 @@ class ClientEncoder(BaseModel):
             >>> turned.arranged(schema).names == tuple(reversed(schema.names))
             True
         """
-        known = {column.name: column for column in schema.columns}
+        described = {column.name: column for column in schema.columns}
         declared = {column.name: column for column in self.columns}
-        for names, others, where in ((declared, known, "schema"), (known, declared, "client's encoder")):
+        for names, others, where in ((declared, described, "schema"), (described, declared, "client's encoder")):
             lacking = [name for name in names if name not in others]
             if lacking:
                 raise BadInputError(
@@ -162,22 +162,23 @@ class ClientEncoder(BaseModel):
                     "declare every column that enters the network, and no other."
                 )
         columns = []
-        for name, one in declared.items():
-            column = known[name]
-            if isinstance(column, Discrete) == isinstance(one, NumberInput):
+        for name, entry in declared.items():
+            column = described[name]
+            if isinstance(column, Discrete) == isinstance(entry, NumberInput):
                 kind = "categories" if isinstance(column, Discrete) else "numbers"
                 raise BadInputError(
-                    f"column {name!r} holds {kind} in the schema and enters the network as {one.kind}; make them agree."
+                    f"column {name!r} holds {kind} in the schema and enters the network as {entry.kind}; make them "
+                    "agree."
                 )
-            if not isinstance(one, NumberInput):
+            if not isinstance(entry, NumberInput):
                 assert isinstance(column, Discrete)
-                odd = set(one.categories) ^ set(column.categories)
+                odd = set(entry.categories) ^ set(column.categories)
                 if odd:
                     raise BadInputError(
-                        f"column {name!r} has {len(one.categories)} categories in the client's encoder and "
+                        f"column {name!r} has {len(entry.categories)} categories in the client's encoder and "
                         f"{len(column.categories)} in the schema; {sorted(map(str, odd))[0]!r} is in one of them only."
                     )
-                column = column.model_copy(update={"categories": one.categories})
+                column = column.model_copy(update={"categories": entry.categories})
             columns.append(column)
         return schema.model_copy(update={"columns": tuple(columns)})
 
@@ -185,10 +186,6 @@ class ClientEncoder(BaseModel):
         """Refuse an encoder that makes rows of another width than a network's first affine layer takes.
 
         A network with tables to look categories up, or with another first layer, is not compared.
-
-        Args:
-            module: network.
-            name: name of the network.
 
         Raises:
             BadInputError: the widths differ; the message lists each column's share.
@@ -280,7 +277,6 @@ class ClientEncoder(BaseModel):
         """Return seepage's own encoding of a schema: its columns in order, categories as one-hot entries.
 
         Args:
-            schema: schema of the table.
             mean, scale: shift and divisor of each entry; 0 and 1 for all where left out.
 
         Example:
@@ -295,7 +291,7 @@ class ClientEncoder(BaseModel):
                 shift, divisor = tuple(mean[block]), tuple(scale[block])
                 columns.append(
                     OneHotInput(name=column.name, categories=column.categories, mean=shift, scale=divisor)
-                    if any(shift) or any(one != 1 for one in divisor)
+                    if any(shift) or any(value != 1 for value in divisor)
                     else OneHotInput(name=column.name, categories=column.categories)
                 )
             else:
@@ -314,21 +310,21 @@ class ClientEncoder(BaseModel):
 
         Example:
             >>> frame = pd.DataFrame({"age": [30.0, 50.0], "sex": ["f", "m"]})
-            >>> made = ColumnTransformer([("n", StandardScaler(), ["age"]), ("c", OneHotEncoder(), ["sex"])])
-            >>> found = ClientEncoder.of_transformer(made.fit(frame))
-            >>> found.mean, found.scale, found.columns[1].categories
+            >>> transformer = ColumnTransformer([("n", StandardScaler(), ["age"]), ("c", OneHotEncoder(), ["sex"])])
+            >>> encoder = ClientEncoder.of_transformer(transformer.fit(frame))
+            >>> encoder.mean, encoder.scale, encoder.columns[1].categories
             ([40.0, 0.0, 0.0], [10.0, 1.0, 1.0], ('f', 'm'))
         """
         if not hasattr(fitted, "transformers_") or not hasattr(fitted, "feature_names_in_"):
             raise BadInputError(
                 "the ColumnTransformer is not fitted on a DataFrame; fit it on rows with named columns first."
             )
-        known = fitted.feature_names_in_  # pyright: ignore[reportAttributeAccessIssue]  there after fitting
+        all_names = fitted.feature_names_in_  # pyright: ignore[reportAttributeAccessIssue]  there after fitting
         columns: list[DeclaredInput] = []
         placed = {name: part for name, part, _ in fitted.transformers_ if part != "drop"}
         chosen = {name: picked for name, _, picked in fitted.transformers_}
-        for name in sorted(placed, key=lambda one: fitted.output_indices_[one].start):
-            columns += _inputs(placed[name], _names(chosen[name], list(known)))
+        for name in sorted(placed, key=lambda key: fitted.output_indices_[key].start):
+            columns += _inputs(placed[name], _names(chosen[name], list(all_names)))
         if not columns:
             raise BadInputError("the ColumnTransformer lets no column into the network; declare at least one.")
         try:
@@ -339,9 +335,9 @@ class ClientEncoder(BaseModel):
             ) from error
 
 
-def _names(picked: Any, known: list[str]) -> list[str]:
+def _names(picked: Any, names: list[str]) -> list[str]:
     """Return the names of columns that were picked by name, position, slice or mask."""
-    frame = pd.DataFrame(columns=known)
+    frame = pd.DataFrame(columns=names)
     if isinstance(picked, str):
         return [picked]
     if isinstance(picked, slice):
@@ -376,7 +372,7 @@ def _inputs(part: object, names: Sequence[str]) -> list[DeclaredInput]:
             for n, m, s in zip(names, part.min_, part.scale_, strict=True)
         ]
     if isinstance(part, OneHotEncoder):
-        dropped = part.drop_idx_ is not None and any(one is not None for one in part.drop_idx_)
+        dropped = part.drop_idx_ is not None and any(index is not None for index in part.drop_idx_)
         joined = part.min_frequency is not None or part.max_categories is not None
         if dropped or joined:
             raise BadInputError(
@@ -385,7 +381,7 @@ def _inputs(part: object, names: Sequence[str]) -> list[DeclaredInput]:
                 "max_categories."
             )
         return [
-            OneHotInput(name=name, categories=tuple(_plain(one) for one in categories))
+            OneHotInput(name=name, categories=tuple(_plain(category) for category in categories))
             for name, categories in zip(names, part.categories_, strict=True)
         ]
     raise _unknown(part, names)

@@ -1,4 +1,4 @@
-"""ColumnAssociation of one column of a table with every other, by the measure that fits their kinds."""
+"""Association of one column of a table with every other, by the measure that fits their kinds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ class ColumnAssociation:
     """Strength of the association between two columns.
 
     Attributes:
-        column: name of the first column.
-        with_column: name of the second column.
         measure: ``cramers_v`` of two discrete columns (corrected for bias: Bergsma, 2013), ``point_biserial`` of a
             column of numbers with one of two categories, ``anova`` (the correlation ratio eta of a one-way analysis of
             variance) with one of more, ``pearson`` of two columns of numbers.
@@ -32,7 +30,6 @@ class ColumnAssociation:
             for the later category; None where a column has one value only.
         pvalue: p-value of the hypothesis of no association: by a chi-squared test without continuity correction, by
             the test of the correlation, or by the analysis of variance; None where there is none.
-        rows: number of rows.
     """
 
     column: str
@@ -51,9 +48,6 @@ class ColumnAssociation:
 def associations(table: Table, sensitive: str) -> list[ColumnAssociation]:
     """Return how strongly every other column and the target are associated with a column, strongest first.
 
-    Raises:
-        BadInputError: there is no such column, it has one value, or there are fewer than three rows.
-
     Example:
         >>> import pandas as pd
         >>> from seepage.tabular.schema import Continuous, Schema
@@ -62,26 +56,28 @@ def associations(table: Table, sensitive: str) -> list[ColumnAssociation]:
         ...     target=Continuous(name="pay", low=0, high=9, tolerance=1),
         ... )
         >>> rows = pd.DataFrame({"sex": list("ffmm"), "title": ["Ms", "Ms", "Mr", "Mr"], "pay": [1.0, 3.0, 2.0, 4.0]})
-        >>> [(found.column, found.measure, round(found.value, 2)) for found in associations(Table(schema, rows), "sex")]
+        >>> [(pair.column, pair.measure, round(pair.value, 2)) for pair in associations(Table(schema, rows), "sex")]
         [('title', 'cramers_v', 1.0), ('pay', 'point_biserial', 0.45)]
     """
     schema = table.schema
     chosen = schema.column(sensitive)
     if len(table) < 3:
         raise BadInputError(f"an association is measured on at least three rows, got {len(table)}.")
-    held = {column.name: table.column(i).numpy() for i, column in enumerate(schema.columns)}
-    held[schema.target.name] = table.labels.numpy()
-    if len(np.unique(held[sensitive])) < 2:
+    cells = {column.name: table.column(i).numpy() for i, column in enumerate(schema.columns)}
+    cells[schema.target.name] = table.labels.numpy()
+    if len(np.unique(cells[sensitive])) < 2:
         raise BadInputError(
             f"the sensitive column {sensitive!r} has one value in all {len(table)} rows, so that nothing can be "
             "associated with it; choose another column."
         )
-    found = [
-        between(column, held[column.name], chosen, held[sensitive])
+    measured = [
+        between(column, cells[column.name], chosen, cells[sensitive])
         for column in (*schema.columns, schema.target)
         if column.name != sensitive
     ]
-    return sorted(found, key=lambda one: -1.0 if one.value is None else abs(one.value), reverse=True)
+    return sorted(
+        measured, key=lambda association: -1.0 if association.value is None else abs(association.value), reverse=True
+    )
 
 
 def between(column: Column, cells: np.ndarray, other: Column, other_cells: np.ndarray) -> ColumnAssociation:

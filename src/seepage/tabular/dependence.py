@@ -1,4 +1,4 @@
-"""Columns that say what others hold: one that determines another, and numbers that are sums of others."""
+"""Dependences between columns: a column that determines another, and numbers that are sums of others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ class Dependence:
     """A column that is a function of others.
 
     Attributes:
-        column: name of the column.
         by: names of the columns that it follows from.
         linear: whether it is a linear function of columns of numbers; else equal cells come with equal cells.
     """
@@ -46,29 +45,29 @@ def dependences(table: Table) -> list[Dependence]:
         >>> from seepage.tabular.infer import infer_schema
         >>> rows = pd.DataFrame({"a": range(40), "b": [i % 7 for i in range(40)], "y": [0, 1] * 20})
         >>> rows["c"] = 2 * rows["a"] - rows["b"]
-        >>> [(one.column, one.by) for one in dependences(Table(infer_schema(rows, "y"), rows))]
+        >>> [(follower.column, follower.by) for follower in dependences(Table(infer_schema(rows, "y"), rows))]
         [('c', ('a', 'b'))]
     """
     columns = table.schema.columns
     cells = np.stack([_sampled(table.column(i).numpy()) for i in range(len(columns))], axis=1)
-    found: dict[int, Dependence] = {}
+    dependent: dict[int, Dependence] = {}
     for i, by in enumerate(columns):
         for j in _followers(cells, i):
-            known = found.get(j)
-            mutual = i in found and found[i].by == (columns[j].name,)
-            if known is None and not mutual and _follows(table.column(j).numpy(), table.column(i).numpy()):
-                found[j] = Dependence(columns[j].name, (by.name,), linear=False)
+            earlier = dependent.get(j)
+            mutual = i in dependent and dependent[i].by == (columns[j].name,)
+            if earlier is None and not mutual and _follows(table.column(j).numpy(), table.column(i).numpy()):
+                dependent[j] = Dependence(columns[j].name, (by.name,), linear=False)
     numbers = []
     for i, column in enumerate(columns):
         if isinstance(column, Discrete) and all(isinstance(value, int | float) for value in column.categories):
             cells[:, i] = np.array(column.categories, dtype=np.float64)[cells[:, i].astype(int)]
         elif isinstance(column, Discrete):
             continue
-        if i not in found:
+        if i not in dependent:
             numbers.append(i)
     for j, by in _sums(cells, numbers):
-        found[j] = Dependence(columns[j].name, tuple(columns[i].name for i in by), linear=True)
-    return [found[j] for j in sorted(found)]
+        dependent[j] = Dependence(columns[j].name, tuple(columns[i].name for i in by), linear=True)
+    return [dependent[j] for j in sorted(dependent)]
 
 
 def determining(table: Table) -> list[str]:
@@ -124,7 +123,7 @@ def _sampled(cells: np.ndarray) -> np.ndarray:
 
 
 def _followers(cells: np.ndarray, by: int) -> list[int]:
-    """Return the columns of a sample that are constant wherever another is, that one and constant ones apart."""
+    """Return the other columns of a sample, constant ones apart, that are constant wherever a given one is."""
     order = np.argsort(cells[:, by], kind="stable")
     ordered = cells[order]
     starts = np.flatnonzero(np.diff(ordered[:, by], prepend=np.nan) != 0)
@@ -153,8 +152,8 @@ def _sums(cells: np.ndarray, numbers: Sequence[int]) -> list[tuple[int, tuple[in
     if len(cells) < _ROWS_A_COLUMN * len(numbers):
         return []
     basis: list[np.ndarray] = []
-    kept: list[int] = []
-    found = []
+    independent: list[int] = []
+    sums = []
     for j in numbers:
         column = cells[:, j] - cells[:, j].mean()
         size = np.linalg.norm(column)
@@ -169,10 +168,10 @@ def _sums(cells: np.ndarray, numbers: Sequence[int]) -> list[tuple[int, tuple[in
         rest = float(left @ left)
         if rest > _LEFT:
             basis.append(left / np.sqrt(rest))
-            kept.append(j)
+            independent.append(j)
             continue
-        others = cells[:, kept] - cells[:, kept].mean(0)
+        others = cells[:, independent] - cells[:, independent].mean(0)
         spread = np.linalg.norm(others, axis=0)
         weights = np.linalg.lstsq(others / spread, column, rcond=None)[0]
-        found.append((j, tuple(i for i, weight in zip(kept, weights, strict=True) if abs(weight) > _NO_PART)))
-    return found
+        sums.append((j, tuple(i for i, weight in zip(independent, weights, strict=True) if abs(weight) > _NO_PART)))
+    return sums

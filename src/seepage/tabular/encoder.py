@@ -15,11 +15,7 @@ from seepage.tabular.statistics import Statistics
 
 @dataclass(frozen=True)
 class Scaling:
-    """Shift and divisor of each encoded column, where these are not its mean and standard deviation.
-
-    Attributes:
-        mean, std: shift and divisor of each encoded column.
-    """
+    """Shift and divisor of each encoded column, where these are not its mean and standard deviation."""
 
     mean: Float[Tensor, " encoded"]
     std: Float[Tensor, " encoded"]
@@ -59,7 +55,6 @@ class Encoder:
         dtype, device: type and device of the encoded tensors; cells are always float64 on the same device.
 
     Attributes:
-        width: number of encoded columns.
         mean, std, low, high: moments and bounds of each encoded column, shape (encoded,); bounds are standardised, and
             those of a category are the standardised 0 and 1.
         groups: 1 where an encoded column belongs to a column, else 0, shape (encoded, column).
@@ -114,9 +109,9 @@ class Encoder:
                 self.is_continuous[block] = True
         self.low = ((low - statistics.mean) / statistics.std).to(device=device, dtype=dtype)
         self.high = ((high - statistics.mean) / statistics.std).to(device=device, dtype=dtype)
-        held = torch.stack([self.mean, self.std, self.low, self.high]).isfinite().all(0) & (self.std > 0)
+        valid = torch.stack([self.mean, self.std, self.low, self.high]).isfinite().all(0) & (self.std > 0)
         for column, block in zip(schema.columns, schema.blocks, strict=True):
-            if not held[block].all():
+            if not valid[block].all():
                 raise BadInputError(
                     f"column {column.name!r} cannot be standardised in {dtype}: its mean is "
                     f"{float(statistics.mean[block.start]):g}, its standard deviation "

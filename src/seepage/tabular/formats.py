@@ -63,7 +63,7 @@ class Written:
 
 
 def read_written(texts: Sequence[str], day_first: bool | None = None) -> Written:
-    """Return what the texts of a column mean as numbers; the column as a whole settles what one text leaves open.
+    """Return the numbers that the texts of a column stand for; the whole column settles what one text leaves open.
 
     Dates are days since 1970-01-01. In ``12/05/2020`` a number above 12 anywhere in the column tells day from month;
     with points (``12.05.2020``) the day is first unless the column says otherwise. Commas are decimal where they cannot
@@ -136,14 +136,14 @@ def _dates(texts: Sequence[str], day_first: bool | None) -> Written | None:
     """Return dates; None where a text is none, or the order of days and months differs within the column."""
     if not texts:
         return None
-    found: list[re.Match[str] | None] = []
+    parsed: list[re.Match[str] | None] = []
     for text in texts:
         matches = (form.fullmatch(text) for form in (_NUMBERED, _YEAR_FIRST, _DAY_NAMED, _MONTH_NAMED))
         match = next((match for match in matches if match is not None), None)
         if match is None and not is_date(text):
             return None
-        found.append(match)
-    numbered = [match for match in found if match is not None and match.re is _NUMBERED]
+        parsed.append(match)
+    numbered = [match for match in parsed if match is not None and match.re is _NUMBERED]
     first = any(int(match["a"]) > 12 for match in numbered)
     second = any(int(match["b"]) > 12 for match in numbered)
     if first and second:
@@ -155,7 +155,7 @@ def _dates(texts: Sequence[str], day_first: bool | None) -> Written | None:
     if numbered and order is None:
         return Written(np.full(len(texts), np.nan), DAYS, undecided=True)
     values = [
-        iso_days(text) if match is None else _moment(match, order) for text, match in zip(texts, found, strict=True)
+        iso_days(text) if match is None else _moment(match, order) for text, match in zip(texts, parsed, strict=True)
     ]
     return None if np.isnan(values).any() else Written(np.array(values), DAYS)
 

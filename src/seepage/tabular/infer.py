@@ -49,7 +49,6 @@ class InferredColumn:
     """Interpretation of one column of a table.
 
     Attributes:
-        name: name of the column.
         taken: kind that it was taken for; ``left out`` where it is not part of the schema.
         why: reason, in a few words.
         near: threshold that the decision was near to, in a few words; empty where it was clear.
@@ -114,8 +113,8 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
 
     Example:
         >>> frame = pd.DataFrame({"age": [30.5, 41, 65], "job": ["cook", "nurse", "cook"], "ill": [True, False, True]})
-        >>> for found in infer(frame, "ill").columns:
-        ...     print(found.name, found.taken, found.why, sep=", ")
+        >>> for column in infer(frame, "ill").columns:
+        ...     print(column.name, column.taken, column.why, sep=", ")
         age, continuous, numbers from 30 to 66
         job, discrete, 2 different texts
         ill, discrete, true or false
@@ -158,12 +157,12 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
             "), which may have any number.",
         )
 
-    kept = _complete_rows(table, names, policy) if policy.missing == "drop" else None
+    complete = _complete_rows(table, names, policy) if policy.missing == "drop" else None
     guesses: dict[str, _ColumnReading] = {}
     wrong: list[str | BadInputError] = []
     for name, raw in table.columns(names):
         try:
-            guesses[name] = _ColumnReading(name, raw, policy, kept, is_target=name == target)
+            guesses[name] = _ColumnReading(name, raw, policy, complete, is_target=name == target)
         except BadInputError as error:
             wrong.append(error)
     _treat_alike(guesses, target)
@@ -171,7 +170,7 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         rows = next(iter(guesses.values())).rows
         raise BadInputError(
             f"a schema is inferred from at least two rows, this table has {rows}"
-            + (" without missing cells; take those as a category instead." if kept is not None else ".")
+            + (" without missing cells; take those as a category instead." if complete is not None else ".")
         )
     left_out = {
         name: reason
@@ -180,10 +179,10 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     }
     for name in list(left_out):
         if name == target and guesses[name].useless:
-            held = "is empty" if guesses[name].missing == guesses[name].rows else "is the same"
+            state = "is empty" if guesses[name].missing == guesses[name].rows else "is the same"
             del left_out[name]
             wrong.append(
-                f"the target {target!r} {held} in all {guesses[name].rows} rows, so there is nothing to learn; choose "
+                f"the target {target!r} {state} in all {guesses[name].rows} rows, so there is nothing to learn; choose "
                 "another target or add rows where it differs"
             )
         elif name == target and guesses[name].listed > policy.most_categories:
@@ -226,27 +225,27 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
             + "; override the kind of one to keep it."
         )
     schema = Schema(columns=inputs, target=columns[target])
-    made_of = {group.name: f"{len(group.members)} one-hot columns; " for group in groups}
-    found = [
+    origins = {group.name: f"{len(group.members)} one-hot columns; " for group in groups}
+    interpreted = [
         InferredColumn(name, "left out", apart[name])
         if name in apart
         else InferredColumn(name, "left out", left_out[name])
         if name in left_out
         else InferredColumn(
-            name, columns[name].kind, _reason(made_of, guesses[name], columns[name]), guesses[name].near
+            name, columns[name].kind, _reason(origins, guesses[name], columns[name]), guesses[name].near
         )
         for name in table.names
     ]
     notes = _notes(schema, left_out, policy)
     if groups:
         notes = (f"one-hot columns merged (keep_dummies leaves them): {_listed(list(map(str, groups)))}", *notes)
-    return Inferred(schema, tuple(found), (*table.notes, *notes), guesses[target].rows, groups)
+    return Inferred(schema, tuple(interpreted), (*table.notes, *notes), guesses[target].rows, groups)
 
 
-def _reason(made_of: Mapping[str, str], guess: _ColumnReading, column: Column) -> str:
-    """Return how a column was interpreted; of one that was merged, nobody declared the categories."""
+def _reason(origins: Mapping[str, str], guess: _ColumnReading, column: Column) -> str:
+    """Return the reason for a column's interpretation; the categories of a merged column were not declared."""
     why = guess.why(column)
-    return made_of[guess.name] + why.replace("declared ", "") if guess.name in made_of else why
+    return origins[guess.name] + why.replace("declared ", "") if guess.name in origins else why
 
 
 def infer_schema(
@@ -308,20 +307,20 @@ def raise_all(wrong: Sequence[str | BadInputError]) -> None:
         ...
         seepage.errors.BadInputError: 2 things keep the table from being used: (1) 'age' is empty; (2) 'job' is empty.
     """
-    found = list({str(one): _unended(one) for one in wrong}.values())
-    if len(found) == 1:
-        raise BadInputError(*found[0], ".")
-    if found:
+    findings = list({str(finding): _unended(finding) for finding in wrong}.values())
+    if len(findings) == 1:
+        raise BadInputError(*findings[0], ".")
+    if findings:
         listed: list[str | Remedy] = []
-        for i, one in enumerate(found[:_LISTED], start=1):
-            listed += ["; " if i > 1 else "", f"({i}) ", *one]
-        more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        raise BadInputError(f"{len(found)} things keep the table from being used: ", *listed, f"{more}.")
+        for i, finding in enumerate(findings[:_LISTED], start=1):
+            listed += ["; " if i > 1 else "", f"({i}) ", *finding]
+        more = f"; and {len(findings) - _LISTED} more" if len(findings) > _LISTED else ""
+        raise BadInputError(f"{len(findings)} things keep the table from being used: ", *listed, f"{more}.")
 
 
-def _unended(one: str | BadInputError) -> list[str | Remedy]:
+def _unended(finding: str | BadInputError) -> list[str | Remedy]:
     """Return a message without the point at its end."""
-    parts: list[str | Remedy] = [one] if isinstance(one, str) else list(one.message)
+    parts: list[str | Remedy] = [finding] if isinstance(finding, str) else list(finding.message)
     return [*parts[:-1], parts[-1].rstrip(".")] if isinstance(parts[-1], str) else parts
 
 
@@ -329,7 +328,6 @@ def missing_cells(counts: Mapping[str, tuple[int, int]], steered: bool = True) -
     """Return the error for missing cells: which columns have how many, and the position of the first.
 
     Args:
-        counts: number of missing cells of each column, and the position of the first.
         steered: whether the user has an option that says how missing cells are treated.
 
     Example:
@@ -338,13 +336,16 @@ def missing_cells(counts: Mapping[str, tuple[int, int]], steered: bool = True) -
     """
     listed = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
     more = f" and {len(listed) - _LISTED} more columns" if len(listed) > _LISTED else ""
-    said, first_row = f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; ", "Data row 1 is the first"
+    message, first_row = (
+        f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; ",
+        "Data row 1 is the first",
+    )
     if not steered:
         return BadInputError(
-            f"{said}fill them as in training, or leave out the rows that have one. {first_row} under the header"
+            f"{message}fill them as in training, or leave out the rows that have one. {first_row} under the header"
         )
     return BadInputError(
-        f"{said}add ",
+        f"{message}add ",
         Remedy("missing", "category"),
         " (they become a category of their own, in columns of numbers the median) or ",
         Remedy("missing", "drop"),
@@ -354,11 +355,11 @@ def missing_cells(counts: Mapping[str, tuple[int, int]], steered: bool = True) -
 
 def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarray:
     """Return which rows have no missing cell in the columns that will be part of the schema."""
-    kept: np.ndarray | None = None
+    complete: np.ndarray | None = None
     for name, raw in table.columns(names):
         series = typed(raw)
         here = series.notna().to_numpy()
-        kept = np.ones(len(here), dtype=bool) if kept is None else kept
+        complete = np.ones(len(here), dtype=bool) if complete is None else complete
         if here.all() or not here.any():
             continue
         try:
@@ -367,9 +368,9 @@ def _complete_rows(table: Source, names: list[str], policy: Policy) -> np.ndarra
         except BadInputError:
             left_out = True
         if not left_out:
-            kept &= here
-    assert kept is not None
-    return kept
+            complete &= here
+    assert complete is not None
+    return complete
 
 
 def _treat_alike(guesses: Mapping[str, _ColumnReading], target: str) -> None:
@@ -390,13 +391,13 @@ def _treat_alike(guesses: Mapping[str, _ColumnReading], target: str) -> None:
                 guess.become_numbers(f"as {near.name!r} is")
 
 
-def _alike(one: _ColumnReading, other: _ColumnReading) -> bool:
+def _alike(first: _ColumnReading, second: _ColumnReading) -> bool:
     """Return whether two columns of whole numbers have nearly the same range and about as many values."""
-    assert one.codes is not None
-    assert other.codes is not None
-    low, high = max(one.codes.min(), other.codes.min()), min(one.codes.max(), other.codes.max())
-    joint = max(one.codes.max(), other.codes.max()) - min(one.codes.min(), other.codes.min())
-    return bool(high - low >= _ALIKE * joint and other.distinct <= 2 * one.distinct)
+    assert first.codes is not None
+    assert second.codes is not None
+    low, high = max(first.codes.min(), second.codes.min()), min(first.codes.max(), second.codes.max())
+    joint = max(first.codes.max(), second.codes.max()) - min(first.codes.min(), second.codes.min())
+    return bool(high - low >= _ALIKE * joint and second.distinct <= 2 * first.distinct)
 
 
 def _missing(
@@ -445,7 +446,7 @@ class _ColumnReading:
     """Inferred content of one column; the column itself is not kept."""
 
     def __init__(
-        self, name: str, raw: pd.Series | TextColumn, policy: Policy, kept: np.ndarray | None, is_target: bool = False
+        self, name: str, raw: pd.Series | TextColumn, policy: Policy, mask: np.ndarray | None, is_target: bool = False
     ) -> None:
         self.name, self.policy = name, policy
         # Nothing can be learnt from a row without a target.
@@ -453,7 +454,7 @@ class _ColumnReading:
         self.override = dict(policy.overrides.get(name, {}))
         # Numbers this long would not be told apart as floats.
         series = raw.as_texts() if isinstance(raw, TextColumn) and raw.all_match(_LONG_TEXT) else typed(raw)
-        series = series if kept is None else series[kept].reset_index(drop=True)
+        series = series if mask is None else series[mask].reset_index(drop=True)
         missing = series.isna().to_numpy()
         self.rows, self.missing = len(series), int(missing.sum())
         self.first_missing = int(missing.argmax()) if self.missing else 0
@@ -504,10 +505,10 @@ class _ColumnReading:
         if self.kind not in ("discrete", "continuous"):
             raise unknown_name(f"kind of column {self.name!r}:", self.kind, ("discrete", "continuous"))
         column_type = Discrete if self.kind == "discrete" else Continuous
-        known = [field for field in column_type.model_fields if field != "name"]
+        allowed = [field for field in column_type.model_fields if field != "name"]
         for given in self.override:
-            if given not in known:
-                raise unknown_name(f"field of the {self.kind} column {self.name!r}:", str(given), known)
+            if given not in allowed:
+                raise unknown_name(f"field of the {self.kind} column {self.name!r}:", str(given), allowed)
         fields = self._categories(limit) if self.kind == "discrete" else self.numbers or {}
         try:
             return column_type(**{"name": self.name, "sensitive": sensitive, **self.override, **fields})
@@ -515,7 +516,7 @@ class _ColumnReading:
             raise unusable_schema(error, f"column {self.name!r}") from error
 
     def why(self, column: Column) -> str:
-        """Return in a few words what the column holds and how it was interpreted."""
+        """Return a short description of the column's content and of its interpretation."""
         text = self.holds
         if isinstance(column, Continuous):
             text += f" from {_end(column, column.low)} to {_end(column, column.high)}"
@@ -548,25 +549,25 @@ class _ColumnReading:
             self.holds = "days" if types.is_timedelta64_dtype(series) else "dates, taken as days,"
             self.unit = "days" if types.is_timedelta64_dtype(series) else DAYS
             return "continuous"
-        found = types.infer_dtype(series, skipna=False)
-        if found in ("decimal", "mixed-integer-float", "floating", "integer"):
+        content = types.infer_dtype(series, skipna=False)
+        if content in ("decimal", "mixed-integer-float", "floating", "integer"):
             self.holds = "numbers"
-            if found == "integer" and self._names_rows(len(series)) and min(map(abs, series)) >= _LONG:
+            if content == "integer" and self._names_rows(len(series)) and min(map(abs, series)) >= _LONG:
                 self.identifier = f"{self.distinct:,} different numbers of 16 digits or more in {len(series):,} rows"
             return "continuous" if self.distinct > self.policy.discrete_at_most else "discrete"
-        if found in ("date", "datetime"):
+        if content in ("date", "datetime"):
             self.holds, self.unit = "dates, taken as days,", DAYS
             return "continuous"
-        self.holds = f"{self.distinct:,} different {'texts' if found == 'string' else 'values'}"
-        if found not in ("string", "boolean", "mixed", "mixed-integer"):
+        self.holds = f"{self.distinct:,} different {'texts' if content == 'string' else 'values'}"
+        if content not in ("string", "boolean", "mixed", "mixed-integer"):
             if self.override.get("kind") or self._overridden_kind():
                 return "discrete"
             raise BadInputError(
-                f"column {self.name!r} holds {found} cells; turn them into numbers or text, or drop the column (",
+                f"column {self.name!r} holds {content} cells; turn them into numbers or text, or drop the column (",
                 Remedy("drop", [self.name]),
                 ")",
             )
-        return self._seen_texts(series) if found == "string" else "discrete"
+        return self._seen_texts(series) if content == "string" else "discrete"
 
     def _seen_numbers(self, series: pd.Series) -> str:
         values = series.to_numpy(dtype=np.float64)
@@ -665,11 +666,7 @@ class _ColumnReading:
         return self.distinct > _FEW_TEXTS and 2 * self.distinct > rows
 
     def become_numbers(self, why: str) -> None:
-        """Take whole numbers that were taken for categories as numbers.
-
-        Args:
-            why: the reason, for people.
-        """
+        """Take whole numbers that were taken for categories as numbers."""
         self.kind, self.holds, self.near = "continuous", f"whole numbers, taken {why},", ""
         self.numbers = self._as_numbers
 
@@ -710,10 +707,6 @@ def rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float
 
     The distance of the multiples is at most a tenth of the range, and at least 2 for whole numbers. Bounds that are
     equal stay: they are a cell of everybody.
-
-    Args:
-        low, high: smallest and largest cell.
-        whole: whether the cells are whole numbers.
 
     Example:
         >>> rounded_outwards(17.0, 90.0, whole=True), rounded_outwards(0.013, 0.97, whole=False)
@@ -760,7 +753,7 @@ def as_numbers(name: str, series: pd.Series) -> np.ndarray:
 
 
 def refuse_odd(name: str, values: np.ndarray, there: np.ndarray) -> None:
-    """Raise ``BadInputError`` if a cell that is there is infinite or, being NaN, was no number."""
+    """Raise ``BadInputError`` if a cell that is present is infinite or NaN (no number)."""
     wrong = np.flatnonzero(~np.isfinite(values) & there)
     if len(wrong):
         what = "is infinite" if np.isinf(values[wrong[0]]) else "is no number"
@@ -822,12 +815,12 @@ def _as_number(value: Any) -> float:
 
 
 def _written(texts: list[str]) -> Written:
-    """Return what texts mean as numbers, each by itself where all can be read so."""
+    """Return the numbers that texts stand for, each text by itself where all can be read so."""
     values = np.array([number(text) for text in texts])
-    found = read_written(texts)
-    if found.undecided or found.mixed or np.isnan(found.values).sum() < np.isnan(values).sum():
-        return found
-    return Written(values, found.unit if found.unit in (DAYS, HOURS) and not np.isnan(found.values).any() else None)
+    read = read_written(texts)
+    if read.undecided or read.mixed or np.isnan(read.values).sum() < np.isnan(values).sum():
+        return read
+    return Written(values, read.unit if read.unit in (DAYS, HOURS) and not np.isnan(read.values).any() else None)
 
 
 def _distinct(name: str, series: pd.Series) -> int:
@@ -847,9 +840,9 @@ def _counted(series: pd.Series) -> dict[Hashable, int]:
     if isinstance(series.dtype, pd.CategoricalDtype):
         counts = series.value_counts(sort=False).reindex(series.cat.categories)
         return {_unwrap(value): int(count) for value, count in counts.items()}
-    position, found = pd.factorize(series)
+    position, distinct = pd.factorize(series)
     counted: dict[Hashable, int] = {}
-    for value, count in zip(found, np.bincount(position, minlength=len(found)).tolist(), strict=True):
+    for value, count in zip(distinct, np.bincount(position, minlength=len(distinct)).tolist(), strict=True):
         plain = _unwrap(value)
         plain = int(plain) if isinstance(plain, float) and plain.is_integer() else plain
         counted[plain] = counted.get(plain, 0) + count

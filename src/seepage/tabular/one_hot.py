@@ -1,4 +1,4 @@
-"""Columns that came one-hot encoded, merged into the column of categories that they were made from."""
+"""One-hot encoded columns of a table, merged into one column of categories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class OneHotGroup:
 
     Attributes:
         name: name of the column that they are merged into: what their names begin with.
-        members: names of the columns.
         categories: category of each column, what its name ends with.
         rest: category of rows without a 1; None where every row has one.
     """
@@ -59,7 +58,6 @@ class MergedSource(Source):
     """A table in which each group of one-hot columns is one column of categories, at the place of the group's first.
 
     Args:
-        inner: table as it is.
         groups: groups to merge, without common columns.
 
     Example:
@@ -96,7 +94,7 @@ class MergedSource(Source):
 
 
 def one_hot_groups(source: Source, apart: Collection[str] = ()) -> tuple[OneHotGroup, ...]:
-    """Find groups of one-hot columns by what their names begin with, and by their cells.
+    """Find groups of one-hot columns by the beginnings of their names, and by their cells.
 
     A group has at least two columns of 0 and 1 (or false and true), whose names are equal up to one of the characters
     ``_ = : . - | /`` or a space. No row has two 1s. Where some rows have none, independent columns with as many 1s
@@ -104,7 +102,6 @@ def one_hot_groups(source: Source, apart: Collection[str] = ()) -> tuple[OneHotG
     shortest counts. A beginning that is the name of another column makes no group.
 
     Args:
-        source: table to look at.
         apart: names of columns that belong to no group.
 
     Example:
@@ -130,15 +127,15 @@ def one_hot_groups(source: Source, apart: Collection[str] = ()) -> tuple[OneHotG
     while len(groups) > count:
         count = len(groups)
         for beginning in sorted(by_beginning, key=len):
-            called = beginning.rstrip(_ENDS)
+            group_name = beginning.rstrip(_ENDS)
             members = [name for name in by_beginning[beginning] if name in ones]
-            if len(members) < 2 or called in groups or called in source.names:
+            if len(members) < 2 or group_name in groups or group_name in source.names:
                 continue
             covered = _covered([ones[name] for name in members], rows)
             if covered is not None:
                 categories = tuple(name[len(beginning) :] for name in members)
                 rest = None if covered == rows else _unlike(categories)
-                groups[called] = OneHotGroup(called, tuple(members), categories, rest)
+                groups[group_name] = OneHotGroup(group_name, tuple(members), categories, rest)
                 for name in members:
                     del ones[name]
     return tuple(groups.values())
@@ -148,7 +145,6 @@ def groups_of_schema(source: Source, schema: Schema) -> tuple[OneHotGroup, ...]:
     """Return the groups of a table that a schema takes as columns of categories, which the table has one-hot encoded.
 
     Args:
-        source: table.
         schema: schema, such as one that was drafted from a table with these columns.
     """
     groups = []
@@ -158,17 +154,17 @@ def groups_of_schema(source: Source, schema: Schema) -> tuple[OneHotGroup, ...]:
         listed = [str(category) for category in column.categories if category not in (column.missing, column.other)]
         for end in _ENDS:
             members = {f"{column.name}{end}{category}": category for category in listed}
-            held = [name for name in source.names if name in members]
-            if len(held) >= max(2, len(listed) - 1):
-                absent = [category for name, category in members.items() if name not in held]
+            present = [name for name in source.names if name in members]
+            if len(present) >= max(2, len(listed) - 1):
+                absent = [category for name, category in members.items() if name not in present]
                 rest = column.other or (absent[0] if absent else None)
-                groups.append(OneHotGroup(column.name, tuple(held), tuple(members[name] for name in held), rest))
+                groups.append(OneHotGroup(column.name, tuple(present), tuple(members[name] for name in present), rest))
                 break
     return tuple(groups)
 
 
 def _beginnings(name: str) -> Iterator[str]:
-    """Return what a name begins with, up to and including each run of characters that end a beginning."""
+    """Return the beginnings of a name, each up to and including a run of separating characters."""
     for place in range(1, len(name)):
         if name[place - 1] in _ENDS and name[place] not in _ENDS and name[:place].strip(_ENDS):
             yield name[:place]

@@ -21,12 +21,8 @@ class Partition:
     """Columns of each party.
 
     Attributes:
-        schema: schema of the whole table.
         columns: positions of each party's columns in the schema, in the schema's order. The first party is the
             active one: it holds the labels too, and the top model.
-
-    Raises:
-        BadInputError: there are fewer than two parties, a party has no column, or a column has no party or two.
 
     Example:
         >>> from seepage.datasets.planted import telling
@@ -42,15 +38,15 @@ class Partition:
         names = self.schema.names
         if len(self.columns) < 2:
             raise BadInputError(f"vertical learning takes at least two parties, got {len(self.columns)}; name more.")
-        for party, held in enumerate(self.columns):
-            if not held:
+        for party, positions in enumerate(self.columns):
+            if not positions:
                 raise BadInputError(
                     f"party {party} of {len(self.columns)} holds no column, so that it has nothing to contribute; give "
                     "it one, or name fewer parties."
                 )
         owners: dict[str, list[int]] = {name: [] for name in names}
-        for party, held in enumerate(self.columns):
-            for position in held:
+        for party, positions in enumerate(self.columns):
+            for position in positions:
                 owners[names[position]].append(party)
         twice = next(((name, owned) for name, owned in owners.items() if len(owned) > 1), None)
         if twice is not None:
@@ -68,7 +64,7 @@ class Partition:
                 f"column(s) {', '.join(map(repr, nobody))} are held by no party; give each to one, or leave them out "
                 "of the table."
             )
-        object.__setattr__(self, "columns", tuple(tuple(sorted(held)) for held in self.columns))
+        object.__setattr__(self, "columns", tuple(tuple(sorted(positions)) for positions in self.columns))
 
     @property
     def parties(self) -> int:
@@ -78,15 +74,14 @@ class Partition:
     @cached_property
     def schemas(self) -> tuple[Schema, ...]:
         """Schema of each party's columns; each has the target, though only the active party holds it."""
-        every = self.schema.columns
-        return tuple(Schema(columns=tuple(every[i] for i in held), target=self.schema.target) for held in self.columns)
+        columns = self.schema.columns
+        return tuple(
+            Schema(columns=tuple(columns[i] for i in positions), target=self.schema.target)
+            for positions in self.columns
+        )
 
     def check_target(self, party: int) -> None:
-        """Refuse a party that the active party cannot attack.
-
-        Raises:
-            BadInputError: there is no such party, or it is the attacker itself.
-        """
+        """Refuse a party that the active party cannot attack."""
         if party == 0:
             raise BadInputError(
                 "the target of the attack is party 0, which is the attacker itself: it holds the labels and receives "
@@ -101,24 +96,21 @@ def by_names(schema: Schema, parties: Sequence[Sequence[str]]) -> Partition:
 
     An active party without names gets the remaining columns.
 
-    Raises:
-        BadInputError: a name is none of the schema's, or is the target's, or the parties do not fit the columns.
-
     Example:
         >>> from seepage.datasets.planted import telling
         >>> by_names(telling(rows=20).schema, [(), ["cause"]]).columns
         ((1, 2, 3), (0,))
     """
-    for name in (name for held in parties for name in held):
+    for name in (name for names in parties for name in names):
         if name == schema.target.name:
             raise BadInputError(
                 f"the target {name!r} was given to a party as a column; labels are the active party's, leave it out."
             )
         if name not in schema.names:
             raise unknown_name("column", name, schema.names)
-    columns = [tuple(schema.names.index(name) for name in held) for held in parties]
+    columns = [tuple(schema.names.index(name) for name in names) for names in parties]
     if columns and not columns[0]:
-        taken = {i for held in columns for i in held}
+        taken = {i for positions in columns for i in positions}
         columns[0] = tuple(i for i in range(len(schema.columns)) if i not in taken)
     return Partition(schema, tuple(columns))
 
@@ -129,12 +121,8 @@ def by_shares(schema: Schema, shares: Sequence[float | int], seed: int | None = 
     Passive parties take theirs first, each the next columns of either kind; the active party takes the rest.
 
     Args:
-        schema: schema of the table.
         shares: share of each party, the active one's first; they sum to 1.
         seed: seed of a random order of columns; the schema's order if None.
-
-    Raises:
-        BadInputError: shares are not positive or do not sum to 1, or a party gets no column.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -148,7 +136,7 @@ def by_shares(schema: Schema, shares: Sequence[float | int], seed: int | None = 
     order = np.arange(len(schema.columns))
     if seed is not None:
         order = np.random.default_rng(seed).permutation(order)
-    held: list[list[int]] = [[] for _ in shares]
+    dealt: list[list[int]] = [[] for _ in shares]
     # Passive parties first, the active one last.
     turns = [*range(1, len(shares)), 0]
     for kind in (schema.discrete, schema.continuous):
@@ -158,6 +146,6 @@ def by_shares(schema: Schema, shares: Sequence[float | int], seed: int | None = 
             given += shares[party]
             # Half down: of an odd number, the active party takes the larger half.
             stop = len(places) if party == 0 else math.ceil(given * len(places) - 0.5 - _ROUNDING)
-            held[party] += places[start:stop]
+            dealt[party] += places[start:stop]
             start = stop
-    return Partition(schema, tuple(tuple(one) for one in held))
+    return Partition(schema, tuple(tuple(positions) for positions in dealt))

@@ -18,9 +18,6 @@ SUFFIXES = (".csv", ".csv.gz", ".csv.zip", ".tsv", ".tsv.gz", ".tsv.zip", ".parq
 def checked_encoding(name: str) -> str:
     """Return the usual name of an encoding of texts.
 
-    Raises:
-        BadInputError: there is none of that name.
-
     Example:
         >>> checked_encoding("UTF8"), checked_encoding("latin1")
         ('utf-8', 'iso8859-1')

@@ -20,10 +20,6 @@ def rank_ceiling(encoder: Encoder, cells: Float[Tensor, "row column"]) -> int:
     The gradient of a network's first layer has no higher rank, whatever the width of the layer and the size of the
     batch. No method that uses this gradient alone can separate more records.
 
-    Args:
-        encoder: map from rows to a network's inputs.
-        cells: cells of the table.
-
     Example:
         >>> from seepage.datasets.planted import distinct
         >>> data = distinct(rows=40)
@@ -49,11 +45,6 @@ def batch_rank(
     """Return the mean rank of batches' encoded rows, each row extended by a 1.
 
     Args:
-        encoder: map from rows to a network's inputs.
-        cells: cells of the table.
-        records: number of records of a batch.
-        seed: seed of the draws.
-        draws: number of batches.
         replacement: whether a batch may hold a row twice.
 
     Raises:
@@ -68,9 +59,9 @@ def batch_rank(
     check_count("records", records)
     check_count("draws", draws)
     generator = np.random.default_rng(seed)
-    held = len(cells)
+    count = len(cells)
     drawn = [
-        generator.choice(held, min(records, held) if not replacement else records, replacement) for _ in range(draws)
+        generator.choice(count, min(records, count) if not replacement else records, replacement) for _ in range(draws)
     ]
     rows = _extended(encoder, cells[torch.from_numpy(np.stack(drawn)).to(cells.device)])
     return float(_ranks(rows).double().mean())

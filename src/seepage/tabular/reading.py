@@ -55,11 +55,7 @@ class Source(ABC):
 
 
 class FrameSource(Source):
-    """A DataFrame.
-
-    Raises:
-        BadInputError: a column name is repeated or not text.
-    """
+    """A DataFrame."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         check_names(list(frame.columns))
@@ -89,17 +85,17 @@ class CsvSource(Source):
         self._path, self._separator, self._encoding = path, separator, checked_encoding(encoding)
         self._size, self._spaced = self._scan()
         self.names = self._header()
-        self._kept: pa.Table | None = None
+        self._cached: pa.Table | None = None
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns as texts."""
-        if self._kept is None and self._size <= _BYTES_AT_ONCE:
-            self._kept = self._read(self.names)
-        parts = 1 if self._kept is not None else math.ceil(self._size / _BYTES_AT_ONCE)
+        if self._cached is None and self._size <= _BYTES_AT_ONCE:
+            self._cached = self._read(self.names)
+        parts = 1 if self._cached is not None else math.ceil(self._size / _BYTES_AT_ONCE)
         step = max(1, math.ceil(len(self.names) / parts))
         for start in range(0, len(names), step):
             chosen = names[start : start + step]
-            read = self._kept if self._kept is not None else self._read(chosen)
+            read = self._cached if self._cached is not None else self._read(chosen)
             for name in chosen:
                 yield name, TextColumn.of(read.column(name))
 
@@ -119,7 +115,9 @@ class CsvSource(Source):
         return (gzip.open if self._packed else open)(self._path, "rb")
 
     def _member(self, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-        files = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith(_ADDED)]
+        files = [
+            member for member in archive.infolist() if not member.is_dir() and not member.filename.startswith(_ADDED)
+        ]
         if len(files) != 1:
             raise BadInputError(
                 f"the archive {str(self._path)!r} holds {len(files)} files, expected one; unpack it and give the table."
@@ -268,9 +266,6 @@ class ParquetSource(Source):
 
     A named index that pandas kept in it is a column, a nameless one is left out. Decimal numbers are
     read as floats.
-
-    Raises:
-        BadInputError: no rows, or repeated column names.
     """
 
     def __init__(self, path: Path) -> None:
@@ -295,11 +290,7 @@ class ParquetSource(Source):
 
 
 class FeatherSource(Source):
-    """A Feather file; like a Parquet file, it holds types.
-
-    Raises:
-        BadInputError: no rows, or repeated column names.
-    """
+    """A Feather file; like a Parquet file, it holds types."""
 
     def __init__(self, path: Path) -> None:
         # Mapped memory would keep the file open.
@@ -321,15 +312,12 @@ class ExcelSource(Source):
     """The first sheet of an Excel workbook, with the names of the columns in its first row.
 
     Columns without a name and without a cell are no columns.
-
-    Raises:
-        BadInputError: no rows, or columns that are nameless or have the same name.
     """
 
     def __init__(self, path: Path) -> None:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                size = sum(one.file_size for one in archive.infolist())
+                size = sum(member.file_size for member in archive.infolist())
             _check_unpacked(path, size, "bytes", "save it as CSV and give that file")
         with pd.ExcelFile(path, engine="calamine") as book:
             sheets = [str(name) for name in book.sheet_names]
@@ -352,11 +340,11 @@ class ExcelSource(Source):
             self.notes = (f"read from the first of {len(sheets)} sheets, {sheets[0]!r}",)
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
-        """Return columns of the sheet: texts, or what all cells of a column are."""
+        """Return columns of the sheet: as texts where all cells are texts, else as they are."""
         for name in names:
             cells = self._frame[name]
-            said = cells.dropna()
-            if len(said) and said.map(lambda cell: isinstance(cell, str)).all():
+            present = cells.dropna()
+            if len(present) and present.map(lambda cell: isinstance(cell, str)).all():
                 texts = cells.astype(object).where(cells.notna(), "")
                 yield name, TextColumn.of(pa.array(texts, type=pa.string()))
             else:
@@ -367,7 +355,6 @@ class OrderedDates(Source):
     """A table in which dates that leave day and month open are ISO dates.
 
     Args:
-        inner: table as it is.
         day_first: whether the day is before the month.
 
     Example:

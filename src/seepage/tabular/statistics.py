@@ -60,8 +60,6 @@ class Statistics:
     """Marginals of every column and of the target; moments of every encoded column.
 
     Attributes:
-        marginals: marginal of each column of the schema.
-        target: marginal of the target.
         mean, std: mean and unbiased standard deviation of each encoded column (one-hot columns included), float64,
             shape (encoded,); a standard deviation of 0 is replaced by 1, as TabLeak's code does.
 
@@ -119,11 +117,11 @@ class Statistics:
         """
         cells = []
         for i, marginal in enumerate(self.marginals):
-            held = marginal.probabilities > 0
-            cumulative = marginal.probabilities[held].cumsum(dim=0)
+            possible = marginal.probabilities > 0
+            cumulative = marginal.probabilities[possible].cumsum(dim=0)
             # Rounding may leave the sum a digit short of 1; the last value takes what is above it.
             index = torch.searchsorted(cumulative, uniform[..., i].contiguous(), right=True)
-            cells.append(marginal.values[held][index.clamp(max=len(cumulative) - 1)])
+            cells.append(marginal.values[possible][index.clamp(max=len(cumulative) - 1)])
         return torch.stack(cells, dim=-1)
 
 
@@ -131,7 +129,6 @@ def marginal_of(column: Column, cells: Float[Tensor, " record"], bins: int) -> M
     """Return the marginal of a column's cells.
 
     Args:
-        column: column.
         cells: its cells, at least one.
         bins: bound on the number of values of a continuous column.
 
@@ -152,9 +149,9 @@ def marginal_of(column: Column, cells: Float[Tensor, " record"], bins: int) -> M
     # A cell belongs to the last edge at or below it.
     position = torch.searchsorted(edges, cells.contiguous(), right=True) - 1
     counts = torch.bincount(position, minlength=bins).double()
-    held = counts > 0
+    occupied = counts > 0
     values = edges.ceil() if column.integer else edges
-    return Marginal(values[held], counts[held] / counts.sum(), mean, std, float(cells.median()))
+    return Marginal(values[occupied], counts[occupied] / counts.sum(), mean, std, float(cells.median()))
 
 
 def _moments(cells: Float[Tensor, " record"]) -> tuple[float, float]:

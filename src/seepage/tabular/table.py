@@ -44,7 +44,7 @@ class Table:
     Attributes:
         schema: schema of the rows.
         notes: treatment of missing and rare cells, for readers of results.
-        kept: which rows of the source these are, where it was read here and some were dropped; else None.
+        source_mask: which rows of the source these are, where it was read here and some were dropped; else None.
 
     Raises:
         BadInputError: all that is wrong in one message: a column is missing or repeated, there are no rows, a
@@ -66,7 +66,7 @@ class Table:
             check_choice("policy for missing cells:", missing, Missing)
         self.schema = schema
         opened = open_table(source) if isinstance(source, pd.DataFrame) else source
-        columns, self.notes, self.kept = _read(schema, opened, missing)
+        columns, self.notes, self.source_mask = _read(schema, opened, missing)
         self._columns = tuple(_tensor(columns[column.name]) for column in schema.columns)
         self._target = _tensor(columns[schema.target.name])
 
@@ -83,7 +83,7 @@ class Table:
     def _of(cls, schema: Schema, columns: Sequence[Tensor], target: Tensor, notes: tuple[str, ...] = ()) -> Table:
         table = cls.__new__(cls)
         table.schema, table._columns, table._target, table.notes = schema, tuple(columns), target, notes
-        table.kept = None
+        table.source_mask = None
         return table
 
     def __len__(self) -> int:
@@ -185,11 +185,11 @@ def _read(
             f"the table lacks the column(s) {', '.join(map(repr, lacking))} of its schema; "
             f"it has {', '.join(map(repr, source.names))}."
         )
-    held: dict[str, np.ndarray] = {}
+    cells: dict[str, np.ndarray] = {}
     wrong: list[str | BadInputError] = []
     notes: list[str] = []
     gaps: dict[str, tuple[int, int]] = {}
-    kept = _kept(schema, source, missing)
+    mask = _complete_mask(schema, source, missing)
     for name, raw in source.columns(list(wanted)):
         if not len(raw):
             raise BadInputError("the table has no rows; give at least one.")
@@ -197,22 +197,22 @@ def _read(
         try:
             values = _codes(column, raw) if isinstance(column, Discrete) else _numbers(column, raw)
             there = ~np.isnan(values)
-            counted = there if kept is None else there & kept
+            counted = there if mask is None else there & mask
             if isinstance(column, Discrete):
                 merged = _check_codes(column, raw, values, counted)
             else:
                 merged = 0
-                _check_numbers(column, raw, values, kept)
+                _check_numbers(column, raw, values, mask)
         except BadInputError as error:
             wrong.append(error)
             continue
-        rows = len(values) if kept is None else int(kept.sum())
+        rows = len(values) if mask is None else int(mask.sum())
         if merged:
             notes.append(
                 f"{name!r}: {merged:,} of {rows:,} cells are rare values taken together as one category, which an "
                 "attack that guesses that category gets right"
             )
-        absent = ~there if kept is None else ~there & kept
+        absent = ~there if mask is None else ~there & mask
         count = int(absent.sum())
         if count and column.missing is None:
             gaps[name] = (count, int(absent.argmax()))
@@ -226,20 +226,20 @@ def _read(
             )
             notes.append(f"{name!r}: {count:,} of {rows:,} cells are missing and {how}")
         if not gaps and not wrong:
-            held[name] = _compact(values if kept is None else values[kept])
+            cells[name] = _compact(values if mask is None else values[mask])
     if gaps:
         wrong.append(missing_cells(gaps, steered=missing is not None))
     raise_all(wrong)
-    if kept is not None:
-        notes.append(f"{int((~kept).sum()):,} of {len(kept):,} rows have missing cells and were dropped")
-    return held, tuple(notes), kept
+    if mask is not None:
+        notes.append(f"{int((~mask).sum()):,} of {len(mask):,} rows have missing cells and were dropped")
+    return cells, tuple(notes), mask
 
 
-def _kept(schema: Schema, source: Source, missing: Missing | None) -> np.ndarray | None:
+def _complete_mask(schema: Schema, source: Source, missing: Missing | None) -> np.ndarray | None:
     """Return which rows are kept where those with missing cells are dropped; None for all."""
     columns = {"drop": (*schema.columns, schema.target), "category": (schema.target,)}.get(missing or "refuse", ())
     at_stake = {column.name: column for column in columns if column.missing is None}
-    kept: np.ndarray | None = None
+    mask: np.ndarray | None = None
     for name, raw in source.columns(list(at_stake)):
         column = at_stake[name]
         if isinstance(column, Discrete):
@@ -247,15 +247,15 @@ def _kept(schema: Schema, source: Source, missing: Missing | None) -> np.ndarray
         else:
             there = ~raw.empty()[raw.position] if isinstance(raw, TextColumn) else raw.notna().to_numpy()
         if not there.all():
-            kept = there if kept is None else kept & there
-    if kept is not None and not kept.any():
+            mask = there if mask is None else mask & there
+    if mask is not None and not mask.any():
         raise BadInputError(
             "every row of the table has a missing cell, so dropping those rows leaves none; take missing cells as a "
             "category (",
             Remedy("missing", "category"),
             "), or drop the columns that are mostly empty.",
         )
-    return kept
+    return mask
 
 
 def _compact(values: np.ndarray) -> np.ndarray:
@@ -274,26 +274,22 @@ def _codes(column: Discrete, raw: pd.Series | TextColumn) -> np.ndarray:
     """Return the positions of the cells' categories: NaN where one is missing, -1 where it is no category."""
     codes = {category: float(code) for code, category in enumerate(column.categories)}
     if isinstance(raw, TextColumn):
-        position, found = raw.position, _meanings(column, raw)
+        position, distinct = raw.position, _meanings(column, raw)
     else:
         try:
-            position, found = pd.factorize(raw)
+            position, distinct = pd.factorize(raw)
         except TypeError as error:
             raise BadInputError(
                 f"column {column.name!r} holds {type(raw.iloc[0]).__name__} objects, which cannot be categories; "
                 "a category is a text, a number or a boolean"
             ) from error
-    known = [np.nan if value is None else codes.get(value, -1.0) for value in found]
+    coded = [np.nan if value is None else codes.get(value, -1.0) for value in distinct]
     # Position -1 (a missing cell) takes the last entry.
-    return np.array([*known, np.nan])[position]
+    return np.array([*coded, np.nan])[position]
 
 
 def _check_codes(column: Discrete, raw: pd.Series | TextColumn, codes: np.ndarray, counted: np.ndarray) -> int:
-    """Put cells that are no category into the one that takes them, and return how many there are.
-
-    Raises:
-        BadInputError: there is none.
-    """
+    """Put cells that are no category into the one that takes them, and return how many there are."""
     unseen = np.flatnonzero((codes < 0) & counted)
     if column.other is None:
         if not len(unseen):
@@ -312,7 +308,7 @@ def _check_codes(column: Discrete, raw: pd.Series | TextColumn, codes: np.ndarra
 
 
 def _advice(column: Discrete, cell: object) -> str:
-    """Say what most likely happened to a cell that is no category, without showing it."""
+    """Return the likeliest reason why a cell is no category, without showing it."""
     for category in column.categories:
         if isinstance(cell, str) and isinstance(category, str) and cell.strip().lower() == category.strip().lower():
             return "it differs from a category in spaces or capitals only: make them the same"
@@ -332,8 +328,8 @@ def _advice(column: Discrete, cell: object) -> str:
     return "add such values to the schema, name a category that takes them (other), or drop those rows"
 
 
-def _same_written(one: object, other: object) -> bool:
-    text, value = (one, other) if isinstance(one, str) else (str(other), one)
+def _same_written(first: object, second: object) -> bool:
+    text, value = (first, second) if isinstance(first, str) else (str(second), first)
     if isinstance(value, bool):
         return text.strip().lower() == str(value).lower()
     try:
@@ -356,11 +352,11 @@ def _numbers(column: Continuous, raw: pd.Series | TextColumn) -> np.ndarray:
 
 
 def _check_numbers(
-    column: Continuous, raw: pd.Series | TextColumn, values: np.ndarray, kept: np.ndarray | None
+    column: Continuous, raw: pd.Series | TextColumn, values: np.ndarray, mask: np.ndarray | None
 ) -> None:
     """Refuse cells that are present but not a number, infinite, out of bounds or not whole."""
     there = ~raw.empty()[raw.position] if isinstance(raw, TextColumn) else raw.notna().to_numpy()
-    counted = there if kept is None else there & kept
+    counted = there if mask is None else there & mask
     refuse_odd(column.name, values, counted)
     outside = np.flatnonzero(((values < column.low) | (values > column.high)) & counted)
     if len(outside):
@@ -394,7 +390,7 @@ def _alike(column: Discrete) -> bool:
 
 
 def _meanings(column: Discrete, raw: TextColumn) -> list[bool | int | float | str | None]:
-    """Return what texts of a CSV file stand for; what stands for no category stays text, None is missing."""
+    """Return the categories that texts of a CSV file stand for; a text without a category stays, None is missing."""
     words = {category for category in column.categories if isinstance(category, str)}
     others = [category for category in column.categories if not isinstance(category, str)]
 

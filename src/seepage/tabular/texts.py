@@ -31,7 +31,6 @@ class TextColumn:
 
     Attributes:
         position: position of each row's text in ``distinct``, int32.
-        distinct: distinct texts.
     """
 
     position: np.ndarray
@@ -68,9 +67,6 @@ class TextColumn:
     def with_order(self, day_first: bool) -> TextColumn:
         """Return dates of which nothing tells day from month as ISO dates; any other column as it is.
 
-        Args:
-            day_first: whether the day is before the month.
-
         Example:
             >>> TextColumn.of(pa.array(["12/05/2020", "?"])).with_order(day_first=True).distinct.to_pylist()
             ['2020-05-12', '?']
@@ -91,12 +87,12 @@ class TextColumn:
         return len(self.position)
 
     def empty(self) -> np.ndarray:
-        """Return which of the distinct texts say "missing"."""
+        """Return which of the distinct texts stand for a missing cell."""
         trimmed = _compute.utf8_trim_whitespace(self.distinct)
-        said = MISSING
+        markers = MISSING
         if len(trimmed) and _any(_compute.equal(trimmed, _PLUS)):
-            said = tuple(text for text in MISSING if text != _MINUS)
-        return _compute.is_in(trimmed, value_set=pa.array(said)).to_numpy(zero_copy_only=False)
+            markers = tuple(text for text in MISSING if text != _MINUS)
+        return _compute.is_in(trimmed, value_set=pa.array(markers)).to_numpy(zero_copy_only=False)
 
     def typed(self) -> pd.Series:
         """Return booleans, whole numbers, numbers or texts: the first that all texts are; NaN where missing.
@@ -155,7 +151,7 @@ class TextColumn:
         return values[self.position]
 
     def written(self) -> Written:
-        """Return what the texts that are not missing mean as numbers."""
+        """Return the numbers that the texts stand for, missing ones left out."""
         texts = self.distinct.filter(pa.array(~self.empty())).to_pylist()
         return read_written([text.strip() for text in texts])
 

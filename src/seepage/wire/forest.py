@@ -70,21 +70,21 @@ class Tree:
 
     def members(self, rows: Float32[np.ndarray, "row encoded"]) -> list[Int[np.ndarray, " _member"]]:
         """Return the positions of the rows that reach each node."""
-        held: list[Int[np.ndarray, " _member"]] = [np.arange(len(rows))] + [np.arange(0)] * (self.nodes - 1)
+        by_node: list[Int[np.ndarray, " _member"]] = [np.arange(len(rows))] + [np.arange(0)] * (self.nodes - 1)
         for node in range(self.nodes):
             if self.left[node] >= 0:
-                here = held[node]
+                here = by_node[node]
                 left = self.goes_left(rows[here], node)
-                held[self.left[node]], held[self.right[node]] = here[left], here[~left]
-        return held
+                by_node[self.left[node]], by_node[self.right[node]] = here[left], here[~left]
+        return by_node
 
     def leaf_of(self, rows: Float32[np.ndarray, "row encoded"]) -> Int[np.ndarray, " row"]:
         """Return the leaf that each row reaches."""
-        found = np.zeros(len(rows), dtype=np.int64)
+        leaf = np.zeros(len(rows), dtype=np.int64)
         for node, here in enumerate(self.members(rows)):
             if self.left[node] < 0:
-                found[here] = node
-        return found
+                leaf[here] = node
+        return leaf
 
     def boxes(self, columns: int) -> Float[np.ndarray, "node encoded 2"]:
         """Return the interval of each encoded column, lower end included, that rows of a node lie in."""
@@ -104,11 +104,8 @@ class Forest:
     """An ensemble of boosted trees, which all add to the margins of their classes.
 
     Attributes:
-        objective: loss that is descended.
         intercept: margin of each class before the first tree.
         rounds: number of trees at the end of each round; those of a round have the same gradients.
-        trees: all trees, in order.
-        columns: number of encoded columns.
     """
 
     objective: Objective
@@ -133,8 +130,8 @@ class Forest:
 
     def first(self, rounds: int) -> Forest:
         """Return the ensemble after its first rounds."""
-        kept = self.rounds[:rounds]
-        return replace(self, rounds=kept, trees=self.trees[: kept[-1] if kept else 0])
+        ends = self.rounds[:rounds]
+        return replace(self, rounds=ends, trees=self.trees[: ends[-1] if ends else 0])
 
     def margins(self, rows: Float32[np.ndarray, "row encoded"]) -> Float32[np.ndarray, "row output"]:
         """Return the margins of rows, added up in the order and precision of xgboost."""
@@ -153,18 +150,18 @@ class Forest:
             >>> forest.gradients(np.zeros((2, 1), np.float32), np.array([0, 1])).tolist()
             [[[0.5, 0.25]], [[-0.5, 0.25]]]
         """
-        one = np.float32(1)
+        unit = np.float32(1)
         if self.objective == "reg:squarederror":
             first = margins - labels.astype(np.float32)[:, None]
             return np.stack([first, np.ones_like(first)], axis=-1)
         if self.objective == "binary:logistic":
             # Beyond this xgboost cuts the margin off, so that the exponential stays finite.
-            chances = one / (one + np.exp(np.minimum(-margins, np.float32(88.7))))
-            second = np.maximum(chances * (one - chances), _LEAST_HESSIAN)
+            chances = unit / (unit + np.exp(np.minimum(-margins, np.float32(88.7))))
+            second = np.maximum(chances * (unit - chances), _LEAST_HESSIAN)
             return np.stack([chances - labels.astype(np.float32)[:, None], second], axis=-1)
         raised = np.exp(margins - margins.max(1, keepdims=True))
         chances = raised / raised.sum(1, keepdims=True, dtype=np.float32)
-        second = np.maximum(np.float32(2) * chances * (one - chances), _LEAST_HESSIAN)
+        second = np.maximum(np.float32(2) * chances * (unit - chances), _LEAST_HESSIAN)
         shown = np.arange(self.outputs) == labels.astype(np.int64)[:, None]
         return np.stack([chances - shown.astype(np.float32), second], axis=-1)
 
@@ -180,7 +177,6 @@ def read_forest(content: Mapping[str, Any] | str | bytes, origin: str = "the tre
 
     Args:
         content: the text, or what was parsed of it.
-        origin: name of the file, for messages.
 
     Raises:
         BadInputError: it is no xgboost model, or one with other trees than these: of DART or linear boosters, with
@@ -233,11 +229,11 @@ def _forest(learner: Mapping[str, Any], origin: str) -> Forest:
         raise BadInputError(f"{origin} has the base score {about['base_score']}, which is none of {objective!r}.")
     scores = np.array(base if len(base) == outputs else base[:1] * outputs, dtype=np.float32)
     if objective == "binary:logistic":
-        one = np.float32(1)
-        scores = -np.log(one / scores - one)
+        unit = np.float32(1)
+        scores = -np.log(unit / scores - unit)
     model = booster["model"]
     kinds = model["tree_info"]
-    trees = tuple(_tree(one, int(kind), origin) for one, kind in zip(model["trees"], kinds, strict=True))
+    trees = tuple(_tree(raw, int(kind), origin) for raw, kind in zip(model["trees"], kinds, strict=True))
     parallel = int(model["gbtree_model_param"].get("num_parallel_tree", 1))
     pointers = model.get("iteration_indptr") or list(range(0, len(trees) + 1, outputs * parallel))
     columns = int(about["num_feature"])

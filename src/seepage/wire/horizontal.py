@@ -118,7 +118,7 @@ class RoundsView:
 
     def of(self, chosen: slice) -> RoundsView:
         """Return the view of some of the victims."""
-        return RoundsView(tuple(one.of(chosen) for one in self.rounds), self.batch_size)
+        return RoundsView(tuple(view.of(chosen) for view in self.rounds), self.batch_size)
 
 
 AnyView = View | RoundsView
@@ -132,7 +132,6 @@ class KnownDefense:
 
     Attributes:
         name: registered name, ``none`` for updates sent as they are.
-        arguments: arguments of the defense.
         noise: standard deviation of independent normal noise on every entry.
         norm: bound to which longer updates were scaled down; None without one.
         record_norm: bound to which longer gradients of single records were scaled down; None without one.
@@ -162,7 +161,6 @@ class Knowledge:
     """Side information of the attacker.
 
     Attributes:
-        schema: columns, categories, bounds.
         statistics: marginals and moments (TabLeak grants those of train and test together).
         batch_size: number of records in each victim's update, or in all rounds together.
         labels: each victim's labels (victim, record), or None where they must be restored. For several rounds with
@@ -211,7 +209,7 @@ NOT_TRIED = "not tried: "
 
 @dataclass(frozen=True)
 class ExactSearch:
-    """What an exact search saw in the message of one victim.
+    """Figures of an exact search on the message of one victim.
 
     Attributes:
         read: number of records that it read one by one and that leave a trace, proved or not.
@@ -222,7 +220,7 @@ class ExactSearch:
     ranks: tuple[int, ...]
 
     def doubt(self, records: int, width: int) -> str | None:
-        """Return why nothing proved in a message says nothing of it; None where it does say something.
+        """Return why a search without any proof is no evidence about the message; None where it is evidence.
 
         The gradient of a layer that takes the rows is a sum over records of an error times a row. So its rank is at
         most their number, and where it is smaller than an encoded row is wide, the rows lie in its span. Messages with
@@ -230,7 +228,6 @@ class ExactSearch:
 
         Args:
             records: number of records behind the message, as the attacker knows it.
-            width: number of encoded columns.
 
         Example:
             >>> ExactSearch(read=0, ranks=(8, 4)).doubt(records=4, width=60)[:51]

@@ -45,7 +45,7 @@ class ReturnedView:
             features=self.features[:, some],
             gradient=self.gradient[:, some],
             own=self.own[:, some],
-            earlier=tuple(one.of(some) for one in self.earlier),
+            earlier=tuple(view.of(some) for view in self.earlier),
         )
 
 
@@ -89,8 +89,6 @@ class LabelKnowledge:
     """Side information of a party that guesses labels.
 
     Attributes:
-        target: column of the labels.
-        marginal: its marginal.
         known: positions of the view's records whose labels it knows; they are left out of all figures.
         labels: labels of these records: class codes, or numbers.
     """

@@ -22,8 +22,6 @@ class PredictionView:
 
     Attributes:
         channel: function from queries to every target's chances of each class.
-        targets: number of joint models.
-        classes: number of classes of an answer.
         limit: largest number of queries in all; None for no limit.
         recorded: queries and answers, in order.
     """
@@ -75,11 +73,7 @@ class PredictionView:
 
 @dataclass(frozen=True)
 class ModelView:
-    """The joint models themselves, where they are published: white-box access.
-
-    Attributes:
-        models: the targets, on a leading axis.
-    """
+    """The joint models themselves, where they are published: white-box access."""
 
     models: Trained
 
@@ -119,7 +113,6 @@ class Shadows:
     """Shadow models and their answers to the attacker's queries.
 
     Attributes:
-        models: all shadow models.
         shares: share of the attribute in the rows in the victim's place: in its first rows, and in its new ones where
             it added any.
         answers: answers to the queries, as the attacker would see them.
@@ -133,11 +126,7 @@ class Shadows:
         return len(self.shares)
 
     def world(self, shares: Sequence[float]) -> Int[Tensor, " shadow"]:
-        """Return the position of each shadow model's share among the shares to distinguish.
-
-        Raises:
-            BadInputError: a shadow model has none of these shares.
-        """
+        """Return the position of each shadow model's share among the shares to distinguish."""
         distance = (self.shares[:, :1] - torch.tensor(list(shares), dtype=self.shares.dtype)).abs()
         if float(distance.min(1).values.max()) > 1e-6:
             raise BadInputError(
@@ -156,7 +145,6 @@ class SpreadShadows(Shadows):
     Attributes:
         halves: half of the auxiliary rows, 0 or 1, that each model's rows are from.
         carrying, others: number of rows of a half with the attribute and without.
-        rows: number of rows of a model.
     """
 
     halves: Int[Tensor, " shadow"]
@@ -164,7 +152,7 @@ class SpreadShadows(Shadows):
     others: float
     rows: int
 
-    def kept(self, shares: Float[Tensor, " share"]) -> Float[Tensor, " share"]:
+    def drawn_share(self, shares: Float[Tensor, " share"]) -> Float[Tensor, " share"]:
         """Return the share of a half's rows that models with these shares draw, rows of both kinds weighed by number.
 
         This share of the variation between models' rows is common to all models of one half; the rest differs between
@@ -185,9 +173,7 @@ class PooledKnowledge:
     """Side information of a party of pooled learning, or of a client of its model.
 
     Attributes:
-        learner: recipe by which the joint model was trained.
         auxiliary: rows of the same kind, with the attribute known.
-        queries: queries for the joint model.
         own: rows that the attacker itself contributed to the pool; None where it is no party.
         rows: number of rows that the victim contributed.
         shares: possible shares of the attribute in the victim's rows, in increasing order.
@@ -227,8 +213,8 @@ class PooledKnowledge:
                 f"{carrying} of {len(self.auxiliary)} auxiliary rows carry the sensitive attribute, so that it has one "
                 "value and no share to learn; choose another attribute, or rows where it differs."
             )
-        held = {"queries": self.queries, **({} if self.own is None else {"the adversary's rows": self.own.inputs})}
-        for name, rows in held.items():
+        compared = {"queries": self.queries, **({} if self.own is None else {"the adversary's rows": self.own.inputs})}
+        for name, rows in compared.items():
             if rows.shape[1:] != self.auxiliary.inputs.shape[1:]:
                 raise BadInputError(
                     f"{name} have {tuple(rows.shape[1:])} numbers each, auxiliary rows "
@@ -271,7 +257,6 @@ class PropertyGuess:
 
     Attributes:
         shares: shares that were distinguished, in increasing order.
-        chances: chance of each share.
         share: estimate on the whole range; None where the attack gives none.
         low, high: bounds of the estimate's interval; None without one.
     """

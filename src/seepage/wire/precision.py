@@ -1,4 +1,4 @@
-"""Number formats of messages: what a client casts its message to before it is sent, and the noise that this adds."""
+"""Number formats of messages: the cast of a client's message before it is sent, and the noise that this adds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ def cast(entries: Tensor, precision: Precision) -> Tensor:
 
     Args:
         entries: one client's tensor.
-        precision: number format.
 
     Example:
         >>> cast(torch.tensor([1.0, 0.1]), "bfloat16").tolist(), cast(torch.tensor([1.27, 0.014]), "int8").tolist()
@@ -37,14 +36,10 @@ def cast(entries: Tensor, precision: Precision) -> Tensor:
 
 
 def cast_noise(entries: Tensor, precision: Precision) -> float:
-    """Return the standard deviation of what a cast added to the entries of a tensor, from what arrived.
+    """Return the standard deviation of the rounding error that a cast added to a tensor, from what arrived.
 
     The error of a rounding is spread evenly over the last place of its number, which for floats is the power of two at
     or below it times their precision, and no less than the distance of the smallest numbers.
-
-    Args:
-        entries: tensor as it arrived, of any shape.
-        precision: number format.
 
     Example:
         >>> round(cast_noise(torch.tensor([1.0, -1.0]), "bfloat16") * 128 * 12**0.5, 6)
@@ -58,7 +53,7 @@ def cast_noise(entries: Tensor, precision: Precision) -> float:
 
 
 def last_place(entries: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return what the last place of each number is worth in a type of floats, in double precision.
+    """Return the value of the last place of each number in a type of floats, in double precision.
 
     Example:
         >>> last_place(torch.tensor([1.0, 0.75, 0.0]), torch.float16).tolist()

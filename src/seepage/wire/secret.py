@@ -48,7 +48,6 @@ class CutTranscript:
     """The view of split learning's server, and the client's true values of the same records in the same order.
 
     Attributes:
-        view: view of the server.
         cells: true cells of the private columns, float64: codes of discrete ones, values of continuous ones.
         labels: true class codes, before any that were flipped.
     """
@@ -65,7 +64,6 @@ class FeatureTranscript(Generic[A]):
     Attributes:
         view: view of the active party, or of a server without columns.
         cells: true cells of the target's columns, float64: codes of discrete ones, values of continuous ones.
-        labels: true class codes.
     """
 
     view: A
@@ -82,8 +80,6 @@ class PooledTranscript:
     """The views that a party or client of pooled learning may have of joint models, and the victims' shares.
 
     Attributes:
-        answers: black-box access.
-        models: white-box access.
         shares: share of the sensitive attribute in each victim's rows.
     """
 

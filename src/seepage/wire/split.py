@@ -25,7 +25,6 @@ class CutView:
         model: the server's own part, and the client's part as far as it is granted: that of this exchange, or an older
             one.
         features: cells of the server's own columns of the records, unscaled.
-        cut: activations that the server sent.
         gradient: gradient with respect to the activations, as received.
         behind: number of records in the mean loss that each record's gradient was taken of.
         clip: bound on the norm of a record's own gradient in this exchange, where clients clip to an adaptive bound
@@ -64,7 +63,7 @@ class CutView:
             cut=self.cut[chosen],
             gradient=self.gradient[chosen],
             behind=self.behind[chosen],
-            earlier=tuple(one.of(chosen) for one in self.earlier),
+            earlier=tuple(view.of(chosen) for view in self.earlier),
         )
 
 
@@ -82,7 +81,7 @@ class CutRounds:
         >>> model = deepfm(telling(rows=20).schema, ["cause"], seed=0)
         >>> view = CutView(model, torch.zeros(2, 1), torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2))
         >>> rounds = CutRounds((view, view), (torch.tensor([0, 2]), torch.tensor([1, 2])))
-        >>> rounds.records, [held.tolist() for held in rounds.newest]
+        >>> rounds.records, [mask.tolist() for mask in rounds.newest]
         (3, [[True, True], [True, False]])
     """
 
@@ -102,19 +101,19 @@ class CutRounds:
     @cached_property
     def newest(self) -> tuple[Bool[Tensor, " _record"], ...]:
         """Which of each round's records are in no newer round."""
-        seen, held = torch.zeros(self.records, dtype=torch.bool), []
+        seen, newest = torch.zeros(self.records, dtype=torch.bool), []
         for rows in self.rows:
-            held.append(~seen[rows])
+            newest.append(~seen[rows])
             seen[rows] = True
-        return tuple(held)
+        return tuple(newest)
 
     @cached_property
     def features(self) -> Float[Tensor, "record public"]:
         """Cells of the server's own columns of all records, unscaled."""
-        found = self.views[0].features.new_zeros(self.records, self.views[0].features.shape[1])
+        features = self.views[0].features.new_zeros(self.records, self.views[0].features.shape[1])
         for view, rows in zip(self.views, self.rows, strict=True):
-            found[rows] = view.features
-        return found
+            features[rows] = view.features
+        return features
 
 
 def batches(behind: Float[Tensor, " record"]) -> list[slice]:
@@ -125,12 +124,12 @@ def batches(behind: Float[Tensor, " record"]) -> list[slice]:
         >>> batches(torch.tensor([2.0, 2.0, 1.0]))
         [slice(0, 2, None), slice(2, 3, None)]
     """
-    found, start = [], 0
+    slices, start = [], 0
     while start < len(behind):
         stop = min(start + int(behind[start]), len(behind))
-        found.append(slice(start, stop))
+        slices.append(slice(start, stop))
         start = stop
-    return found
+    return slices
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,6 @@ class CutKnowledge:
     """Side information of the server in split learning.
 
     Attributes:
-        schema: columns, categories, bounds.
         statistics: marginals of columns and labels.
         defense: the clients' defense of gradients and labels.
         auxiliary: complete rows that the server holds; None where it has none.
@@ -210,10 +208,8 @@ class CutGuess:
 
     Attributes:
         cells: guessed cells of the private columns, float64: codes of discrete ones, values of continuous ones.
-        labels: guessed class codes.
         chances: for each private column, the chance of each of its candidate values, in order; None where the attack
             gives none.
-        label_chances: chance of each label.
         residual: distance between the received gradient and that of the best configuration, in units of a record's own
             gradient; NaN where none was compared.
         runner_up: the same distance for the best configuration that differs in a cell or the label.
@@ -244,35 +240,35 @@ class CutGuess:
 
     @classmethod
     def joined(cls, guesses: Sequence[CutGuess]) -> CutGuess:
-        """Return the guesses of several groups of records as one; what one of them lacks is given for none."""
+        """Return the guesses of several groups of records as one guess; a field that one of them lacks is None."""
         if len(guesses) == 1:
             return guesses[0]
         joined = {}
-        for one in fields(cls):
-            values = [getattr(guess, one.name) for guess in guesses]
+        for entry in fields(cls):
+            values = [getattr(guess, entry.name) for guess in guesses]
             if any(value is None for value in values) or (
                 isinstance(values[0], tuple) and len({tuple(part.shape[1] for part in value) for value in values}) > 1
             ):
-                # What one of the guesses lacks, or gives for other values, is given for none.
-                joined[one.name] = None
+                # A field that one of the guesses lacks, or gives for other values, is None.
+                joined[entry.name] = None
             elif isinstance(values[0], tuple):
-                joined[one.name] = tuple(torch.cat(parts) for parts in zip(*values, strict=True))
+                joined[entry.name] = tuple(torch.cat(parts) for parts in zip(*values, strict=True))
             elif isinstance(values[0], Certified):
-                joined[one.name] = kernel.joined(values)
+                joined[entry.name] = kernel.joined(values)
             else:
-                joined[one.name] = torch.cat(values)
+                joined[entry.name] = torch.cat(values)
         return cls(**joined)
 
     def take(self, at: Int[Tensor, " chosen"]) -> CutGuess:
         """Return the guess for some of the records, by their position."""
         chosen = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for entry in fields(self):
+            value = getattr(self, entry.name)
             if isinstance(value, tuple):
                 value = tuple(part[at] for part in value)
             elif isinstance(value, Certified):
                 value = value.take(at)
             elif value is not None:
                 value = value[at]
-            chosen[one.name] = value
+            chosen[entry.name] = value
         return CutGuess(**chosen)

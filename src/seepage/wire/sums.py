@@ -1,4 +1,4 @@
-"""What a message of sums says by itself: counts of every bin, and the values of a table that the bins stand for."""
+"""Reading of a message of sums: counts of every bin, and the values of a table that the bins stand for."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from seepage.wire.trees import HistogramMessage, TreesKnowledge
 
 
 class Sent:
-    """A message with what is read of it again and again.
-
-    Args:
-        message: what a client sent.
-    """
+    """A message of sums, with figures that attacks read repeatedly."""
 
     def __init__(self, message: HistogramMessage) -> None:
         self.message, self.forest, self.cuts = message, message.forest, message.cuts
@@ -44,7 +40,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Values:
-    """Values of one column of the schema, and the bin that says that a record has it.
+    """Values of one column of the schema, and the bin of each.
 
     Attributes:
         bins: bin of each value, numbered over all encoded columns.
@@ -59,7 +55,7 @@ class Values:
 
 def values_of(sent: Sent, knowledge: TreesKnowledge) -> list[Values]:
     """Return the values of each column that a message tells apart."""
-    schema, found = knowledge.schema, []
+    schema, values = knowledge.schema, []
     for column, block, marginal in zip(schema.columns, schema.blocks, knowledge.statistics.marginals, strict=True):
         if isinstance(column, Discrete):
             bins, codes = [], []
@@ -69,7 +65,7 @@ def values_of(sent: Sent, knowledge: TreesKnowledge) -> list[Values]:
                 if ends[-1] > 1:
                     bins.append(int(sent.cuts.start[encoded] + np.searchsorted(ends, np.float32(1), side="right")))
                     codes.append(float(code))
-            found.append(Values(np.array(bins, np.int64), np.array(codes), np.ones(len(bins), bool)))
+            values.append(Values(np.array(bins, np.int64), np.array(codes), np.ones(len(bins), bool)))
             continue
         here = sent.cuts.of(block.start)
         bins, cells, exact = np.arange(here.start, here.stop), [], []
@@ -83,20 +79,20 @@ def values_of(sent: Sent, knowledge: TreesKnowledge) -> list[Values]:
             cell, reach = _number(marginal, *ends, column.integer, high, min(ends) if starts else None)
             cells.append(cell)
             exact.append(reach <= column.tolerance)
-        found.append(Values(bins, np.array(cells), np.array(exact)))
-    return found
+        values.append(Values(bins, np.array(cells), np.array(exact)))
+    return values
 
 
 def _number(
-    marginal: Marginal, low: float, high: float, whole: bool, end: float, known: float | None
+    marginal: Marginal, low: float, high: float, whole: bool, end: float, start: float | None
 ) -> tuple[float, float]:
-    """Return a number for a bin, or the known one, and the distance of the farthest number that the bin may hold."""
+    """Return a number for a bin, or its start where given, and the distance of the farthest number that it may hold."""
     if whole:
         # The upper end is no part of the bin, where it is the bin's own.
         low, high = float(np.ceil(low)), float(np.ceil(high) - 1 if high == end else np.floor(high))
     high = max(low, high)
-    if known is not None:
-        return known, max(known - low, high - known)
+    if start is not None:
+        return start, max(start - low, high - start)
     values, shares = marginal.values.numpy(), marginal.probabilities.numpy()
     inside = (values >= low) & (values <= high)
     if inside.any():

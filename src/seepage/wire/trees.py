@@ -40,11 +40,11 @@ class Cuts:
 
     def binned(self, rows: Float32[np.ndarray, "row encoded"]) -> Int[np.ndarray, "row encoded"]:
         """Return the bin of each cell, numbered over all columns; values above all cuts are in the last bin."""
-        found = np.empty(rows.shape, dtype=np.int64)
+        bins = np.empty(rows.shape, dtype=np.int64)
         for column in range(self.columns):
             ends = self.values[self.of(column)]
-            found[:, column] = np.minimum(np.searchsorted(ends, rows[:, column], side="right"), len(ends) - 1)
-        return found + self.start[:-1]
+            bins[:, column] = np.minimum(np.searchsorted(ends, rows[:, column], side="right"), len(ends) - 1)
+        return bins + self.start[:-1]
 
     def interval(self, number: int) -> tuple[float, float]:
         """Return the lower end of a bin, which is in it, and the upper one; the first bin of a column is open below.
@@ -60,7 +60,7 @@ class Cuts:
 
 @dataclass(frozen=True)
 class HistogramMessage:
-    """What a client sends while the trees of all clients are grown together.
+    """Histograms that a client sends while the trees of all clients are grown together.
 
     Attributes:
         forest: the joint ensemble, which every party holds.
@@ -81,7 +81,6 @@ class HistogramsView:
 
     Attributes:
         messages: one for each victim.
-        clients: number of clients whose sums are added up in each message.
     """
 
     messages: tuple[HistogramMessage, ...]
@@ -159,7 +158,7 @@ class TreesKnowledge(Knowledge):
 
 @dataclass(frozen=True)
 class TreesGuess(RecordsGuess):
-    """Guessed records of each victim, and what else was read of trees.
+    """Guessed records of each victim, and other values that were read from trees.
 
     Attributes:
         leaves: for each victim and each of its trees, number of rows of each class in every leaf (leaf, class), a

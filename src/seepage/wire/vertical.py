@@ -43,11 +43,7 @@ class ActivationView(ABC):
 
 @dataclass(frozen=True)
 class SmashedView(ActivationView):
-    """The data that a server without columns has of a client's records: activations of the client's first layers.
-
-    Attributes:
-        activations: activations, as received.
-    """
+    """The data that a server without columns has of a client's records: activations of the client's first layers."""
 
     activations: Float[Tensor, "training record feature"]
 
@@ -269,7 +265,6 @@ class FeatureKnowledge:
 
     Attributes:
         schema: the target's columns, categories, bounds.
-        marginals: marginal of each of these columns.
         defense: the target's defense of features, and the defense of gradients.
         auxiliary: complete rows that the attacker holds; None where it has none.
         queries: channel on which the target answers queries; None where it does not.

@@ -30,11 +30,6 @@ class LabelBatch:
     def __call__(self, view: BatchView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
         """Return the guess for the records of all batches, one after another.
 
-        Args:
-            view: view of the party.
-            knowledge: side information with known labels.
-            seeds: seed of each training's heads.
-
         Raises:
             BadInputError: no labels are known, or those of a training are all the same.
         """
@@ -62,6 +57,6 @@ def taken_apart(view: BatchView) -> Float[Tensor, "training batch record feature
         True
     """
     ones = torch.ones_like(view.hidden[..., :1])
-    known = torch.cat([view.hidden, ones], dim=-1).double().mT
+    coefficients = torch.cat([view.hidden, ones], dim=-1).double().mT
     sums = torch.cat([view.weight, view.bias[..., None, :]], dim=-2).double() * view.hidden.shape[2]
-    return torch.linalg.pinv(known, rtol=1e-7) @ sums
+    return torch.linalg.pinv(coefficients, rtol=1e-7) @ sums

@@ -50,7 +50,7 @@ class LabelHeads:
 
 
 def inputs_of(view: ReturnedView) -> dict[str, Float[Tensor, "training record _input"]]:
-    """Return what heads read of each record, by name."""
+    """Return the inputs of the heads for each record, by name."""
     sized = [_sized(exchange) for exchange in view.exchanges]
     gradients, directions = sized[0]
     inputs = {
@@ -61,9 +61,9 @@ def inputs_of(view: ReturnedView) -> dict[str, Float[Tensor, "training record _i
         "all": torch.cat([directions, view.features, view.own], dim=-1),
     }
     if view.earlier:
-        inputs["mean gradients"] = torch.stack([one for one, _ in sized]).mean(0)
-        inputs["mean directions"] = torch.stack([one for _, one in sized]).mean(0)
-        inputs["directions of all exchanges"] = torch.cat([one for _, one in sized], dim=-1)
+        inputs["mean gradients"] = torch.stack([gradient for gradient, _ in sized]).mean(0)
+        inputs["mean directions"] = torch.stack([direction for _, direction in sized]).mean(0)
+        inputs["directions of all exchanges"] = torch.cat([direction for _, direction in sized], dim=-1)
         means = [inputs["mean gradients"], inputs["mean directions"], view.features, view.own]
         inputs["all of all exchanges"] = torch.cat(means, dim=-1)
     return inputs
@@ -85,13 +85,7 @@ def by_heads(
     """Return the guess of the best head on the best inputs in each training.
 
     Args:
-        inputs: what heads may read, by name.
-        knowledge: side information with known labels.
-        seeds: seed of each training's forests and folds.
         what: name of the attack in messages.
-
-    Raises:
-        BadInputError: no labels are known, or those of a training are all the same.
     """
-    known, labels = knowledge.granted_labels(what)
-    return LabelGuess.of(best_head([*inputs.values()], known, labels, knowledge.target, seeds), knowledge.target)
+    positions, labels = knowledge.granted_labels(what)
+    return LabelGuess.of(best_head([*inputs.values()], positions, labels, knowledge.target, seeds), knowledge.target)

@@ -83,27 +83,23 @@ class LabelDirection:
             BadInputError: labels are no classes, or none that differ are known.
         """
         width = classes_of(knowledge, "the direction attack")
-        known, labels = knowledge.granted_labels("the direction attack")
+        positions, labels = knowledge.granted_labels("the direction attack")
         of_label = functional.one_hot(labels.long(), width).double().mT
         counts = of_label.sum(-1, keepdim=True)
-        found = []
+        by_exchange = []
         for exchange in view.exchanges:
             directions = functional.normalize(exchange.gradient.double(), dim=-1)
-            held = directions[torch.arange(len(known))[:, None], known]
-            means: Float[Tensor, "training label feature"] = (of_label @ held) / counts.clamp(min=1)
-            found.append(directions @ means.mT)
-        cosines = torch.stack(found).mean(0)
+            labelled = directions[torch.arange(len(positions))[:, None], positions]
+            means: Float[Tensor, "training label feature"] = (of_label @ labelled) / counts.clamp(min=1)
+            by_exchange.append(directions @ means.mT)
+        cosines = torch.stack(by_exchange).mean(0)
         cosines = cosines.masked_fill((counts == 0).mT, -torch.inf)
         chances = cosines.softmax(-1)
         return LabelGuess(chances.argmax(-1).double(), chances)
 
 
 def classes_of(knowledge: LabelKnowledge, what: str) -> int:
-    """Return the number of labels.
-
-    Raises:
-        BadInputError: the target is a number.
-    """
+    """Return the number of labels."""
     if not isinstance(knowledge.target, Discrete):
         raise BadInputError(
             f"{what} tells classes apart, but the target {knowledge.target.name!r} is a number; use label_heads."

@@ -81,13 +81,13 @@ class DeepSets:
             BadInputError: models are not fully connected, or shadow models are missing or have other shares.
         """
         shadows = knowledge.trained("even")
-        models, asked = shadows.models, view.models
-        if not isinstance(models, Stacked) or not isinstance(asked, Stacked):
+        models, attacked = shadows.models, view.models
+        if not isinstance(models, Stacked) or not isinstance(attacked, Stacked):
             raise BadInputError(
                 "the attack deep_sets reads fully connected networks; choose white_box or an attack on answers."
             )
         worlds = shadows.world(knowledge.shares)
-        inputs, targets = _standardised(models, models), _standardised(asked, models)
+        inputs, targets = _standardised(models, models), _standardised(attacked, models)
 
         def fit() -> Tensor:
             network = _Sets(models, len(knowledge.shares), self.width, self.described, self.dropout)

@@ -39,12 +39,12 @@ class KL:
         worlds = shadows.world(knowledge.shares)
         distance = divergence(shadows.answers, view.ask(knowledge.queries))
         votes = torch.zeros(distance.shape[1], len(knowledge.shares), dtype=torch.float64)
-        for one in range(len(knowledge.shares)):
-            for other in range(one):
-                nearer = distance[worlds == one][:, None] < distance[worlds == other][None]
+        for first in range(len(knowledge.shares)):
+            for second in range(first):
+                nearer = distance[worlds == first][:, None] < distance[worlds == second][None]
                 won = nearer.double().mean((0, 1))
-                votes[:, one] += won
-                votes[:, other] += 1 - won
+                votes[:, first] += won
+                votes[:, second] += 1 - won
         return PropertyGuess(knowledge.shares, votes / votes.sum(1, keepdim=True))
 
 
@@ -59,6 +59,6 @@ def divergence(
         True
     """
     p, q = (side.double().clamp(min=LEAST).flatten(1) for side in (models, targets))
-    held = (models.double().flatten(1) > 0).double()
-    own = (held * p * p.log()).sum(1)
-    return (own[:, None] - (held * p) @ q.log().T) / models.shape[1]
+    support = (models.double().flatten(1) > 0).double()
+    own = (support * p * p.log()).sum(1)
+    return (own[:, None] - (support * p) @ q.log().T) / models.shape[1]

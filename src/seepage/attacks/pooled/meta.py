@@ -54,11 +54,6 @@ class Meta:
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return the chances of each share for each target.
 
-        Args:
-            view: black-box access for the attacker's queries.
-            knowledge: side information with queries and shares.
-            seeds: the seed of the classifier.
-
         Raises:
             BadInputError: shadow models are missing or have other shares, or queries are not answered.
         """
@@ -68,12 +63,12 @@ class Meta:
             worlds = shuffled(worlds, seeds[0])
         answers, seen = view.ask(knowledge.queries[: self.queries]), shadows.answers[:, : self.queries]
         if self.features == "raw":
-            features, asked = raw(seen), raw(answers)
+            features, targets = raw(seen), raw(answers)
         else:
-            features, asked = logarithms(seen), logarithms(answers)
+            features, targets = logarithms(seen), logarithms(answers)
             reduced = Reduced.of(features)
-            features, asked = reduced(features), reduced(asked)
-        return PropertyGuess(knowledge.shares, fitted_chances(self.classifier, features, worlds, asked, seeds[0]))
+            features, targets = reduced(features), reduced(targets)
+        return PropertyGuess(knowledge.shares, fitted_chances(self.classifier, features, worlds, targets, seeds[0]))
 
 
 def shuffled(worlds: Int[Tensor, " shadow"], seed: int) -> Int[Tensor, " shadow"]:
@@ -90,8 +85,8 @@ def shuffled(worlds: Int[Tensor, " shadow"], seed: int) -> Int[Tensor, " shadow"
     drawn = torch.empty_like(worlds)
     count = int(worlds.max()) + 1
     for world in range(count):
-        held = (worlds == world).nonzero()[:, 0]
+        positions = (worlds == world).nonzero()[:, 0]
         # Where the shares do not divide the number of models of one share, the remainders of all shares together do.
-        given = (torch.arange(len(held)) + world * len(held)) % count
-        drawn[held] = given[torch.randperm(len(held), generator=generator)]
+        given = (torch.arange(len(positions)) + world * len(positions)) % count
+        drawn[positions] = given[torch.randperm(len(positions), generator=generator)]
     return drawn

@@ -61,10 +61,8 @@ class Ratio:
         """Return chances of each share, the estimated share and its interval; ``seeds`` are not used.
 
         Args:
-            view: black-box access for the attacker's queries.
             knowledge: side information with queries, the shares to distinguish, and shadow models spread over the range
                 in which the share may be.
-            seeds: not used.
 
         Raises:
             BadInputError: shadow models are missing or too few (below 20), or queries are not answered.
@@ -85,13 +83,13 @@ class Ratio:
 def invert(
     shadows: SpreadShadows,
     features: Float[Tensor, "shadow feature"],
-    asked: Float[Tensor, "target feature"],
+    targets: Float[Tensor, "target feature"],
     candidates: tuple[float, ...],
     level: float,
 ) -> PropertyGuess:
     """Return the guess of models' shares from their features, learnt from models whose shares are known."""
     r, halves = shadows.shares[:, 0].cpu().numpy(), shadows.halves.cpu().numpy()
-    left_out, scored = _crossed(features.cpu().numpy(), r, halves, asked.cpu().numpy())
+    left_out, scored = _crossed(features.cpu().numpy(), r, halves, targets.cpu().numpy())
     low, high = float(r.min()), float(r.max())
     grid = np.linspace(low, high, _GRID)
 
@@ -99,19 +97,19 @@ def invert(
         return np.vander(2 * (x - low) / (high - low) - 1, degree + 1, increasing=True)
 
     # Halves may lie on either side of the population.
-    known = np.column_stack([terms(r, 2), 2 * halves - 1])
-    fitted, *_ = np.linalg.lstsq(known, left_out, rcond=None)
-    residual = left_out - known @ fitted
-    freedom = len(r) - known.shape[1]
+    design = np.column_stack([terms(r, 2), 2 * halves - 1])
+    fitted, *_ = np.linalg.lstsq(design, left_out, rcond=None)
+    residual = left_out - design @ fitted
+    freedom = len(r) - design.shape[1]
     of_training, of_rows = _components(shadows, residual, freedom)
-    kept = [shadows.kept(torch.from_numpy(x)).numpy() for x in (r, grid)]
-    spread = _spread(terms(r, 1), residual / np.sqrt(of_training + of_rows * (1 - kept[0])), freedom)
+    drawn = [shadows.drawn_share(torch.from_numpy(x)).numpy() for x in (r, grid)]
+    spread = _spread(terms(r, 1), residual / np.sqrt(of_training + of_rows * (1 - drawn[0])), freedom)
     at_grid, more = terms(grid, 2) @ fitted[:-1], np.exp(terms(grid, 1) @ spread)
     # The fitted mean is uncertain too.
     inverse = np.linalg.pinv(terms(r, 2).T @ terms(r, 2))
     leverage = np.einsum("gi,ij,gj->g", terms(grid, 2), inverse, terms(grid, 2))
     # A model's rows vary as the population does; the mean of both halves has half the variance of one half.
-    width = more * np.sqrt(of_training * (1 + leverage) + of_rows * (1 + kept[1] / 2 + leverage * (1 - kept[1])))
+    width = more * np.sqrt(of_training * (1 + leverage) + of_rows * (1 + drawn[1] / 2 + leverage * (1 - drawn[1])))
     z = (scored[:, None] - at_grid) / width
     fits = stats.t.logpdf(z, freedom) - np.log(width)
     likely = np.exp(fits - fits.max(1, keepdims=True))
@@ -131,18 +129,18 @@ def invert(
 
 
 def _crossed(
-    features: np.ndarray, shares: np.ndarray, halves: np.ndarray, asked: np.ndarray
+    features: np.ndarray, shares: np.ndarray, halves: np.ndarray, targets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return predictions for each half's shadow models by the other half's rule, for targets by both rules' mean."""
     rules = []
     for half in (0, 1):
-        known = features[halves == half]
-        centre = known.mean(0)
-        u, values, rows = np.linalg.svd(known - centre, full_matrices=False)
-        held = values > 1e-9 * values.max(initial=1e-300)
+        sample = features[halves == half]
+        centre = sample.mean(0)
+        u, values, rows = np.linalg.svd(sample - centre, full_matrices=False)
+        nonzero = values > 1e-9 * values.max(initial=1e-300)
         mean = shares[halves == half].mean()
-        target = u[:, held].T @ (shares[halves == half] - mean)
-        rules.append((centre, mean, values[held], rows[held], target))
+        target = u[:, nonzero].T @ (shares[halves == half] - mean)
+        rules.append((centre, mean, values[nonzero], rows[nonzero], target))
     best: tuple[float, np.ndarray, np.ndarray] | None = None
     for ridge in _RIDGES:
         read = []
@@ -150,7 +148,7 @@ def _crossed(
             # Models that all answer alike leave no direction.
             scale = (values**2).sum() / max(1, len(values))
             slope = rows.T @ (values / (values**2 + ridge * scale) * target)
-            read.append(tuple((which - centre) @ slope + mean for which in (features, asked)))
+            read.append(tuple((which - centre) @ slope + mean for which in (features, targets)))
         crossed = np.where(halves == 1, read[0][0], read[1][0])
         error = float(((crossed - shares) ** 2).mean())
         if best is None or error < best[0]:
@@ -164,11 +162,9 @@ def _components(shadows: SpreadShadows, residual: np.ndarray, freedom: int) -> t
 
     Args:
         shadows: shadow models in pairs of the same rows.
-        residual: residual of each one's number.
-        freedom: remaining degrees of freedom.
     """
     of_training = float(((residual[0::2] - residual[1::2]) ** 2).mean() / 2)
-    there = 1 - float(shadows.kept(shadows.shares[:, 0]).mean())
+    there = 1 - float(shadows.drawn_share(shadows.shares[:, 0]).mean())
     left = float((residual**2).sum() / freedom) - of_training
     return max(of_training, 1e-24), max(0.0, left) / max(there, 1e-9)
 
@@ -177,14 +173,14 @@ def _spread(terms: np.ndarray, residual: np.ndarray, freedom: int) -> np.ndarray
     """Return coefficients of the logarithm of a normal residual's standard deviation, by Fisher scoring."""
     n = len(residual)
     scale = max(float(np.sqrt((residual**2).sum() / freedom)), 1e-12)
-    found = np.zeros(terms.shape[1])
-    found[0] = np.log(scale)
+    coefficients = np.zeros(terms.shape[1])
+    coefficients[0] = np.log(scale)
     for _ in range(50):
-        ratio = np.clip((residual / np.exp(terms @ found)) ** 2, 0, 100)
+        ratio = np.clip((residual / np.exp(terms @ coefficients)) ** 2, 0, 100)
         step = np.linalg.solve(2 * terms.T @ terms, terms.T @ (ratio - 1))
-        found += np.clip(step, -1, 1)
+        coefficients += np.clip(step, -1, 1)
         if np.abs(step).max() < 1e-9:
             break
     # The mean took some degrees of freedom.
-    found[0] += 0.5 * np.log(n / freedom)
-    return found
+    coefficients[0] += 0.5 * np.log(n / freedom)
+    return coefficients

@@ -34,13 +34,8 @@ class Dominant:
         """Return whether the attribute dominates the new rows: a chance of 0 or 1 for the first and last share.
 
         Args:
-            view: black-box access to both models.
             knowledge: side information with the shares that the attack on each model distinguishes, shadow models of
                 the model before the update, and those of twice the victim's rows, by the share in all of them.
-            seeds: the seed of the attack.
-
-        Raises:
-            BadInputError: see the attack.
         """
         shares = torch.tensor(knowledge.shares, dtype=torch.float64)
         attack = Meta(self.features, self.classifier)
@@ -74,10 +69,8 @@ class Joint:
         """Return the chances of the two shares that shadow models have of new rows.
 
         Args:
-            view: black-box access to both models.
             knowledge: side information with the same shadow models before and after the update;
                 shares of those after it have a column for the first rows and one for the new ones.
-            seeds: the seed of the classifier.
 
         Raises:
             BadInputError: shadow models are missing, are not the same before and after, or new rows have other than
@@ -94,8 +87,8 @@ class Joint:
             raise BadInputError(f"two shares of new rows are told apart, got {list(shares)}; train models of two.")
         worlds = replace(after, shares=after.shares[:, 1:]).world(shares)
         features = torch.cat([logarithms(before.answers), logarithms(after.answers)], dim=1)
-        asked = torch.cat(
+        targets = torch.cat(
             [logarithms(view.before.ask(knowledge.queries)), logarithms(view.after.ask(knowledge.queries))], dim=1
         )
         reduced = Reduced.of(features)
-        return PropertyGuess(shares, fitted_chances("mixed", reduced(features), worlds, reduced(asked), seeds[0]))
+        return PropertyGuess(shares, fitted_chances("mixed", reduced(features), worlds, reduced(targets), seeds[0]))

@@ -43,9 +43,9 @@ class WhiteBox:
         """
         shadows = knowledge.trained("even")
         worlds = shadows.world(knowledge.shares)
-        features, asked = shadows.models.flat().double(), view.models.flat().double()
+        features, targets = shadows.models.flat().double(), view.models.flat().double()
         if self.standardised:
             reduced = Reduced.of(features)
-            features, asked = reduced(features), reduced(asked)
-        chances = fitted_chances(self.classifier, features, worlds, asked, seeds[0], hidden=(200, 50))
+            features, targets = reduced(features), reduced(targets)
+        chances = fitted_chances(self.classifier, features, worlds, targets, seeds[0], hidden=(200, 50))
         return PropertyGuess(knowledge.shares, chances)

@@ -131,7 +131,7 @@ class Exact:
         keep = max(self.votes, self.keep, 2)
         if self.search == "exhaustive":
             check_enumerable(space, self.most)
-            found = nearest(view.model, respond, view.cut, gradient, space, keep, sent, self.prune)
+            configurations = nearest(view.model, respond, view.cut, gradient, space, keep, sent, self.prune)
         else:
             if space.configurations > 2**62:
                 raise BadInputError(
@@ -141,16 +141,16 @@ class Exact:
             generator = torch.Generator().manual_seed(seeds[0])
             if self.search == "meet":
                 _check_meet(self.aware, knowledge)
-                found = meet(view.model, respond, view.cut, gradient, space, keep, generator, self.rounds)
+                configurations = meet(view.model, respond, view.cut, gradient, space, keep, generator, self.rounds)
             else:
-                found = descend(
+                configurations = descend(
                     view.model, respond, view.cut, gradient, space, keep, generator, self.starts, self.sweeps, sent
                 )
-        codes = space.codes(found.places)
+        codes = space.codes(configurations.places)
         chosen = torch.stack([vote(votes) for votes in codes[:, : self.votes].unbind(-1)], dim=-1)
         cells = space.of_codes(chosen)
-        labels = vote(found.labels[:, : self.votes])
-        distances = found.distances.double().cpu()
+        labels = vote(configurations.labels[:, : self.votes])
+        distances = configurations.distances.double().cpu()
         if space.binned and self.votes == 1:
             cells, distance = refined(view.model, respond, view.cut, gradient, space, cells, labels, sent)
             distances[:, 0] = distance.double().cpu()
@@ -163,7 +163,7 @@ class Exact:
             residual=distances[:, 0],
             runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
             ties=(distances <= distances[:, :1] + same).sum(1),
-            likely=self._likely(view, respond, gradient, space, found, codes[:, 0], seeds),
+            likely=self._likely(view, respond, gradient, space, configurations, codes[:, 0], seeds),
             proof=proof_of(view, knowledge, cells),
         )
 
@@ -173,16 +173,16 @@ class Exact:
         respond: Responder,
         gradient: Tensor,
         space: Space,
-        found: NearestConfigurations,
+        configurations: NearestConfigurations,
         codes: Tensor,
         seeds: Sequence[int],
     ) -> Tensor | None:
         if self.votes > 1 or self.scale != 1 or space.binned:
             return None
         if self.search == "exhaustive":
-            return fits_alone(found.distances, gradient)
+            return fits_alone(configurations.distances, gradient)
         generator = torch.Generator().manual_seed(seeds[0])
-        return likely_fit(view.model, respond, view.cut, gradient, space, found.distances, codes, generator)
+        return likely_fit(view.model, respond, view.cut, gradient, space, configurations.distances, codes, generator)
 
 
 def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
@@ -191,12 +191,7 @@ def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
 
 
 def not_exact(model: SplitModel, space: Space) -> str | None:
-    """Return, as a sentence, why a client part's numbers cannot be answered exactly; None where all cells can.
-
-    Args:
-        model: network with the client part.
-        space: space of its private cells.
-    """
+    """Return, as a sentence, why a client part's numbers cannot be answered exactly; None where all cells can."""
     numbers = ", ".join(space.names[k] for k in space.binned)
     if space.binned and not isinstance(model.schema.target, Discrete):
         return (
@@ -219,13 +214,9 @@ def replayed_guess(
 
     Args:
         views: views of the same records, the newest first.
-        knowledge: side information.
-        respond: responder of the newest client part.
-        space: space with bins of the numbers.
-        generator: generator of samples.
     """
-    found = replays(views, knowledge, respond, space, generator)
-    return CutGuess(cells=found.cells, labels=found.labels.double(), residual=found.distances, mass=found.mass)
+    replay = replays(views, knowledge, respond, space, generator)
+    return CutGuess(cells=replay.cells, labels=replay.labels.double(), residual=replay.distances, mass=replay.mass)
 
 
 def _check_meet(aware: bool, knowledge: CutKnowledge) -> None:
@@ -239,11 +230,7 @@ def _check_meet(aware: bool, knowledge: CutKnowledge) -> None:
 
 
 def check_gradient(view: CutView) -> None:
-    """Refuse a view without any gradient that came back.
-
-    Raises:
-        BadInputError: no record's gradient differs from zero.
-    """
+    """Refuse a view in which no record has a gradient other than zero."""
     if not bool(view.gradient.any()):
         raise BadInputError(
             f"the gradients of all {view.records} records are zero, so that nothing came back over the cut to attack; "

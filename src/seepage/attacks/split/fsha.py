@@ -55,8 +55,8 @@ class FSHA:
         >>> trained = protocol.train(deepfm(data.schema, ["cause"], seed=0), data.train, seed=0)
         >>> seen = protocol.observe(trained, data.train.rows(range(50)), seed=1)
         >>> others = data.train.rows(range(50, 400))
-        >>> known = CutKnowledge(data.schema, data.statistics, auxiliary=Auxiliary(others.cells, others.labels))
-        >>> guess = FSHA()(seen.view, known, seeds=[0])
+        >>> knowledge = CutKnowledge(data.schema, data.statistics, auxiliary=Auxiliary(others.cells, others.labels))
+        >>> guess = FSHA()(seen.view, knowledge, seeds=[0])
         >>> float((guess.labels == seen.labels).double().mean()) > 0.9
         True
     """
@@ -105,7 +105,7 @@ class FSHA:
             inputs = (inputs - center) / spread
             for batch in torch.randperm(len(rows), generator=generator).split(_BATCH):
                 parts = network(inputs[batch]).split(widths, dim=1)
-                losses = [functional.cross_entropy(part, one[batch]) for part, one in zip(parts, wanted, strict=True)]
+                losses = [functional.cross_entropy(part, code[batch]) for part, code in zip(parts, wanted, strict=True)]
                 optimiser.zero_grad()
                 torch.stack(losses).sum().backward()
                 optimiser.step()
@@ -122,7 +122,7 @@ class FSHA:
 
 
 class _Messages:
-    """Messages about auxiliary rows, as far as the attacker knows the clients' defense of gradients and labels."""
+    """Simulated messages of auxiliary rows, under the clients' defense as far as the attacker knows it."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _Messages:
 
 
 def message_features(gradient: Float[Tensor, "row cut"], cut: Float[Tensor, "row cut"]) -> Float[Tensor, "row feature"]:
-    """Return what a decoder reads of each message: direction and norm of the gradient, and the activations."""
+    """Return a decoder's inputs of each message: direction and norm of the gradient, and the activations."""
     norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True).clamp(min=torch.finfo(gradient.dtype).tiny)
     return torch.cat([gradient / norms, norms.log(), cut], dim=1)
 

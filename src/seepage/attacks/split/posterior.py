@@ -79,8 +79,8 @@ class Posterior:
         >>> protocol = SplitLearning(epochs=2, batch_size=32, noise=CutNoise(0.01))
         >>> trained = protocol.train(deepfm(data.schema, ["noise_0"], seed=0), data.train, seed=0)
         >>> seen = protocol.observe(trained, data.train.rows(range(50)), seed=1)
-        >>> known = CutKnowledge(data.schema, data.statistics, protocol.known())
-        >>> guess = Posterior()(seen.view, known)
+        >>> knowledge = CutKnowledge(data.schema, data.statistics, protocol.known())
+        >>> guess = Posterior()(seen.view, knowledge)
         >>> guess.chances[0].shape, bool((guess.labels == seen.labels).all())
         (torch.Size([50, 3]), True)
     """
@@ -103,10 +103,6 @@ class Posterior:
 
         Numbers that a message determines up to a region, and targets that are numbers, are found from all messages of
         a record at once.
-
-        Args:
-            view: any view of the training.
-            knowledge: side information.
         """
         if isinstance(knowledge.schema.target, Continuous):
             return False
@@ -151,11 +147,6 @@ class Posterior:
     def of_rounds(self, rounds: CutRounds, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
         """Return the guess for records that were not all in the same rounds.
 
-        Args:
-            rounds: messages by round.
-            knowledge: side information.
-            seeds: seeds of samples of numbers.
-
         Raises:
             BadInputError: rounds cannot be weighed one by one (see ``by_round``), there are more configurations than
                 ``most``, no gradient was received, or ``weights`` cannot be ``about`` here.
@@ -179,8 +170,8 @@ class Posterior:
         return replace(guess, cells=_with_numbers(rounds, knowledge, guess.cells, generator))
 
     def _check_gradients(self, views: Sequence[CutView]) -> None:
-        for one in views if self.observed else ():
-            check_gradient(one)
+        for view in views if self.observed else ():
+            check_gradient(view)
 
     def _gathered(self, rounds: CutRounds, knowledge: CutKnowledge, space: Space, seed: int) -> _Gathered:
         """Return the chances of all combinations, a block of records after the other."""
@@ -207,14 +198,14 @@ class Posterior:
                 cells = space.of_codes(codes).to(first.cut)
                 total = believed.of_places(space, chunk)[..., None].repeat(1, 1, space.labels)
                 predicted = torch.zeros_like(total)
-                for k, one in enumerate(rounds.views):
+                for k, view in enumerate(rounds.views):
                     if not len(inside[k]):
                         continue
                     respond = responders[k]
                     table = respond.of_cells(cells)
                     for at in inside[k].split(together):
                         records, row, newest = (
-                            respond.of_cut(one.cut[at]),
+                            respond.of_cut(view.cut[at]),
                             rounds.rows[k][at] - start,
                             rounds.newest[k][at],
                         )
@@ -225,7 +216,7 @@ class Posterior:
                             total[row[newest]] += chances.log()
                         if self.observed:
                             answer = respond.responses(records.across(), table)
-                            total[row] += _weighed(fitted[k], answer, one, at, defense)
+                            total[row] += _weighed(fitted[k], answer, view, at, defense)
                 gathered.add(some, chunk, total, _unflipped(predicted, defense.flip))
         return gathered
 
@@ -238,7 +229,7 @@ class Posterior:
         classes: LabelPrior,
         defense: KnownCut,
     ) -> Fitted | None:
-        """Return what is fitted on the messages before they are weighed; None where nothing is."""
+        """Return the noise or the mismatch that is fitted on the messages; None where nothing is fitted."""
         if self.weights == "about":
             return Mismatch.fit(view, respond, space, prior, defense)
         if defense.shaped is None:
@@ -250,7 +241,7 @@ class Posterior:
     def _sampled(
         self, rounds: CutRounds, knowledge: CutKnowledge, space: Space, generator: torch.Generator, seed: int
     ) -> CutGuess:
-        """Return what is believed beforehand in a space too large to go through: label chances are from samples.
+        """Return the prior's guess in a space too large to enumerate; label chances are from samples.
 
         The standard error of a label's chance is at most 0.5 / sqrt(1,024), about 1.6 percentage points.
         """
@@ -296,17 +287,13 @@ def _weighed(
 
     Args:
         noise: what was fitted on the round's messages.
-        answer: logits of each combination, and their derivatives.
-        view: view of the round.
-        at: places of the records in it.
-        defense: clients' defense.
     """
     if isinstance(noise, Mismatch):
         return noise.log_likelihood(*answer, view.of(at))
-    found, received = candidate_gradients(view.model, *answer), view.own_gradient[at]
+    candidates, received = candidate_gradients(view.model, *answer), view.own_gradient[at]
     if noise is None:
-        return _log_likelihood(found, received, defense, view.clip)
-    return noise.log_likelihood(found, received, at)
+        return _log_likelihood(candidates, received, defense, view.clip)
+    return noise.log_likelihood(candidates, received, at)
 
 
 def _decided(
@@ -318,7 +305,7 @@ def _decided(
 def _with_numbers(
     rounds: CutRounds, knowledge: CutKnowledge, cells: Float[Tensor, "record private"], generator: torch.Generator
 ) -> Float[Tensor, "record private"]:
-    """Return cells whose numbers are the likeliest beforehand."""
+    """Return cells whose numbers are the prior's likeliest."""
     model, cells = rounds.views[0].model, cells.clone()
     if not numbers_of(model):
         return cells
@@ -326,13 +313,13 @@ def _with_numbers(
     for k, i in enumerate(numbers_of(model)):
         column = model.schema.columns[model.private[i]]
         assert isinstance(column, Continuous)
-        found = likeliest(drawn[..., k], column.tolerance / (column.high - column.low or 1.0))[0]
-        cells[:, i] = model.unscaled(found[:, None], [model.private[i]])[:, 0]
+        numbers = likeliest(drawn[..., k], column.tolerance / (column.high - column.low or 1.0))[0]
+        cells[:, i] = model.unscaled(numbers[:, None], [model.private[i]])[:, 0]
     return cells
 
 
 class _Gathered:
-    """Sums of chances over the combinations so far, up to a factor a record."""
+    """Sums of chances over all combinations that were added, up to a factor for each record."""
 
     def __init__(self, space: Space, records: int) -> None:
         self._space = space
@@ -350,11 +337,11 @@ class _Gathered:
     ) -> None:
         """Add combinations, with the log of their chance for each label that clients train with."""
         flat = chances.flatten(1)
-        found, at = flat.max(1)
+        highest, at = flat.max(1)
         # A copy: the view would change with the update below.
         before = self._largest[some].clone()
-        largest = torch.maximum(before, found)
-        self.place[some] = torch.where(found > before, places[at // self._space.labels], self.place[some])
+        largest = torch.maximum(before, highest)
+        self.place[some] = torch.where(highest > before, places[at // self._space.labels], self.place[some])
         self._largest[some] = largest
         keep = torch.exp(before - largest)[:, None]
         weights = torch.exp(chances - largest[:, None, None])
@@ -365,12 +352,7 @@ class _Gathered:
 
 
 def _unflipped(predicted: Float[Tensor, "record place label"], flip: float) -> Float[Tensor, "record place label true"]:
-    """Return the chance of each true label given the one that a client trains with.
-
-    Args:
-        predicted: chance of each label that clients train with.
-        flip: probability that a label is flipped.
-    """
+    """Return the chance of each true label given the one that a client trains with."""
     classes = predicted.shape[-1]
     same = torch.eye(classes, dtype=predicted.dtype)
     if flip == 0:
@@ -381,14 +363,14 @@ def _unflipped(predicted: Float[Tensor, "record place label"], flip: float) -> F
 
 
 def _log_likelihood(
-    found: Float[Tensor, "record place label cut"],
+    candidates: Float[Tensor, "record place label cut"],
     received: Float[Tensor, "record cut"],
     defense: KnownCut,
     clip: float | None,
 ) -> Float[Tensor, "record place label"]:
     """Return the log-density of the received gradients under each combination, up to a constant a record."""
     sent = message_of(defense, clip)
-    means = found if sent is None else sent(found)
+    means = candidates if sent is None else sent(candidates)
     size = torch.linalg.vector_norm(received, dim=1)[:, None, None]
     squared = (means - received[:, None, None]).square().sum(-1).double()
     if defense.own_norm:
@@ -399,4 +381,4 @@ def _log_likelihood(
     else:
         spread = torch.zeros_like(size)
     variance = (spread.square() + (_ROUNDING * size).square()).double()
-    return (-squared / (2 * variance) - found.shape[-1] / 2 * variance.log()).cpu()
+    return (-squared / (2 * variance) - candidates.shape[-1] / 2 * variance.log()).cpu()

@@ -30,7 +30,7 @@ _STD = 0.01
 @attacks.register("pcat", "split", needs=("auxiliary",))
 @dataclass(frozen=True)
 class PseudoClientAttack:
-    """Trains a client of its own on auxiliary rows and decodes gradients by a network that learned from that one's.
+    """Trains a client of its own on auxiliary rows, and on that client's gradients a network that decodes gradients.
 
     Source: Gao and Zhang, PCAT: Functionality and Data Stealing from Split Learning by Pseudo-Client Attack (USENIX
     Security 2023). The server is passive: it knows the architecture of the client's part and auxiliary rows with
@@ -129,7 +129,6 @@ class _Simulation:
         """Return the pseudo-client after some epochs.
 
         Args:
-            epochs: number of passes over the rows.
             weight: weight of the adversary; none if 0.
         """
         optimiser = torch.optim.Adam(self._client.parameters(), lr=_RATE)

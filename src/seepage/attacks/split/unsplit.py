@@ -108,6 +108,6 @@ def _misfit(client: DeepFMClient, view: CutView, cells: Sequence[Tensor], label:
     cut = view.cut.clone().requires_grad_(True)
     logits = client.relaxed(cut, [cell.softmax(1) for cell in cells])[:, 0]
     [derivatives] = torch.autograd.grad(logits.sum(), cut, create_graph=True)
-    found = (logits.sigmoid() - label.sigmoid())[:, None] * derivatives
+    gradients = (logits.sigmoid() - label.sigmoid())[:, None] * derivatives
     size = view.own_gradient.square().sum(1).clamp(min=1e-12)
-    return (found - view.own_gradient).square().sum(1) / size
+    return (gradients - view.own_gradient).square().sum(1) / size

@@ -46,17 +46,16 @@ class Anchor:
         """Return the guess.
 
         Args:
-            view: received sums.
             knowledge: side information; schema, marginals, number of records and noise are read.
             seeds: seed of each victim, by which cells are dealt out that the message leaves open.
         """
-        found = [self._read(m, knowledge, s) for m, s in zip(view.messages, seeds, strict=True)]
-        pairs = zip(view.messages, found, strict=True)
-        labels = torch.from_numpy(np.stack([one.labels for one in found]))
+        solutions = [self._read(m, knowledge, s) for m, s in zip(view.messages, seeds, strict=True)]
+        pairs = zip(view.messages, solutions, strict=True)
+        labels = torch.from_numpy(np.stack([solution.labels for solution in solutions]))
         return TreesGuess(
-            torch.from_numpy(np.stack([one.cells for one in found])),
+            torch.from_numpy(np.stack([solution.cells for solution in solutions])),
             labels=labels,
-            proofs=tuple(proof_of(message, knowledge, view.clients, one) for message, one in pairs),
+            proofs=tuple(proof_of(message, knowledge, view.clients, solution) for message, solution in pairs),
             regime=tuple(
                 f"paths of {int(label.isfinite().sum()):,} of {len(label):,} records were read" for label in labels
             ),
@@ -120,12 +119,12 @@ def merged(paths: Sequence[Path], further: Sequence[Path]) -> list[Path]:
 
     A record is in one bin of every column, so that a path is there at least as often as one column shows it.
     """
-    found = Counter(path.key for path in paths)
+    counts = Counter(path.key for path in paths)
     seen: Counter[bytes] = Counter()
     added = []
     for path in further:
         if path.alone:
             seen[path.key] += 1
-            if seen[path.key] > found[path.key]:
+            if seen[path.key] > counts[path.key]:
                 added.append(path)
     return [*paths, *added]

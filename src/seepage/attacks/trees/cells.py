@@ -35,12 +35,12 @@ _TRIED = 2**12
 
 @dataclass(frozen=True)
 class _Paths:
-    """Records with the same path, together, and records of a bin whose paths are not known, together.
+    """Groups of records: those with the same path, and those of a bin whose records' paths are not known.
 
     Attributes:
         number: number of records of each path or bin.
         of_record: path or bin of each record.
-        known: number of paths; what comes after them are bins.
+        paths: number of paths; what comes after them are bins.
         nodes: for each tree, the deepest node with sums of each path.
         low, high: bounds of each encoded column from the splits on each path.
         gradients: derivatives of a record of each path for each tree.
@@ -49,17 +49,17 @@ class _Paths:
 
     number: Int[np.ndarray, " path"]
     of_record: Int[np.ndarray, " record"]
-    known: int
-    nodes: Int[np.ndarray, "tree known"]
+    paths: int
+    nodes: Int[np.ndarray, "tree read"]
     low: Float[np.ndarray, "path encoded"]
     high: Float[np.ndarray, "path encoded"]
-    gradients: Float[np.ndarray, "known tree 2"]
+    gradients: Float[np.ndarray, "read tree 2"]
     bins: tuple[int, ...]
 
     @property
     def bins_of_records(self) -> list[int]:
         """Bin of each record whose path is not known."""
-        return [self.bins[c - self.known] for c in self.of_record if c >= self.known]
+        return [self.bins[c - self.paths] for c in self.of_record if c >= self.paths]
 
 
 def _together(sent: Sent, paths: Sequence[Path], rest: Mapping[int, int]) -> _Paths:
@@ -75,9 +75,9 @@ def _together(sent: Sent, paths: Sequence[Path], rest: Mapping[int, int]) -> _Pa
     for t, tree in enumerate(sent.forest.trees):
         boxes = tree.boxes(width)
         reached = np.array([path.nodes[t] for path in chosen], dtype=np.int64)
-        known = slice(0, len(chosen))
-        low[known] = np.maximum(low[known], boxes[reached, :, 0])
-        high[known] = np.minimum(high[known], boxes[reached, :, 1])
+        read = slice(0, len(chosen))
+        low[read] = np.maximum(low[read], boxes[reached, :, 0])
+        high[read] = np.minimum(high[read], boxes[reached, :, 1])
         above = np.zeros(tree.nodes, dtype=np.int64)
         for node in range(tree.nodes):
             for child in (tree.left[node], tree.right[node]):
@@ -94,7 +94,6 @@ class Solved:
     """Records whose cells were solved for.
 
     Attributes:
-        cells: cell of each record.
         labels: label of each record; NaN where its path was not read.
         nodes: what each record is known to have reached in each tree; None where not all paths were read.
     """
@@ -110,11 +109,8 @@ def solve(
     """Return the cells of all records.
 
     Args:
-        sent: the message.
-        paths: paths of single records.
         rest: number of further records in bins whose records' paths are not known, by the bin; those of one bin are
             taken as alike. ``LEFT`` stands for all records but those whose paths are known.
-        values: values of each column.
         seed: seed by which cells are dealt out that the message leaves open.
         noise: standard deviation of noise on the sums.
     """
@@ -151,8 +147,6 @@ class _Equations:
     """Sums of every finest node as linear equations in the numbers of records of each path or bin.
 
     Args:
-        sent: the message.
-        alike: the paths and bins.
         noise: standard deviation of noise on the sums.
     """
 
@@ -175,7 +169,7 @@ class _Equations:
                 if alike.bins == (LEFT,):
                     together = received[sent.cuts.of(0)].sum(0)
                     sums_of_rest = (together - alike.number[here] @ gradients[here])[:, None]
-                row[:, alike.known :] = sums_of_rest / alike.number[alike.known :]
+                row[:, alike.paths :] = sums_of_rest / alike.number[alike.paths :]
                 rows.append(row)
                 sums.append(received.T)
                 error = DERIVATIVE_ERROR * scale * max(1, int(alike.number[here].sum()))
@@ -187,7 +181,7 @@ class _Equations:
         self.whole = self.solver(np.arange(len(alike.number)))
 
     def solver(self, some: Int[np.ndarray, " some"]) -> _Solver:
-        """Return what solves the equations for some of the paths."""
+        """Return the solver of the equations for some of the paths."""
         return _Solver(self.matrix[:, some], self.alike.number[some], self.errors, self.noise)
 
 
@@ -195,8 +189,6 @@ class _Solver:
     """Least squares with a small penalty for the equations of some paths.
 
     Args:
-        part: the equations of these paths.
-        numbers: number of records of each.
         errors: bound on the error of each equation.
         noise: standard deviation of noise on the sums.
     """
@@ -238,14 +230,14 @@ class _Solver:
         return self.half @ (self.half.T @ (self.part.T @ sums))
 
 
-def _half(squares: Float[np.ndarray, "side side"], ridge: float) -> Float[np.ndarray, "side kept"]:
-    """Return a matrix whose product with its own transpose stands for the inverse of a matrix of products."""
+def _half(squares: Float[np.ndarray, "side side"], ridge: float) -> Float[np.ndarray, "side rank"]:
+    """Return a matrix whose product with its own transpose is the (regularised) inverse of a matrix of products."""
     if not len(squares):
         return squares
     if not ridge and len(squares) <= _DECOMPOSED:
         values, vectors = np.linalg.eigh(squares)
-        kept = values > max(float(values[-1]), 1e-300) * _LEAST_SINGULAR**2
-        return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+        significant = values > max(float(values[-1]), 1e-300) * _LEAST_SINGULAR**2
+        return np.asarray(vectors[:, significant] / np.sqrt(values[significant]))
     squares[np.diag_indices_from(squares)] += ridge or max(_RIDGE * float(squares.trace()), 1e-30)
     (invert,) = get_lapack_funcs(("trtri",), (squares,))
     inverse: np.ndarray = invert(np.linalg.cholesky(squares), lower=1)[0]
@@ -260,7 +252,7 @@ def _column(
     counts = np.full((len(alike.number), len(values.bins)), unknown, dtype=np.int64)
     left = whole_counts(sent.counts[values.bins], len(alike.of_record))
     counts[~_possible(sent, alike, values, left)] = 0
-    _known_bins(alike, values, read_in, counts)
+    _fill_from_bins(alike, values, read_in, counts)
     sums = equations.sums[:, values.bins]
     estimate = equations.whole(sums)
     _settle(counts, alike.number, left)
@@ -297,21 +289,23 @@ def _possible(
     )
 
 
-def _known_bins(alike: _Paths, values: Values, read_in: Sequence[int], counts: Int[np.ndarray, "path value"]) -> None:
+def _fill_from_bins(
+    alike: _Paths, values: Values, read_in: Sequence[int], counts: Int[np.ndarray, "path value"]
+) -> None:
     """Fill in the column in whose bins all records of a path were read."""
     place = {int(number): i for i, number in enumerate(values.bins)}
     read = np.zeros(counts.shape, dtype=np.int64)
     for number, c in zip(read_in, alike.of_record, strict=True):
         if number in place:
             read[c, place[number]] += 1
-    every = read.sum(1) == alike.number
-    counts[every] = read[every]
+    complete = read.sum(1) == alike.number
+    counts[complete] = read[complete]
 
 
 def _settle(
     counts: Int[np.ndarray, "path value"], number: Int[np.ndarray, " path"], left: Int[np.ndarray, " value"]
 ) -> None:
-    """Fill in what the numbers of records by path and by value leave no choice in."""
+    """Fill in the counts that the totals by path and by value determine."""
     while True:
         open_cells = counts < 0
         of_path = number - np.maximum(counts, 0).sum(1)
@@ -350,7 +344,7 @@ def _round(
 
 
 def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, rest: np.ndarray) -> None:
-    """Fill in what all choices within one node leave as the only one, going through nodes with few open paths."""
+    """Fill in counts that have a single solution within one node, for nodes with few open paths."""
     for row, members in equations.nodes:
         open_here = members[(counts[members] < 0).any(1)]
         if not 0 < len(open_here) <= _TRIED.bit_length() or np.prod(equations.alike.number[open_here] + 1.0) > _TRIED:
@@ -366,8 +360,8 @@ def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, res
             some = open_here[np.frombuffer(members_open, dtype=bool)]
             numbers = [np.arange(int(number) + 1)[:, None] for number in equations.alike.number[some]]
             options = [n * equations.matrix[both, c] for n, c in zip(numbers, some, strict=True)]
-            found, only = only_choices(options, rest[both][:, values].T, error)
-            here = np.array(values)[found]
+            solved, only = only_choices(options, rest[both][:, values].T, error)
+            here = np.array(values)[solved]
             counts[np.ix_(some, here)] = only.T
             rest[:, here] -= equations.matrix[:, some] @ only.T
 
@@ -379,11 +373,11 @@ def _guessed(
     left: Int[np.ndarray, " value"],
 ) -> Int[np.ndarray, "path value"]:
     """Return the numbers with open ones dealt out: the likeliest by the equations, and as many as each value has."""
-    known = np.maximum(counts, 0)
-    paths = np.repeat(np.arange(len(counts)), np.maximum(number - known.sum(1), 0))
-    places = np.maximum(left - known.sum(0), 0)
+    settled = np.maximum(counts, 0)
+    paths = np.repeat(np.arange(len(counts)), np.maximum(number - settled.sum(1), 0))
+    places = np.maximum(left - settled.sum(0), 0)
     free = np.flatnonzero(places)
-    found = known.copy()
+    dealt = settled.copy()
     if len(paths) and len(free):
         gains = estimate[np.ix_(paths, free)] - 1e3 * (counts[np.ix_(paths, free)] >= 0)
         # Where a damaged message has more of one than of the other, some of them stay alone.
@@ -391,13 +385,13 @@ def _guessed(
         gains = np.pad(gains, ((0, max(0, idle)), (0, int(idle < 0))))
         chosen = assigned(gains, np.append(places[free], -idle) if idle < 0 else places[free])[: len(paths)]
         given = chosen < len(free)
-        np.add.at(found, (paths[given], free[chosen[given]]), 1)
-    missing = np.repeat(np.arange(len(found)), np.maximum(number - found.sum(1), 0))
-    if len(missing) and found.shape[1]:
-        np.add.at(found, (missing, np.full(len(missing), int(left.argmax()))), 1)
+        np.add.at(dealt, (paths[given], free[chosen[given]]), 1)
+    missing = np.repeat(np.arange(len(dealt)), np.maximum(number - dealt.sum(1), 0))
+    if len(missing) and dealt.shape[1]:
+        np.add.at(dealt, (missing, np.full(len(missing), int(left.argmax()))), 1)
     # A damaged message may count more values than there are records.
-    for c in np.flatnonzero(found.sum(1) > number):
-        surplus = int(found[c].sum() - number[c])
-        taken = np.repeat(np.arange(found.shape[1]), found[c])[:surplus]
-        np.subtract.at(found[c], taken, 1)
-    return found
+    for c in np.flatnonzero(dealt.sum(1) > number):
+        surplus = int(dealt[c].sum() - number[c])
+        taken = np.repeat(np.arange(dealt.shape[1]), dealt[c])[:surplus]
+        np.subtract.at(dealt[c], taken, 1)
+    return dealt

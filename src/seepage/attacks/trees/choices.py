@@ -18,8 +18,6 @@ def choices(
     """Return every choice of one option of each item whose values add up to a target; None where there are too many.
 
     Args:
-        options: values of the options of each item.
-        target: sum of the chosen values.
         allowed: largest distance of a sum from the target, in each value.
 
     Example:
@@ -44,35 +42,33 @@ def choices(
     ordered = second[by_first]
     low = np.searchsorted(ordered[:, 0], wanted[:, 0] - allowed)
     high = np.searchsorted(ordered[:, 0], wanted[:, 0] + allowed, side="right")
-    found: list[tuple[int, ...]] = []
+    solutions: list[tuple[int, ...]] = []
     for here in np.flatnonzero(high > low):
         near = np.abs(ordered[low[here] : high[here]] - wanted[here]).max(axis=1) <= allowed
-        if len(found) + int(near.sum()) > MOST:
+        if len(solutions) + int(near.sum()) > MOST:
             return None
         for there in by_first[low[here] : high[here]][near]:
             chosen = [0] * len(options)
             for half, index in zip(halves, (int(here), int(there)), strict=True):
                 for item in reversed(half):
                     index, chosen[item] = divmod(index, len(options[item]))
-            found.append(tuple(chosen))
-    return found
+            solutions.append(tuple(chosen))
+    return solutions
 
 
 def only_choices(
     options: Sequence[Float[np.ndarray, "_option value"]], targets: Float[np.ndarray, "target value"], allowed: float
-) -> tuple[Int[np.ndarray, " found"], Int[np.ndarray, "found item"]]:
+) -> tuple[Int[np.ndarray, " solved"], Int[np.ndarray, "solved item"]]:
     """Return the targets that a single choice of one option of each item adds up to, and these choices.
 
     All combinations are listed: there should be few.
 
     Args:
-        options: values of the options of each item.
-        targets: sums of the chosen values.
         allowed: largest distance of a sum from its target, in each value.
 
     Example:
-        >>> found, chosen = only_choices([np.array([[0.0], [1.0]])] * 2, np.array([[2.0], [1.0], [5.0]]), 0.1)
-        >>> found.tolist(), chosen.tolist()
+        >>> positions, chosen = only_choices([np.array([[0.0], [1.0]])] * 2, np.array([[2.0], [1.0], [5.0]]), 0.1)
+        >>> positions.tolist(), chosen.tolist()
         ([0], [[1, 1]])
     """
     sums = _sums(options, range(len(options)), targets.shape[1])
@@ -80,15 +76,15 @@ def only_choices(
     ordered = sums[by_first]
     low = np.searchsorted(ordered[:, 0], targets[:, 0] - allowed)
     high = np.searchsorted(ordered[:, 0], targets[:, 0] + allowed, side="right")
-    found, indices = [], []
+    positions, indices = [], []
     for here in np.flatnonzero(high > low):
         near = np.flatnonzero(np.abs(ordered[low[here] : high[here]] - targets[here]).max(axis=1) <= allowed)
         if len(near) == 1:
-            found.append(here)
+            positions.append(here)
             indices.append(by_first[low[here] + near[0]])
     sizes = [len(option) for option in options]
     chosen = np.stack(np.unravel_index(np.array(indices, dtype=np.int64), sizes), axis=-1)
-    return np.array(found, dtype=np.int64), chosen
+    return np.array(positions, dtype=np.int64), chosen
 
 
 def _sums(

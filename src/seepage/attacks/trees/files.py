@@ -1,4 +1,4 @@
-"""What tree files of one client tell by plain arithmetic: hidden sums, counts of leaves, values of its rows."""
+"""Attacks on the tree files of one client by plain arithmetic: hidden sums, counts of leaves, values of its rows."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Hessians:
 
     def __call__(self, view: TreeFilesView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
         """Return the sums; no records are guessed."""
-        found = tuple(tuple(sums_of(m, knowledge)) for m in view.messages)
-        return TreesGuess(no_cells(view, knowledge), hessians=found)
+        sums = tuple(tuple(sums_of(m, knowledge)) for m in view.messages)
+        return TreesGuess(no_cells(view, knowledge), hessians=sums)
 
 
 @attacks.register("leaf_counts", "trees")
@@ -49,8 +49,8 @@ class LeafCounts:
 
     def __call__(self, view: TreeFilesView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
         """Return the counts; no records are guessed."""
-        found = tuple(tuple(counts_of(m, knowledge)) for m in view.messages)
-        return TreesGuess(no_cells(view, knowledge), leaves=found)
+        counts = tuple(tuple(counts_of(m, knowledge)) for m in view.messages)
+        return TreesGuess(no_cells(view, knowledge), leaves=counts)
 
 
 @attacks.register("thresholds", "trees")
@@ -73,9 +73,9 @@ class Thresholds:
             for column, block in zip(knowledge.schema.columns, knowledge.schema.blocks, strict=True):
                 if not isinstance(column, Discrete):
                     values = [t.condition[(t.left >= 0) & (t.column == block.start)] for t in own]
-                    found = np.unique(np.concatenate(values)).astype(np.float64)
+                    thresholds = np.unique(np.concatenate(values)).astype(np.float64)
                     # The end of the last bin lies beyond all values.
-                    by_column[column.name] = found[(found >= column.low) & (found <= column.high)]
+                    by_column[column.name] = thresholds[(thresholds >= column.low) & (thresholds <= column.high)]
             listed.append(by_column)
         return TreesGuess(no_cells(view, knowledge), values=tuple(listed))
 
@@ -96,8 +96,8 @@ def _sums(message: FileMessage, number: int, knowledge: TreesKnowledge) -> Float
     if tree.hessian is not None:
         return tree.hessian
     if message.before[number] == message.before[0] and not message.before[0]:
-        one = message.forest.gradients(message.forest.intercept[None], np.zeros(1))[0, tree.output, 1]
-        root = float(one) * knowledge.batch_size
+        hessian = message.forest.gradients(message.forest.intercept[None], np.zeros(1))[0, tree.output, 1]
+        root = float(hessian) * knowledge.batch_size
     else:
         root = root_of(tree, knowledge.regularisation, knowledge.learning_rate)
     return recovered(tree, root, knowledge.regularisation, knowledge.learning_rate)
@@ -122,21 +122,21 @@ def root_of(tree: Tree, regularisation: float, learning_rate: float) -> float:
     inner = np.flatnonzero(tree.left >= 0)
     if weight is None or tree.gain is None or not len(inner):
         return float("nan")
-    at_zero, at_one = (recovered(tree, root, regularisation, learning_rate) for root in (0.0, 1.0))
+    at_zero, at_unit = (recovered(tree, root, regularisation, learning_rate) for root in (0.0, 1.0))
     square = np.square(weight)
     left, right = tree.left[inner], tree.right[inner]
 
     def gains(sums: Float[np.ndarray, " node"]) -> Float[np.ndarray, " split"]:
         with_penalty = square * (sums + regularisation)
-        found: Float[np.ndarray, " split"] = with_penalty[left] + with_penalty[right] - with_penalty[inner]
-        return found
+        gain: Float[np.ndarray, " split"] = with_penalty[left] + with_penalty[right] - with_penalty[inner]
+        return gain
 
-    slope = gains(at_one) - gains(at_zero)
+    slope = gains(at_unit) - gains(at_zero)
     rest = tree.gain[inner] - gains(at_zero)
-    known = np.isfinite(slope) & np.isfinite(rest)
-    if not slope[known].any():
+    finite = np.isfinite(slope) & np.isfinite(rest)
+    if not slope[finite].any():
         return float("nan")
-    return float(slope[known] @ rest[known] / (slope[known] @ slope[known]))
+    return float(slope[finite] @ rest[finite] / (slope[finite] @ slope[finite]))
 
 
 def recovered(tree: Tree, root: float, regularisation: float, learning_rate: float) -> Float[np.ndarray, " node"]:
@@ -145,10 +145,8 @@ def recovered(tree: Tree, root: float, regularisation: float, learning_rate: flo
     First derivatives of two children add up to their parent's, and so do second derivatives: two equations.
 
     Args:
-        tree: tree without ``sum_hessian``.
         root: sum of the root; NaN where it is not known.
         regularisation: L2 penalty on weights.
-        learning_rate: factor of weights.
 
     Example:
         >>> arrays = (np.array([1, -1, -1]), np.array([2, -1, -1]), np.zeros(3, int))
@@ -157,21 +155,21 @@ def recovered(tree: Tree, root: float, regularisation: float, learning_rate: flo
         >>> recovered(tree, 5.0, 1.0, 0.3).round(3).tolist()
         [5.0, 2.0, 3.0]
     """
-    found = np.full(tree.nodes, np.nan)
+    sums = np.full(tree.nodes, np.nan)
     weight = weights_of(tree, learning_rate)
-    found[0] = root
+    sums[0] = root
     if weight is None:
-        return found
+        return sums
     for node in np.flatnonzero(tree.left >= 0):
         left, right = int(tree.left[node]), int(tree.right[node])
         a, b, w = weight[left], weight[right], weight[node]
-        above = found[node] + regularisation
+        above = sums[node] + regularisation
         if abs(a - b) > 1e-9:
             # Sums with the penalty: a L + b R = w P and L + R = P + lambda.
             with_penalty = (w * above - b * (above + regularisation)) / (a - b)
-            found[left] = with_penalty - regularisation
-            found[right] = found[node] - found[left]
-    return found
+            sums[left] = with_penalty - regularisation
+            sums[right] = sums[node] - sums[left]
+    return sums
 
 
 def counts_of(message: FileMessage, knowledge: TreesKnowledge) -> list[Float[np.ndarray, "_leaf _class"]]:

@@ -29,15 +29,14 @@ Readings = TypeVar("Readings", bound=Sized)
 
 
 class _TooManyReadingsError(Exception):
-    """More readings of a bin than are followed: what is left out is not excluded, so that none of them is taken."""
+    """A bin has more readings than are followed; a reading that is left out is not excluded, so that none is taken."""
 
 
 @dataclass(frozen=True)
 class Path:
-    """What the trees make of one record.
+    """The way of one record through all trees, with its derivatives.
 
     Attributes:
-        label: class or value of the target.
         nodes: deepest node of each tree that the record is known to reach.
         gradients: its derivatives for each tree.
         bin: bin in which it was read.
@@ -52,7 +51,7 @@ class Path:
 
     @property
     def key(self) -> bytes:
-        """What equal paths share."""
+        """Key that equal paths share."""
         return self.nodes.tobytes() + np.float64(self.label).tobytes()
 
 
@@ -62,7 +61,6 @@ class _State:
 
     Attributes:
         margins: margins of each record before the round.
-        labels: label of each record.
         nodes: node of each record in each tree so far.
         gradients: derivatives of each record for each tree so far.
     """
@@ -77,9 +75,7 @@ def paths_of_bin(sent: Sent, number: int, records: int) -> list[Path] | None:
     """Return the paths of all records in a bin; None where its sums are those of no records, or of too many.
 
     Args:
-        sent: the message.
         number: position of the bin.
-        records: number of records in it.
     """
     try:
         states = _readings(sent, number, records)
@@ -103,23 +99,19 @@ def _readings(sent: Sent, number: int, records: int) -> list[_State]:
     for round_number in range(len(sent.forest.rounds)):
         if round_number:
             states = [after for state in states for after in _after(sent, state, round_number, number)]
-        states = _followed([one for state in states for one in _through(sent, state, round_number, number)])
+        states = _followed([reading for state in states for reading in _through(sent, state, round_number, number)])
     return states
 
 
 def _followed(readings: Readings) -> Readings:
-    """Return readings that are not too many to be followed.
-
-    Raises:
-        _TooManyReadingsError: they are.
-    """
+    """Return readings that are not too many to be followed."""
     if len(readings) > _SIDE_BY_SIDE:
         raise _TooManyReadingsError
     return readings
 
 
 def _content(state: _State) -> tuple[bytes, ...]:
-    """Return what equal readings share: the records in no order."""
+    """Return the key that equal readings share: the records without their order."""
     nodes = np.array(state.nodes)
     return tuple(sorted(nodes[:, i].tobytes() + state.labels[i].tobytes() for i in range(len(state.labels))))
 
@@ -171,11 +163,11 @@ def _allowed(records: int, margins: Float32[np.ndarray, "record output"], forest
 
 
 def _classes(state: _State, some: Sequence[int]) -> list[list[int]]:
-    """Return records that are alike so far, together."""
-    found: dict[bytes, list[int]] = {}
+    """Return groups of records with the same margins and labels so far."""
+    groups: dict[bytes, list[int]] = {}
     for i in some:
-        found.setdefault(state.margins[i].tobytes() + state.labels[i].tobytes(), []).append(i)
-    return list(found.values())
+        groups.setdefault(state.margins[i].tobytes() + state.labels[i].tobytes(), []).append(i)
+    return list(groups.values())
 
 
 def _through(sent: Sent, state: _State, round_number: int, number: int) -> list[_State]:
@@ -236,19 +228,22 @@ def _going_left(
 ) -> list[list[int]]:
     """Return the records that go left at a split, in every way that the left child's sums allow."""
     if side is not None or len(some) == 1:
-        none, every = abs(sums[0]) <= error and abs(sums[1]) <= error, True
+        none, all_left = abs(sums[0]) <= error and abs(sums[1]) <= error, True
         for s in range(2):
-            every = every and abs(sums[s] - sum(own[i][s] for i in some)) <= error
+            all_left = all_left and abs(sums[s] - sum(own[i][s] for i in some)) <= error
         if side is not None:
-            return [some] if side and every else [[]] if not side and none else []
+            return [some] if side and all_left else [[]] if not side and none else []
         # Where second derivatives vanish, one record may be on either side.
-        return ([some] if every else []) + ([[]] if none else [])
+        return ([some] if all_left else []) + ([[]] if none else [])
     classes = _classes(state, some)
     options = [np.arange(len(alike) + 1)[:, None] * np.array(own[alike[0]]) for alike in classes]
-    found = choices(options, np.array(sums), error)
-    if found is None:
+    solutions = choices(options, np.array(sums), error)
+    if solutions is None:
         raise _TooManyReadingsError
-    return [[i for count, alike in zip(one, classes, strict=True) for i in alike[:count]] for one in _followed(found)]
+    return [
+        [i for count, alike in zip(solution, classes, strict=True) for i in alike[:count]]
+        for solution in _followed(solutions)
+    ]
 
 
 def _after(sent: Sent, state: _State, round_number: int, number: int) -> list[_State]:
@@ -282,16 +277,16 @@ def _after(sent: Sent, state: _State, round_number: int, number: int) -> list[_S
         ]
         by_output = {forest.trees[p].output: root for p, root in zip(forest.of_round(round_number), roots, strict=True)}
         target = np.concatenate([by_output[k] for k in range(forest.outputs)])
-        found = choices(values, target, _allowed(records, state.margins, forest))
-        if found is None:
+        solutions = choices(values, target, _allowed(records, state.margins, forest))
+        if solutions is None:
             raise _TooManyReadingsError
-        chosen = found
+        chosen = solutions
     states: dict[tuple[bytes, ...], _State] = {}
-    for one in chosen:
-        after = np.stack([margins[i][option] for i, option in enumerate(one)])
+    for choice in chosen:
+        after = np.stack([margins[i][option] for i, option in enumerate(choice)])
         nodes = list(state.nodes)
         for place, position in enumerate(before):
-            nodes[position] = tuple(open_leaves[i][option][place] for i, option in enumerate(one))
+            nodes[position] = tuple(open_leaves[i][option][place] for i, option in enumerate(choice))
         new = replace(state, margins=after, nodes=tuple(nodes))
         # Records that are alike may be exchanged.
         states.setdefault(_content(new), new)

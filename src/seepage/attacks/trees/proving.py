@@ -11,13 +11,11 @@ from seepage.wire.trees import HistogramMessage, TreesKnowledge
 
 
 def proof_of(message: HistogramMessage, knowledge: TreesKnowledge, clients: int, guess: Solved) -> kernel.Certified:
-    """Return what is proved of a client's records.
+    """Return the certified cells of a client's records.
 
     Args:
-        message: received sums.
         knowledge: side information; schema, number of records and what is known of defenses are read.
         clients: number of clients whose sums are added up.
-        guess: records with their labels and leaves.
     """
     if guess.nodes is None:
         doubt = "the leaves of some records were not read"
@@ -60,7 +58,7 @@ def _columns(schema: Schema) -> tuple[kernel.EncodedColumn, ...]:
 
 
 def _defense(knowledge: TreesKnowledge, clients: int) -> str:
-    """Return what changed the sums, or the rows before they were put into bins."""
+    """Return the defense that changed the sums, or the rows before they were put into bins."""
     if clients > 1:
         return f"sum of {clients} clients"
     if knowledge.noise:

@@ -57,7 +57,6 @@ class TimberStrike:
         """Return the guess.
 
         Args:
-            view: received tree files.
             knowledge: side information; schema, marginals, number of rows, lambda and eta are read.
             seeds: seed of each victim, by which cells are drawn within their bounds.
         """
@@ -110,8 +109,8 @@ class TimberStrike:
         count, leaf_count = len(kinds), len(leaves)
         # Whole numbers of rows, then the distance of each leaf's two sums.
         width = count + 2 * leaf_count
-        every = np.arange(count)
-        each = coo_array((np.ones(count), (kinds, every)), shape=(len(first), width))
+        variables = np.arange(count)
+        each = coo_array((np.ones(count), (kinds, variables)), shape=(len(first), width))
         constraints = [_between(each, number, number)]
         for s in range(2):
             values = gradients[first][kinds, s]
@@ -119,7 +118,7 @@ class TimberStrike:
                 (np.ones(leaf_count), (np.arange(leaf_count), count + s * leaf_count + np.arange(leaf_count))),
                 shape=(leaf_count, width),
             )
-            sums = coo_array((values, (targets, every)), shape=(leaf_count, width))
+            sums = coo_array((values, (targets, variables)), shape=(leaf_count, width))
             constraints.append(_between(sums - slack, -np.inf, leaves[:, s]))
             constraints.append(_between(sums + slack, leaves[:, s], np.inf))
         cost = np.concatenate([np.zeros(count), np.ones(2 * leaf_count)])
@@ -135,14 +134,14 @@ class TimberStrike:
         if solved.x is None:
             return None
         numbers = np.rint(solved.x[:count]).astype(np.int64)
-        found = np.full(len(alike), -1)
+        assigned = np.full(len(alike), -1)
         for kind in range(len(first)):
             here = np.flatnonzero(alike == kind)
             own = kinds == kind
             dealt = np.repeat(targets[own], numbers[own])[: len(here)]
-            found[here[: len(dealt)]] = dealt
-            found[here[len(dealt) :]] = targets[own][0]
-        return found
+            assigned[here[: len(dealt)]] = dealt
+            assigned[here[len(dealt) :]] = targets[own][0]
+        return assigned
 
 
 def _between(matrix: Any, low: Any, high: Any) -> LinearConstraint:
@@ -156,8 +155,6 @@ class _Rows:
 
     Attributes:
         boxes: interval of each encoded column, lower end included.
-        labels: class of each row.
-        margins: margin of each row.
     """
 
     boxes: Float[np.ndarray, "row encoded 2"]

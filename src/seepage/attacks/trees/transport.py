@@ -1,4 +1,4 @@
-"""The best way to give each record one of few values, where each value is there a known number of times."""
+"""Optimal assignment of few values to records, where the number of records of each value is known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ def assigned(gains: Float[np.ndarray, "record value"], places: Int[np.ndarray, "
     along the chain of values that loses least, which keeps the rest optimal.
 
     Args:
-        gains: gain of each record with each value.
         places: number of places of each value, at least 1; as many as records in all.
 
     Example:

@@ -36,7 +36,7 @@ def fitted_chances(
     kind: Classifier,
     features: Float[Tensor, "shadow feature"],
     worlds: Int[Tensor, " shadow"],
-    asked: Float[Tensor, "target feature"],
+    targets: Float[Tensor, "target feature"],
     seed: int,
     hidden: tuple[int, ...] = (20, 8),
 ) -> Float[Tensor, "target world"]:
@@ -47,13 +47,10 @@ def fitted_chances(
             ``mixed`` (ours: strongly regularised logistic regression, and a linear discriminant with a shrunk
             covariance of the leading principal components; the confidence of each is scaled by cross-validation over
             the shadow models, and the better one weighs more).
-        features: features of shadow models.
         worlds: class of each shadow model, from 0 up without gaps.
-        asked: features of the other models.
-        seed: seed of first weights, batches and folds.
         hidden: units of an ``mlp``'s layers.
     """
-    X, y, wanted = features.cpu().numpy(), worlds.cpu().numpy(), asked.cpu().numpy()
+    X, y, wanted = features.cpu().numpy(), worlds.cpu().numpy(), targets.cpu().numpy()
     if not X.var(0).sum() > 0:
         # All models answer alike.
         share = np.bincount(y) / len(y)
@@ -63,22 +60,22 @@ def fitted_chances(
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", ConvergenceWarning)
         if kind == "mixed":
-            found = _mixed(X, y, wanted, seed)
+            chances = _mixed(X, y, wanted, seed)
         else:
             classifier: Any = LogisticRegression(max_iter=500)
             if kind == "mlp":
                 classifier = MLPClassifier(hidden, learning_rate_init=1e-3, max_iter=200, random_state=seed % 2**32)
-            found = classifier.fit(X, y).predict_proba(wanted)
-    return torch.from_numpy(np.asarray(found, dtype=np.float64))
+            chances = classifier.fit(X, y).predict_proba(wanted)
+    return torch.from_numpy(np.asarray(chances, dtype=np.float64))
 
 
-def _mixed(X: np.ndarray, y: np.ndarray, asked: np.ndarray, seed: int) -> np.ndarray:
+def _mixed(X: np.ndarray, y: np.ndarray, targets: np.ndarray, seed: int) -> np.ndarray:
     """Return the chances of two calibrated classifiers, weighed by their results in the folds."""
     least = int(np.bincount(y).min())
     ridge = LogisticRegression(C=_RIDGE / float(X.var(0).sum()), max_iter=500)
     if least < _LEAST_FOLDS:
         # Folds would leave one model of a class, which does not show the variation within a class.
-        return ridge.fit(X, y).predict_proba(asked)
+        return ridge.fit(X, y).predict_proba(targets)
     leading = PCA(min(_LEADING, X.shape[1], max(1, len(X) // 3)), whiten=True, svd_solver="full")
     classifiers: list[Any] = [
         ridge,
@@ -90,7 +87,7 @@ def _mixed(X: np.ndarray, y: np.ndarray, asked: np.ndarray, seed: int) -> np.nda
         held_out = np.asarray(cross_val_predict(classifier, X, y, cv=folds, method="predict_log_proba")).clip(_LEAST)
         sureness, loss = _calibrated(held_out, y)
         losses.append(loss)
-        logs = classifier.fit(X, y).predict_log_proba(asked).clip(_LEAST)
+        logs = classifier.fit(X, y).predict_log_proba(targets).clip(_LEAST)
         chances.append(np.exp(log_softmax(sureness * logs, axis=1)))
     weights = np.exp(-_SHARPNESS * (np.array(losses) - min(losses)))
     return np.average(chances, axis=0, weights=weights)
@@ -103,5 +100,5 @@ def _calibrated(logs: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         scaled = log_softmax(np.exp(log_factor) * logs, axis=1)
         return float(-scaled[np.arange(len(y)), y].mean())
 
-    found = minimize_scalar(loss, bounds=(-6, 3), method="bounded")
-    return float(np.exp(found.x)), float(found.fun)
+    optimum = minimize_scalar(loss, bounds=(-6, 3), method="bounded")
+    return float(np.exp(optimum.x)), float(optimum.fun)

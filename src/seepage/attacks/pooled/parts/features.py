@@ -24,16 +24,11 @@ def logarithms(answers: Float[Tensor, "model query label"]) -> Float[Tensor, "mo
 
 @dataclass(frozen=True)
 class Reduced:
-    """Standardised features in the space that the shadow models span, in which any linear rule can be expressed.
-
-    Attributes:
-        mean, std: mean and standard deviation of each feature over shadow models.
-        basis: orthonormal basis of the space.
-    """
+    """Standardised features in the space that the shadow models span, in which any linear rule can be expressed."""
 
     mean: Float[Tensor, " feature"]
     std: Float[Tensor, " feature"]
-    basis: Float[Tensor, "feature kept"]
+    basis: Float[Tensor, "feature reduced"]
 
     @classmethod
     def of(cls, features: Float[Tensor, "model feature"]) -> Reduced:
@@ -42,9 +37,9 @@ class Reduced:
         # A query that all models answer alike has no information; rounding must not add any.
         std = torch.where(std > 1e-9 * (1 + mean.abs()), std, torch.full_like(std, torch.inf))
         _, values, rows = torch.linalg.svd((features - mean) / std, full_matrices=False)
-        held = values > 1e-9 * values.max().clamp(min=1e-300)
-        return cls(mean, std, rows[held].T)
+        independent = values > 1e-9 * values.max().clamp(min=1e-300)
+        return cls(mean, std, rows[independent].T)
 
-    def __call__(self, features: Float[Tensor, "model feature"]) -> Float[Tensor, "model kept"]:
+    def __call__(self, features: Float[Tensor, "model feature"]) -> Float[Tensor, "model reduced"]:
         """Return features in the space."""
         return ((features - self.mean) / self.std) @ self.basis

@@ -11,50 +11,47 @@ from seepage.shadow.pooling import MarkedRows, joint_models
 from seepage.wire.pooled import PooledKnowledge, Shadows, SpreadShadows
 
 
-def train_shadows(known: PooledKnowledge, shares: Float[Tensor, "shadow part"], seed: int) -> Shadows:
+def train_shadows(knowledge: PooledKnowledge, shares: Float[Tensor, "shadow part"], seed: int) -> Shadows:
     """Train one shadow model for each line of shares, all at once.
 
     Rows are drawn from the auxiliary ones anew for every shadow model, without replacement within one; the
     attacker's own rows are added to each.
 
     Args:
-        known: side information with recipe, auxiliary and own rows, queries and further parties.
+        knowledge: side information with recipe, auxiliary and own rows, queries and further parties.
         shares: shares of the attribute in the victim's rows, one column for each time that it added some.
-        seed: seed of rows, first weights and batches.
 
     Raises:
         BadInputError: the auxiliary rows cannot supply the shares.
     """
     generator = torch.Generator().manual_seed(seed)
-    chosen = _drawn(known, known.auxiliary, shares, generator)
-    models = joint_models(known.learner, known.auxiliary, known.own, chosen, generator)
-    return Shadows(models, shares, known.answered(models.answers(known.queries)))
+    chosen = _drawn(knowledge, knowledge.auxiliary, shares, generator)
+    models = joint_models(knowledge.learner, knowledge.auxiliary, knowledge.own, chosen, generator)
+    return Shadows(models, shares, knowledge.answered(models.answers(knowledge.queries)))
 
 
-def binary_shadows(known: PooledKnowledge, count: int, seed: int) -> Shadows:
+def binary_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> Shadows:
     """Train ``count`` shadow models, equally many of each share to distinguish (100 of two in the paper).
 
     Raises:
         BadInputError: fewer than two a share, or see ``train_shadows``.
     """
     check_count("count", count)
-    worlds = len(known.shares)
+    worlds = len(knowledge.shares)
     if count < 2 * worlds or count % worlds:
         raise BadInputError(
             f"shadow models are as many for each of {worlds} shares, two at least; got {count}, give a multiple of "
             f"{worlds} from {2 * worlds} up."
         )
-    shares = torch.tensor(known.shares, dtype=torch.float64).repeat(count // worlds)
-    return train_shadows(known, shares[:, None], seed)
+    shares = torch.tensor(knowledge.shares, dtype=torch.float64).repeat(count // worlds)
+    return train_shadows(knowledge, shares[:, None], seed)
 
 
-def spread_shadows(known: PooledKnowledge, count: int, seed: int) -> SpreadShadows:
+def spread_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> SpreadShadows:
     """Train ``count`` shadow models with shares spread evenly over the range that is known.
 
     Args:
-        known: side information, as for ``train_shadows``, with the range.
-        count: number of shadow models, a multiple of 4.
-        seed: seed of all random numbers.
+        knowledge: side information, as for ``train_shadows``, with the range.
 
     Raises:
         BadInputError: half the auxiliary rows cannot supply the shares, or ``count`` is no multiple of 4.
@@ -66,34 +63,34 @@ def spread_shadows(known: PooledKnowledge, count: int, seed: int) -> SpreadShado
             "of 4."
         )
     generator = torch.Generator().manual_seed(seed)
-    auxiliary = known.auxiliary
-    even = torch.linspace(*known.within, count // 2, dtype=torch.float64)
+    auxiliary = knowledge.auxiliary
+    even = torch.linspace(*knowledge.within, count // 2, dtype=torch.float64)
     halves = halved(auxiliary, generator)
     chosen, all_shares = [], []
     for which, half in enumerate(halves):
         shares = even[which::2]
-        drawn = _drawn(known, auxiliary.rows(half), shares[:, None], generator)
+        drawn = _drawn(knowledge, auxiliary.rows(half), shares[:, None], generator)
         chosen.append(half[drawn].repeat_interleave(2, dim=0))
         all_shares.append(shares.repeat_interleave(2))
-    models = joint_models(known.learner, auxiliary, known.own, torch.cat(chosen), generator)
+    models = joint_models(knowledge.learner, auxiliary, knowledge.own, torch.cat(chosen), generator)
     carrying = float(auxiliary.carries.sum())
     return SpreadShadows(
         models,
         torch.cat(all_shares)[:, None],
-        known.answered(models.answers(known.queries)),
+        knowledge.answered(models.answers(knowledge.queries)),
         torch.arange(2).repeat_interleave(count // 2),
         carrying / 2,
         (len(auxiliary) - carrying) / 2,
-        known.rows,
+        knowledge.rows,
     )
 
 
 def _drawn(
-    known: PooledKnowledge, rows: MarkedRows, shares: Float[Tensor, "shadow part"], generator: torch.Generator
+    knowledge: PooledKnowledge, rows: MarkedRows, shares: Float[Tensor, "shadow part"], generator: torch.Generator
 ) -> Tensor:
     """Return the positions of each shadow model's rows, part by part: the victim's, then further parties'."""
-    others = torch.tensor(known.others, dtype=shares.dtype).expand(len(shares), len(known.others))
-    return rows.drawn(torch.cat([shares, others], dim=1), known.rows, generator)
+    others = torch.tensor(knowledge.others, dtype=shares.dtype).expand(len(shares), len(knowledge.others))
+    return rows.drawn(torch.cat([shares, others], dim=1), knowledge.rows, generator)
 
 
 def halved(rows: MarkedRows, generator: torch.Generator) -> tuple[Int[Tensor, " half"], Int[Tensor, " half"]]:

@@ -18,8 +18,8 @@ SynthesisMethod = Literal["marginals", "answers"]
 _ROUNDS, _CHANGED, _ENOUGH = 20, 3, 0.8
 
 
-def synthesised(how: SynthesisMethod, view: PredictionView, known: MarkedRows, seed: int) -> MarkedRows:
-    """Return the same number of made-up rows as there are known ones, from single columns' marginals alone.
+def synthesised(how: SynthesisMethod, view: PredictionView, reference: MarkedRows, seed: int) -> MarkedRows:
+    """Return the same number of made-up rows as there are reference rows, from single columns' marginals alone.
 
     Every column is drawn from its marginal, independently of all others, and the attribute with its column; rows get
     their labels from the model's answers. With ``answers``, rows are changed until the model is confident of a class
@@ -30,20 +30,15 @@ def synthesised(how: SynthesisMethod, view: PredictionView, known: MarkedRows, s
     classes follow the label's marginal.
 
     Args:
-        how: method, ``marginals`` or ``answers``.
         view: black-box access to a model of the same kind.
-        known: rows that marginals are computed from.
-        seed: seed of the draws.
-
-    Raises:
-        BadInputError: the columns of the rows are unknown.
+        reference: rows that marginals are computed from.
     """
-    if sum(known.widths) != known.inputs.shape[1:].numel():
+    if sum(reference.widths) != reference.inputs.shape[1:].numel():
         raise BadInputError("rows can be made up of tables only; use real auxiliary rows for texts and graphs.")
     generator = torch.Generator().manual_seed(seed)
-    rows = _shuffled(known, generator)
+    rows = _shuffled(reference, generator)
     if how == "answers":
-        wanted = known.labels[torch.randperm(len(known), generator=generator)]
+        wanted = reference.labels[torch.randperm(len(reference), generator=generator)]
         return _climbed(view, rows, wanted, generator)
     chances = view.ask(rows.inputs)[0]
     drawn = torch.multinomial(chances.double().clamp(min=1e-12), 1, generator=generator)[:, 0]
@@ -80,9 +75,9 @@ def _climbed(
         tried = torch.where(taken, fresh.inputs, inputs)
         # The attribute goes with its column.
         moved = picked[:, rows.column] if rows.column is not None else torch.zeros(count, dtype=torch.bool)
-        found = sure(tried)
-        better = (found > chance) & (chance < _ENOUGH)
+        confidence = sure(tried)
+        better = (confidence > chance) & (chance < _ENOUGH)
         inputs = torch.where(better[:, None], tried, inputs)
         carries = torch.where(better & moved, fresh.carries, carries)
-        chance = torch.where(better, found, chance)
+        chance = torch.where(better, confidence, chance)
     return MarkedRows(inputs, wanted, carries, rows.widths, rows.column)

@@ -15,7 +15,7 @@ from seepage.attacks.split.parts.space import Space
 from seepage.models.split import SplitModel
 
 # Share of columns that a start keeps when it no longer improves.
-_KEPT = 0.5
+_UNCHANGED = 0.5
 # Weight of a difference of logits relative to the relative difference of their derivatives.
 _LOGIT = 1.0
 # Number of gradients in memory at once.
@@ -42,9 +42,6 @@ def descend(
 
     Args:
         model, respond, cut, gradient, space, keep, sent: arguments of ``nearest``.
-        generator: generator of the starts.
-        starts: number of starts of a record.
-        sweeps: largest number of sweeps over all pairs.
     """
     records, columns = len(cut), len(space.widths)
     exact = rounding(gradient)
@@ -76,8 +73,8 @@ def descend(
         # A start that no pair of columns improves begins again somewhere else.
         stuck = (codes == before).all(-1, keepdim=True)
         fresh = torch.stack([torch.randint(w, (records, starts), generator=generator) for w in space.widths], dim=-1)
-        kept = torch.rand(codes.shape, generator=generator) < _KEPT
-        codes = torch.where(stuck & ~kept, fresh, codes)
+        unchanged = torch.rand(codes.shape, generator=generator) < _UNCHANGED
+        codes = torch.where(stuck & ~unchanged, fresh, codes)
     return NearestConfigurations(
         top.codes.cpu() // space.labels, top.codes.cpu() % space.labels, top.distances, compared
     )
@@ -96,14 +93,14 @@ class _Top:
         named = places[..., None].to(distances.device) * self._labels + torch.arange(self._labels)
         # Several starts find the same configuration: at most this many copies of each are among the best.
         near, at = distances.flatten(1).topk(min(keep * distances.shape[1], distances[0].numel()), largest=False)
-        every = torch.cat([self.distances[some], near], 1)
+        merged = torch.cat([self.distances[some], near], 1)
         names = torch.cat([self.codes[some], named.flatten(1).gather(1, at)], 1)
-        order = torch.sort(every, dim=1, stable=True).indices
-        every, names = every.gather(1, order), names.gather(1, order)
+        order = torch.sort(merged, dim=1, stable=True).indices
+        merged, names = merged.gather(1, order), names.gather(1, order)
         again = (names[:, :, None] == names[:, None, :]).tril(-1).any(2)
-        every = every.masked_fill(again, torch.inf)
-        held, where = every.topk(keep, largest=False)
-        self.distances[some], self.codes[some] = held, names.gather(1, where).clamp(min=0)
+        merged = merged.masked_fill(again, torch.inf)
+        best, where = merged.topk(keep, largest=False)
+        self.distances[some], self.codes[some] = best, names.gather(1, where).clamp(min=0)
 
 
 def _fits(
@@ -119,10 +116,10 @@ def _fits(
     at = torch.arange(len(cut), device=cut.device)[:, None, None].expand(shape).flatten()
     cells = space.of_codes(trial.flatten(0, -2)).to(cut.device, cut.dtype)
     logits, jacobian = respond.responses(respond.of_cut(cut).at(at), respond.of_cells(cells))
-    found = candidate_gradients(model, logits, jacobian)
+    gradients = candidate_gradients(model, logits, jacobian)
     if sent is not None:
-        found = sent(found)
-    distances = torch.linalg.vector_norm(found - gradient[at][:, None], dim=-1).view(*shape, space.labels)
+        gradients = sent(gradients)
+    distances = torch.linalg.vector_norm(gradients - gradient[at][:, None], dim=-1).view(*shape, space.labels)
     if respond.additive is None or model.head != "sigmoid" or sent is not None:
         return distances, distances
     logit, derivatives = logits_and_derivatives(gradient, respond.additive)

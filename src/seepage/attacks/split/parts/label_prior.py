@@ -28,9 +28,8 @@ class LabelPrior:
     """Chances of the classes of records, given outputs of the network for combinations of private cells.
 
     Attributes:
-        model: model whose predictions are used.
         flip: probability that a label is flipped before clients train with it.
-        found: regression on the network's prediction and on columns; None where its prediction stands as it is.
+        regression: regression on the network's prediction and on columns; None where its prediction stands as it is.
         before: log-chances that the regression's scores are added to; None where these are the network's prediction.
         records: scores of each record's own columns.
         columns: scores of each private column's values; empty where the regression does not read them.
@@ -38,7 +37,7 @@ class LabelPrior:
 
     model: SplitModel
     flip: float
-    found: Shrunk | None = None
+    regression: Shrunk | None = None
     before: Float[Tensor, " label"] | None = None
     records: Float[Tensor, "record label"] | None = None
     columns: tuple[Float[Tensor, "_value label"], ...] = ()
@@ -61,11 +60,7 @@ class LabelPrior:
         regression, are taken where they add to that likelihood by more than its standard error.
 
         Args:
-            model: model with the private columns.
-            knowledge: side information with the marginal of the labels and auxiliary rows.
-            space: space of the combinations.
             features: public columns of the records, unscaled.
-            seed: seed of the forest.
         """
         as_it_is, rows = cls(model, knowledge.defense.flip), knowledge.auxiliary
         if rows is None or len(rows) == 0:
@@ -73,11 +68,11 @@ class LabelPrior:
         schema, classes, labels = knowledge.schema, space.labels, rows.labels.long()
         network = honest(label_chances(model.head, model.answers(rows.cells)).cpu().double(), as_it_is.flip).log()
         share = blended(functional.one_hot(labels, classes).sum(0).double(), _shares(knowledge)).log()
-        known = encoded(schema, model.public, rows.cells[:, list(model.public)])
-        asked = encoded(schema, model.public, features)
-        seen, predicted = _by_forest(known, labels, asked, classes, seed)
+        train_inputs = encoded(schema, model.public, rows.cells[:, list(model.public)])
+        inputs = encoded(schema, model.public, features)
+        seen, predicted = _by_forest(train_inputs, labels, inputs, classes, seed)
         private = [encoded(schema, (i,), rows.cells[:, [i]]) for i in model.private]
-        groups = [network, known, seen, torch.cat(private, dim=1)]
+        groups = [network, train_inputs, seen, torch.cat(private, dim=1)]
 
         def reached(log_chances: Tensor) -> Float[Tensor, " row"]:
             return log_chances.gather(1, labels[:, None])[:, 0]
@@ -88,15 +83,15 @@ class LabelPrior:
         best, likelihood = (cls(model, as_it_is.flip, nothing, share), everyone) if plain else (as_it_is, network)
         default, read = likelihood, 0
         for number in range(1, len(groups) + 1):
-            found = shrunk(torch.cat(groups[:number], dim=1).double(), labels, default)
-            if reached(found.left_out).mean() > reached(likelihood).mean():
-                best = cls(model, as_it_is.flip, found, best.before)
-                likelihood, read = found.left_out, number
-        if best.found is None or not read:
+            candidate = shrunk(torch.cat(groups[:number], dim=1).double(), labels, default)
+            if reached(candidate.left_out).mean() > reached(likelihood).mean():
+                best = cls(model, as_it_is.flip, candidate, best.before)
+                likelihood, read = candidate.left_out, number
+        if best.regression is None or not read:
             return best
-        regression, first = best.found.logistic, classes
+        regression, first = best.regression.logistic, classes
         records = torch.zeros(len(features), classes, dtype=torch.float64)
-        for group in (asked, predicted)[: read - 1]:
+        for group in (inputs, predicted)[: read - 1]:
             records = records + regression.scores(group, first)
             first += group.shape[1]
         columns = []
@@ -104,7 +99,7 @@ class LabelPrior:
             values = encoded(schema, (i,), model.unscaled(space.values[k][:, None], [i]))
             columns.append(regression.scores(values, first))
             first += values.shape[1]
-        return cls(model, best.flip, best.found, best.before, records, tuple(columns))
+        return cls(model, best.flip, best.regression, best.before, records, tuple(columns))
 
     def rows(self, which: slice | Int[Tensor, " row"]) -> LabelPrior:
         """Return the prior of some of the records."""
@@ -113,19 +108,14 @@ class LabelPrior:
     def trained(
         self, outputs: Float[Tensor, "record place output"], codes: Int[Tensor, "place column"]
     ) -> Float[Tensor, "record place label"]:
-        """Return the chance of each label that clients train with, flipped ones included.
-
-        Args:
-            outputs: outputs of the network for all records and combinations.
-            codes: values of the private columns in the combinations.
-        """
+        """Return the chance of each label that clients train with, flipped ones included."""
         predicted = label_chances(self.model.head, outputs).cpu().double()
-        if self.found is None:
+        if self.regression is None:
             return predicted.clamp(min=_LEAST)
         network = honest(predicted, self.flip).log()
-        scores = (network if self.before is None else self.before) + self.found.logistic.bias
+        scores = (network if self.before is None else self.before) + self.regression.logistic.bias
         if self.records is not None:
-            scores = scores + self.found.logistic.scores(network) + self.records[:, None]
+            scores = scores + self.regression.logistic.scores(network) + self.records[:, None]
         for k, column in enumerate(self.columns):
             scores = scores + column[codes[:, k]]
         chances = scores.softmax(-1).expand_as(predicted)
@@ -134,12 +124,7 @@ class LabelPrior:
 
 
 def honest(predicted: Float[Tensor, "*some label"], flip: float) -> Float[Tensor, "*some label"]:
-    """Return the chance of each true label, given that of each label that clients train with.
-
-    Args:
-        predicted: chance of each label that clients train with.
-        flip: probability that a label is flipped.
-    """
+    """Return the chance of each true label, given that of each label that clients train with."""
     other = flip / (predicted.shape[-1] - 1)
     return ((predicted - other) / (1 - flip - other)).clamp(min=_LEAST)
 
@@ -150,20 +135,20 @@ def _shares(knowledge: CutKnowledge) -> Float[Tensor, " label"]:
 
 
 def _by_forest(
-    known: Tensor, labels: Int[Tensor, " row"], asked: Tensor, classes: int, seed: int
+    train_inputs: Tensor, labels: Int[Tensor, " row"], inputs: Tensor, classes: int, seed: int
 ) -> tuple[Float[Tensor, "row label"], Float[Tensor, "record label"]]:
     """Return the log-chances of a random forest: for rows out of bag, and for records."""
     values = functional.one_hot(labels, classes)
-    rows = tuple(np.ascontiguousarray(one.double()) for one in (known, values, asked))
+    rows = tuple(np.ascontiguousarray(array.double()) for array in (train_inputs, values, inputs))
     digest = b"".join(hashlib.blake2b(row.tobytes()).digest() + str(row.shape).encode() for row in rows)
-    found = _grown(_Fitted(digest, rows, seed % 2**32))
-    first, second = ((torch.from_numpy(one) + _LEAST_OF_FOREST / classes).log() for one in found)
+    chances = _grown(_Fitted(digest, rows, seed % 2**32))
+    first, second = ((torch.from_numpy(chance) + _LEAST_OF_FOREST / classes).log() for chance in chances)
     return first, second
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """What a forest is fitted to; compared by its digest."""
+    """Training and query rows of a forest, compared by their digest."""
 
     digest: bytes
     rows: tuple[Floats, ...] = field(compare=False)
@@ -173,5 +158,5 @@ class _Fitted:
 # An attack and the baseline of the same knowledge ask for the same forest.
 @functools.lru_cache(maxsize=2)
 def _grown(given: _Fitted) -> tuple[Floats, Floats]:
-    known, values, asked = given.rows
-    return forest(known, values, asked, given.seed, True)
+    train_inputs, values, inputs = given.rows
+    return forest(train_inputs, values, inputs, given.seed, True)

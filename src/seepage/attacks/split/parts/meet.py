@@ -63,8 +63,6 @@ def meet(
 
     Args:
         model, respond, cut, gradient, space, keep: arguments of ``nearest``.
-        generator: generator of the samples.
-        rounds: largest number of rounds of sampling.
 
     Raises:
         BadInputError: the client part is not a DeepFM whose logit and embeddings cross the cut, there are several
@@ -80,15 +78,15 @@ def meet(
         search = _Search(model, respond, space, halves, cut[r : r + 1], gradient[r : r + 1], generator)
         search.look_for(logits[r], derivatives[r])
         search.add(space_sample(space, _FIRST, generator))
-        found = search.nearest(keep)
+        best = search.nearest(keep)
         for _ in range(rounds):
-            if float(found[1][0]) <= float(exact[r]):
+            if float(best[1][0]) <= float(exact[r]):
                 break
             search.add(search.proposed())
-            found = search.nearest(keep)
-        names.append(found[0] // space.labels)
-        labels.append(found[0] % space.labels)
-        distances.append(found[1])
+            best = search.nearest(keep)
+        names.append(best[0] // space.labels)
+        labels.append(best[0] % space.labels)
+        distances.append(best[1])
         compared += search.compared
     return NearestConfigurations(torch.stack(names), torch.stack(labels), torch.stack(distances), compared)
 
@@ -107,7 +105,6 @@ class _Halves:
         columns: positions of the columns of each half.
         codes: codes of its combinations.
         sums: sums of their embeddings.
-        tree: search tree of the first half's sums.
         spread: standard deviation of a sum over all columns, in its widest direction.
     """
 
@@ -176,10 +173,7 @@ class _Halves:
         """Return combinations of all columns whose embeddings sum to about the wanted vector, nearest first.
 
         Args:
-            wanted: sum that is searched for.
-            within: largest distance.
             probed: positions in the second half; all of it if None.
-            most: largest number of matches.
         """
         second = np.arange(len(self.sums[1])) if probed is None else probed.numpy()
         rest = wanted.double().numpy() - self.sums[1][second]
@@ -256,7 +250,7 @@ class _Search:
         with torch.no_grad():
             return client.own.embedded(self._space.of_codes(codes).to(self._gradient)).sum(1)
 
-    def nearest(self, keep: int) -> tuple[Int[Tensor, " kept"], Float[Tensor, " kept"]]:
+    def nearest(self, keep: int) -> tuple[Int[Tensor, " best"], Float[Tensor, " best"]]:
         """Return the best configurations with their labels, as one number each, and their gradients' distances."""
         assert self._pool is not None
         best = self._pool[3].topk(min(4 * keep, len(self._pool[3])), largest=False).indices
@@ -267,37 +261,37 @@ class _Search:
         cells = self._respond.of_cells(self._space.of_codes(codes).to(self._gradient))
         at = torch.zeros(len(codes), dtype=torch.long)
         logits, jacobian = self._respond.responses(self._record.at(at), cells)
-        found = candidate_gradients(self._model, logits, jacobian)
-        distances = torch.linalg.vector_norm(found - self._gradient[:, None], dim=-1)
+        gradients = candidate_gradients(self._model, logits, jacobian)
+        distances = torch.linalg.vector_norm(gradients - self._gradient[:, None], dim=-1)
         labels = self._space.labels
         named = torch.from_numpy(places)[:, None] * labels + torch.arange(labels)
-        held, order = distances.flatten().topk(keep, largest=False)
-        return named.flatten()[order], held
+        least, order = distances.flatten().topk(keep, largest=False)
+        return named.flatten()[order], least
 
     def proposed(self) -> Int[Tensor, "sample column"]:
         """Return configurations to try next."""
         assert self._pool is not None
         pattern, back, tried, misfit = self._pool
         apart = torch.linalg.vector_norm(pattern - self._pattern, dim=1)
-        known = int((apart <= self._same).sum())
-        found: list[Tensor] = []
+        exact_matches = int((apart <= self._same).sum())
+        proposals: list[Tensor] = []
         looked: list[Tensor] = []
-        for k in apart.argsort()[: max(2 * _RANDOM // 25, known)].tolist():
+        for k in apart.argsort()[: max(2 * _RANDOM // 25, exact_matches)].tolist():
             exact = float(apart[k]) <= self._same
             # A pattern that was searched completely needs no second search; others are searched again, with other
             # probes.
             before = looked + (self._tried if exact else [])
-            if any(float(torch.linalg.vector_norm(back[k] - one)) <= self._same for one in before):
+            if any(float(torch.linalg.vector_norm(back[k] - earlier)) <= self._same for earlier in before):
                 continue
             looked.append(back[k])
             wanted = self._first[0] - back[k] - self._own.sum(0)
             if exact:
                 self._tried.append(back[k])
-                found.append(self._halves.making(wanted, self._same, None, _TIGHT))
+                proposals.append(self._halves.making(wanted, self._same, None, _TIGHT))
             else:
                 second = len(self._halves.sums[1])
                 probed = torch.randperm(second, generator=self._generator)[:_PROBED]
-                found.append(self._halves.making(wanted, _REACH * self._halves.spread, probed, _LOOSE))
+                proposals.append(self._halves.making(wanted, _REACH * self._halves.spread, probed, _LOOSE))
             if len(looked) == _PATTERNS:
                 break
         best = tried[misfit.topk(min(_BEST, len(misfit)), largest=False).indices]
@@ -305,4 +299,4 @@ class _Search:
         chance = min(1.0, _CHANGES / changed.shape[1])
         change = torch.rand(changed.shape, generator=self._generator) < chance
         changed = torch.where(change, space_sample(self._space, len(changed), self._generator), changed)
-        return torch.cat([*found, changed, space_sample(self._space, _RANDOM, self._generator)])
+        return torch.cat([*proposals, changed, space_sample(self._space, _RANDOM, self._generator)])

@@ -14,11 +14,7 @@ def message_of(defense: KnownCut, clip: float | None) -> Sent | None:
     """Return the deterministic part of the defense of a record's gradient; None where there is none.
 
     Args:
-        defense: defense as the attacker knows it.
         clip: bound on norms; that of a record is half of its own norm where ``defense`` says so.
-
-    Raises:
-        BadInputError: gradients are clipped to a bound that is not in the view.
 
     Example:
         >>> import torch
@@ -36,11 +32,7 @@ def message_of(defense: KnownCut, clip: float | None) -> Sent | None:
 
 
 def bound_of(defense: KnownCut, clip: float | None) -> float:
-    """Return the bound that all records' gradients are clipped to.
-
-    Raises:
-        BadInputError: the bound is not in the view.
-    """
+    """Return the bound that all records' gradients are clipped to."""
     if clip is None:
         raise BadInputError(
             f"gradients are clipped ({defense.describe()}), but the view does not say to what bound; give clip."

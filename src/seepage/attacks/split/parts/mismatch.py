@@ -37,7 +37,6 @@ class Mismatch:
 
     Attributes:
         additive: position in the cut of the coordinate that is added to the logit.
-        mean: mean of the difference.
         inverse: inverse of the Cholesky factor of its covariance.
     """
 
@@ -54,10 +53,6 @@ class Mismatch:
 
         Args:
             view: view with the messages; some records are enough.
-            respond: responder of the client part that is granted.
-            space: space of the combinations.
-            prior: prior of the records of the view.
-            defense: clients' defense of gradients.
 
         Raises:
             BadInputError: gradients are clipped, or no coordinate of the cut is added to a single logit.
@@ -76,21 +71,21 @@ class Mismatch:
             )
         each = min(space.size, _EACH)
         records = min(view.records, max(1, _PAIRS // each))
-        every, together = torch.arange(space.size), max(1, _BELIEVED // space.size)
+        all_places, together = torch.arange(space.size), max(1, _BELIEVED // space.size)
         likely = [
-            prior.rows(slice(start, min(start + together, records))).of_places(space, every).topk(each, dim=1)
+            prior.rows(slice(start, min(start + together, records))).of_places(space, all_places).topk(each, dim=1)
             for start in range(0, records, together)
         ]
-        log_prior = torch.cat([one.values for one in likely]).log_softmax(1)
-        places = torch.cat([one.indices for one in likely])
+        log_prior = torch.cat([top.values for top in likely]).log_softmax(1)
+        places = torch.cat([top.indices for top in likely])
         seen = observed(view, additive)[:records].double().cpu()
         prepared = respond.of_cut(view.cut[:records])
         row = torch.arange(records).repeat_interleave(each)
-        found = []
+        answers = []
         for some in torch.arange(len(row)).split(_AT_ONCE):
             cells = respond.of_cells(space.cells(places.flatten()[some]).to(view.cut))
-            found.append(answered(*respond.responses(prepared.at(row[some]), cells), additive).double().cpu())
-        apart = seen[:, None] - torch.cat(found).unflatten(0, (records, each))
+            answers.append(answered(*respond.responses(prepared.at(row[some]), cells), additive).double().cpu())
+        apart = seen[:, None] - torch.cat(answers).unflatten(0, (records, each))
         weight, before = log_prior.exp(), -torch.inf
         mismatch = cls(additive, seen.new_zeros(0), seen.new_zeros(0, 0))
         for _ in range(_ROUNDS):
@@ -99,8 +94,8 @@ class Mismatch:
             covariance = scaled.T @ scaled / records
             covariance += torch.diag(_RIDGE * covariance.diagonal() + torch.finfo(torch.float32).eps ** 2)
             factor = torch.linalg.cholesky(covariance)
-            one = torch.eye(len(factor), dtype=factor.dtype)
-            mismatch = cls(additive, mean, torch.linalg.solve_triangular(factor, one, upper=False))
+            identity = torch.eye(len(factor), dtype=factor.dtype)
+            mismatch = cls(additive, mean, torch.linalg.solve_triangular(factor, identity, upper=False))
             joint = log_prior + mismatch.density(apart)
             likelihood = float(joint.logsumexp(1).mean())
             weight = joint.softmax(1)
@@ -127,8 +122,8 @@ class Mismatch:
         """
         seen = observed(view, self.additive).double().cpu()
         density = self.density(seen[:, None] - answered(logits, jacobian, self.additive).double().cpu())
-        one = (view.own_gradient[:, self.additive] < 0).cpu()
-        ruled_out = torch.stack([one, ~one], dim=-1)[:, None]
+        positive = (view.own_gradient[:, self.additive] < 0).cpu()
+        ruled_out = torch.stack([positive, ~positive], dim=-1)[:, None]
         return density[..., None].expand(*density.shape, 2).masked_fill(ruled_out, -torch.inf)
 
 

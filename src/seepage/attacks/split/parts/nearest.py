@@ -32,14 +32,13 @@ class NearestConfigurations:
 
     Attributes:
         places: positions of the cells in the space.
-        labels: class codes.
         distances: distances of their gradients.
         compared: number of gradients that were computed, of all records together.
     """
 
-    places: Int[Tensor, "record kept"]
-    labels: Int[Tensor, "record kept"]
-    distances: Float[Tensor, "record kept"]
+    places: Int[Tensor, "record nearest"]
+    labels: Int[Tensor, "record nearest"]
+    distances: Float[Tensor, "record nearest"]
     compared: int
 
 
@@ -63,11 +62,7 @@ def nearest(
     exactly.
 
     Args:
-        model: model with the head.
-        respond: responder for candidates.
-        cut: activations.
         gradient: received gradient of each record's own loss.
-        space: space of the configurations.
         keep: number of configurations that are returned, at most all.
         sent: function that is applied to candidates' gradients before they are compared.
         prune: whether the logit excludes configurations; never where ``sent`` is given.
@@ -100,8 +95,8 @@ def nearest(
                     r, c, y = wanted.nonzero(as_tuple=True)
                     if not len(r):
                         return 0
-                    found, jacobian = respond.responses(prepared.at(r), table.at(c))  # noqa: B023
-                    chosen = _distances(model, found, jacobian, gradient[some][r], None)  # noqa: B023
+                    outputs, jacobian = respond.responses(prepared.at(r), table.at(c))  # noqa: B023
+                    chosen = _distances(model, outputs, jacobian, gradient[some][r], None)  # noqa: B023
                     distances[r, c, y] = chosen.gather(1, y[:, None])[:, 0]  # noqa: B023
                     return len(r)
 
@@ -114,11 +109,11 @@ def nearest(
                 limit = torch.cat([best[some], distances.flatten(1)], dim=1).topk(keep, largest=False).values[:, -1:]
                 compared += compare((least <= limit[..., None]) & distances.isinf())
             merged = torch.cat([best[some], distances.flatten(1)], dim=1)
-            held, where = merged.topk(keep, largest=False)
+            smallest, where = merged.topk(keep, largest=False)
             place = chunk.to(cut.device).repeat_interleave(space.labels) * space.labels
             place = place + torch.arange(space.labels, device=cut.device).repeat(len(chunk))
-            every = torch.cat([codes[some], place.expand(len(merged), -1)], dim=1)
-            best[some], codes[some] = held, every.gather(1, where)
+            merged_codes = torch.cat([codes[some], place.expand(len(merged), -1)], dim=1)
+            best[some], codes[some] = smallest, merged_codes.gather(1, where)
     return NearestConfigurations(codes // space.labels, codes % space.labels, best, compared)
 
 
@@ -135,10 +130,10 @@ def candidate_gradients(
 
 
 def _distances(model: SplitModel, logits: Tensor, jacobian: Tensor, observed: Tensor, sent: Sent | None) -> Tensor:
-    found = candidate_gradients(model, logits, jacobian)
+    gradients = candidate_gradients(model, logits, jacobian)
     if sent is not None:
-        found = sent(found)
-    return torch.linalg.vector_norm(found - observed[..., None, :], dim=-1)
+        gradients = sent(gradients)
+    return torch.linalg.vector_norm(gradients - observed[..., None, :], dim=-1)
 
 
 def _width(model: SplitModel) -> int:

@@ -39,13 +39,8 @@ def number_target_guess(
 
     Args:
         views: views of the same records, the newest first.
-        knowledge: side information.
-        space: space of the private cells.
         weigh: whether combinations are weighed by the prior (posterior); otherwise the nearest is taken.
         observed: whether gradients are used.
-
-    Raises:
-        BadInputError: gradients went through a defense of another shape than clipping and noise.
     """
     first, defense = views[0], knowledge.defense
     model, target = first.model, knowledge.schema.target
@@ -74,8 +69,8 @@ def number_target_guess(
         cells=cells,
         labels=torch.cat([guess.labels for guess in guesses]),
         chances=tuple(torch.cat(parts) for parts in zip(*chances, strict=True)) if chances else None,
-        residual=torch.cat([one.residual for one in fitted if one.residual is not None]) if fitted else None,
-        ties=torch.cat([one.ties for one in fitted if one.ties is not None]) if fitted else None,
+        residual=torch.cat([guess.residual for guess in fitted if guess.residual is not None]) if fitted else None,
+        ties=torch.cat([guess.ties for guess in fitted if guess.ties is not None]) if fitted else None,
         likely=torch.cat(alone) if alone else None,
         proof=None if weigh else proof_of(first, knowledge, cells),
     )
@@ -97,8 +92,8 @@ def _weighed(
         weighed, sizes = total.clone(), total.clone()
         for number, view in enumerate(views):
             respond = responder(view.model)
-            found, jacobian = respond.responses(respond.of_cut(view.cut).across(), respond.of_cells(cells))
-            outputs, directions = found[..., 0].cpu().double(), jacobian[..., 0, :].cpu().double()
+            logits, jacobian = respond.responses(respond.of_cut(view.cut).across(), respond.of_cells(cells))
+            outputs, directions = logits[..., 0].cpu().double(), jacobian[..., 0, :].cpu().double()
             if not observed:
                 labels.append(outputs)
                 aparts.append(torch.zeros_like(outputs))
@@ -159,8 +154,8 @@ def _guess(
             for k, width in enumerate(space.widths)
         )
         cells = torch.stack([decided(model, knowledge, space, k, chance) for k, chance in enumerate(chances)], dim=1)
-        said = (share * labels).sum(1)
-        return CutGuess(cells, _labels(target, said), chances)
+        expected = (share * labels).sum(1)
+        return CutGuess(cells, _labels(target, expected), chances)
     nearest = apart.masked_fill(~possible, torch.inf)
     distance, place = nearest.min(1)
     within = rounding(view.own_gradient).cpu().double()
@@ -179,5 +174,5 @@ def _cells(view: CutView, space: Space, codes: Int[Tensor, "record column"]) -> 
 
 
 def _labels(target: Continuous, scaled: Float[Tensor, " record"]) -> Float[Tensor, " record"]:
-    found = numbers_of(target, scaled[:, None]).clamp(target.low, target.high)
-    return found.round() if target.integer else found
+    values = numbers_of(target, scaled[:, None]).clamp(target.low, target.high)
+    return values.round() if target.integer else values

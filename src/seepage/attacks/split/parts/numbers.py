@@ -37,7 +37,6 @@ class NumberPrior:
 
     Attributes:
         edges: edges of each column's bins, scaled as the network's parts take cells.
-        chances: chance of each bin.
     """
 
     edges: tuple[Float[Tensor, " _edge"], ...]
@@ -48,18 +47,16 @@ class NumberPrior:
         """Return the prior: from auxiliary rows where there are some, otherwise from the marginals.
 
         Args:
-            model: model with the private columns.
-            knowledge: side information with marginals and auxiliary rows.
             features: public columns of the records, unscaled.
         """
-        auxiliary, every = knowledge.auxiliary, knowledge.schema.columns
+        auxiliary, columns = knowledge.auxiliary, knowledge.schema.columns
         edges, chances = [], []
-        known = asked = torch.empty(0)
+        train_inputs = inputs = torch.empty(0)
         if auxiliary is not None and len(auxiliary):
-            known = encoded(knowledge.schema, model.public, auxiliary.cells[:, list(model.public)])
-            asked = encoded(knowledge.schema, model.public, features)
+            train_inputs = encoded(knowledge.schema, model.public, auxiliary.cells[:, list(model.public)])
+            inputs = encoded(knowledge.schema, model.public, features)
         for i in model.private:
-            column = every[i]
+            column = columns[i]
             if not isinstance(column, Continuous):
                 continue
             if auxiliary is None or len(auxiliary) == 0:
@@ -76,8 +73,8 @@ class NumberPrior:
                 codes = (torch.searchsorted(ends, values.contiguous(), right=True) - 1).clamp(0, len(ends) - 2)
                 counts = torch.bincount(codes, minlength=len(ends) - 1).double()
                 share = blended(counts, _shares_between(knowledge.statistics.marginals[i], ends)).log()
-                found = shrunk(known, codes, share.expand(len(known), -1))
-                chance = found.logistic.log_chances(asked, share).exp()
+                regression = shrunk(train_inputs, codes, share.expand(len(train_inputs), -1))
+                chance = regression.logistic.log_chances(inputs, share).exp()
             span = column.high - column.low or 1.0
             edges.append((ends - column.low) / span)
             chances.append(chance)
@@ -95,9 +92,9 @@ class NumberPrior:
         at = torch.searchsorted(edges, values.contiguous(), right=True) - 1
         inside = (at >= 0) & (at < len(edges) - 1)
         log = (chances / edges.diff()).log()
-        found = log.gather(1, at.clamp(0, len(edges) - 2).flatten(1)).view(values.shape)
+        density = log.gather(1, at.clamp(0, len(edges) - 2).flatten(1)).view(values.shape)
         # Any value within the bounds of the column stays possible.
-        return torch.where(inside, found, torch.full_like(found, -30.0))
+        return torch.where(inside, density, torch.full_like(density, -30.0))
 
     def between(
         self,
@@ -119,11 +116,11 @@ class NumberPrior:
         wanted = (first + uniform * (last - first)).flatten(1)
         at = (torch.searchsorted(below, wanted.contiguous(), right=True) - 1).clamp(0, len(edges) - 2)
         within = ((wanted - below.gather(1, at)) / chances.gather(1, at).clamp(min=1e-300)).clamp(0, 1)
-        found = (edges[at] + within * edges.diff()[at]).view(uniform.shape)
+        draws = (edges[at] + within * edges.diff()[at]).view(uniform.shape)
         # Where the interval holds no chance, it is uniform.
         empty = (last - first) <= 1e-15
-        found = torch.where(empty, low[..., None] + uniform * (high - low)[..., None], found)
-        return torch.minimum(torch.maximum(found, low[..., None]), high[..., None])
+        draws = torch.where(empty, low[..., None] + uniform * (high - low)[..., None], draws)
+        return torch.minimum(torch.maximum(draws, low[..., None]), high[..., None])
 
 
 def _shares_between(marginal: Marginal, edges: Float[Tensor, " edge"]) -> Float[Tensor, " bin"]:
@@ -182,11 +179,8 @@ class Region:
         """Return the region around cells that replay the messages, in float64.
 
         Args:
-            model: model with a DeepFM client.
-            cut: activations.
             gradient: received gradient of each record's own loss.
             cells: cells that replay it, scaled.
-            labels: labels that replay it.
         """
         client = model.client
         assert isinstance(client, DeepFMClient)
@@ -244,8 +238,8 @@ class Region:
         felt &= torch.cat(influences[::-1], 1) > eps * jacobian[:, None]
         normals[0] = torch.where(felt[..., None], normals[0], 0.0)
         point = cells[:, client.own.dense]
-        one = torch.eye(numbers, dtype=torch.float64).expand(records, -1, -1)
-        normals += [one, -one, weights, -weights]
+        identity = torch.eye(numbers, dtype=torch.float64).expand(records, -1, -1)
+        normals += [identity, -identity, weights, -weights]
         margins += [point, 1 - point, reach[:, None].expand(-1, weights.shape[1]).repeat(1, 2)]
         normal, margin = torch.cat(normals, 1), torch.cat(margins, 1).clamp(min=0)
         # What no numbers within the bounds can break is left out, the same number of constraints for all records.
@@ -253,8 +247,8 @@ class Region:
         binding = margin + lowest < 0
         # The bounds themselves always bind.
         binding[:, normals[0].shape[1] : normals[0].shape[1] + 2 * numbers] = True
-        kept = max(1, int(binding.sum(1).max())) if records else 1
-        chosen = binding.double().topk(kept, dim=1).indices
+        count = max(1, int(binding.sum(1).max())) if records else 1
+        chosen = binding.double().topk(count, dim=1).indices
         normal = torch.where(binding[..., None], normal, 0.0).gather(1, chosen[..., None].expand(-1, -1, numbers))
         return cls(point, normal, margin.gather(1, chosen), weights)
 
@@ -313,18 +307,13 @@ def region_samples(region: Region, prior: NumberPrior, generator: torch.Generato
     A move changes one number and as many others as there are logits, such that no logit changes. The new value of the
     first is drawn from its prior within the region; of several such draws and the old value, one is chosen by the
     prior of the others (iterated sampling importance resampling, Tjelmeland 2004), which leaves the posterior as it is.
-
-    Args:
-        region: region of each record.
-        prior: prior of the same records.
-        generator: generator of the moves.
     """
     records, count = region.point.shape
     equations = int(torch.linalg.matrix_rank(region.weights).max()) if records else 0
     numbers = region.point[:, None].repeat(1, _CHAINS, 1)
     low, high = region.point.clone(), region.point.clone()
     steps = _STEPS * count
-    kept = []
+    samples = []
     for step in range(steps):
         order = torch.randperm(count, generator=generator).tolist()
         first, others = order[0], order[1 : 1 + equations]
@@ -349,8 +338,8 @@ def region_samples(region: Region, prior: NumberPrior, generator: torch.Generato
         moved = moved.gather(2, chosen[..., None])
         numbers = (numbers + moved * direction[:, None]).clamp(0, 1)
         if step >= _BURNED * steps:
-            kept.append(numbers)
-    return NumberSamples(torch.cat(kept, 1), low.clamp(0, 1), high.clamp(0, 1))
+            samples.append(numbers)
+    return NumberSamples(torch.cat(samples, 1), low.clamp(0, 1), high.clamp(0, 1))
 
 
 def likeliest(
@@ -359,13 +348,13 @@ def likeliest(
     """Return the value whose tolerance holds most samples, and the share of samples that it holds.
 
     Example:
-        >>> [one.tolist() for one in likeliest(torch.tensor([[0.0, 0.1, 0.9]]), tolerance=0.1)]
+        >>> [part.tolist() for part in likeliest(torch.tensor([[0.0, 0.1, 0.9]]), tolerance=0.1)]
         [[0.05000000074505806], [0.6666666865348816]]
     """
     ordered = samples.sort(1).values
     last = torch.searchsorted(ordered, (ordered + 2 * tolerance).contiguous(), right=True) - 1
     first = torch.arange(ordered.shape[1]).expand_as(last)
-    held = last - first
-    at = held.argmax(1, keepdim=True)
+    covered = last - first
+    at = covered.argmax(1, keepdim=True)
     middle = (ordered.gather(1, at) + ordered.gather(1, last.gather(1, at)))[:, 0] / 2
-    return middle, (held.gather(1, at)[:, 0] + 1) / ordered.shape[1]
+    return middle, (covered.gather(1, at)[:, 0] + 1) / ordered.shape[1]

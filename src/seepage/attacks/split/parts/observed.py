@@ -19,12 +19,11 @@ def logits_and_derivatives(
     others are that times the logit's derivatives.
 
     Args:
-        gradient: gradient of each record's own loss.
         additive: position of the coordinate that is added to the logit.
 
     Example:
         >>> gradient = torch.tensor([[-0.5, -0.25]])
-        >>> [found.tolist() for found in logits_and_derivatives(gradient, 1)]
+        >>> [part.tolist() for part in logits_and_derivatives(gradient, 1)]
         [[1.0986123085021973], [[2.0, 1.0]]]
     """
     slope = gradient[:, additive].clamp(-1 + _LEAST, 1 - _LEAST)

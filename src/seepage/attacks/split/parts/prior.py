@@ -55,9 +55,6 @@ class CellPrior:
         marginals remain.
 
         Args:
-            model: model with the private columns.
-            knowledge: side information with marginals and auxiliary rows.
-            space: space of the combinations.
             features: public columns of the records, unscaled.
         """
         marginals = [_marginal(model, knowledge, space, k) for k in range(len(model.private))]
@@ -67,18 +64,18 @@ class CellPrior:
         codes = torch.stack(
             [_candidates(model, space, k, auxiliary.cells[:, i]) for k, i in enumerate(model.private)], dim=1
         )
-        known = encoded(knowledge.schema, model.public, auxiliary.cells[:, list(model.public)])
-        asked = encoded(knowledge.schema, model.public, features)
+        train_inputs = encoded(knowledge.schema, model.public, auxiliary.cells[:, list(model.public)])
+        inputs = encoded(knowledge.schema, model.public, features)
         shares, relative, left_out = [], [], []
         for k, marginal in enumerate(marginals):
             share = blended(torch.bincount(codes[:, k], minlength=len(marginal)).double(), marginal).log()
-            found = shrunk(known, codes[:, k], share.expand(len(known), -1))
+            regression = shrunk(train_inputs, codes[:, k], share.expand(len(train_inputs), -1))
             shares.append(share)
-            relative.append(found.logistic.log_chances(asked, share) - share)
-            left_out.append(found.left_out - share)
+            relative.append(regression.logistic.log_chances(inputs, share) - share)
+            left_out.append(regression.left_out - share)
         weight = None if space.size > _MOST_JOINT else _joint_weight(codes, shares, left_out)
         if weight is None:
-            return cls(tuple(one + share for one, share in zip(relative, shares, strict=True)), None)
+            return cls(tuple(log_ratio + share for log_ratio, share in zip(relative, shares, strict=True)), None)
         product = torch.ones(1, dtype=torch.float64)
         for share in shares:
             product = (product[:, None] * share.exp()).flatten()
@@ -114,17 +111,16 @@ def _marginal(model: SplitModel, knowledge: CutKnowledge, space: Space, k: int) 
 
 
 def blended(counts: Float[Tensor, " value"], shares: Float[Tensor, " value"]) -> Float[Tensor, " value"]:
-    """Return shares drawn from those of counted rows towards shares known before.
+    """Return shares of counted rows, smoothed towards prior shares.
 
-    These count as so many rows as make each counted row likeliest given the others.
+    The prior shares weigh as many rows as make each counted row likeliest given the others.
 
     Args:
-        counts: number of rows of each value.
-        shares: shares known before, which sum to 1.
+        shares: prior shares, which sum to 1.
 
     Example:
         >>> even = torch.full((2,), 0.5).double()
-        >>> [blended(torch.tensor(one).double(), even).argmax().item() for one in ([900, 100], [100, 900])]
+        >>> [blended(torch.tensor(counts).double(), even).argmax().item() for counts in ([900, 100], [100, 900])]
         [0, 1]
     """
     rows, seen = float(counts.sum()), counts > 0
@@ -148,7 +144,6 @@ def _joint_weight(
     add nothing.
 
     Args:
-        codes: value of each column of each auxiliary row.
         shares: log-share of each column's values.
         left_out: log of each column's chances relative to its shares, from a regression without the row.
     """
@@ -159,13 +154,13 @@ def _joint_weight(
     alone = torch.stack([share[codes[:, k]] for k, share in enumerate(shares)]).sum(0)
     gained = {weight: torch.empty(rows, dtype=torch.float64) for weight in _JOINT_WEIGHTS}
     for some in torch.arange(rows).split(max(1, _AT_ONCE // rows)):
-        ratio = torch.stack([one[some][:, codes[:, k]] for k, one in enumerate(left_out)]).sum(0).exp()
+        ratio = torch.stack([log_ratios[some][:, codes[:, k]] for k, log_ratios in enumerate(left_out)]).sum(0).exp()
         others = fold[some, None] != fold
         same = (codes[some, None] == codes).all(2) & others
         total, equal = (ratio * others).sum(1), same.sum(1)
         for weight, gain in gained.items():
             gain[some] = (equal / alone[some].exp() + weight).log() - (total + weight).log()
-    weight = max(gained, key=lambda one: float(gained[one].mean()))
+    weight = max(gained, key=lambda candidate: float(gained[candidate].mean()))
     return weight if gains(gained[weight]) else None
 
 
@@ -198,11 +193,7 @@ def decided(
     Within a bin, numbers have the shares of the column's marginal.
 
     Args:
-        model: model with the private columns.
-        knowledge: side information with the marginals.
-        space: space of the columns' values.
         k: position of the column among the private ones.
-        chances: chance of each value.
     """
     i = model.private[k]
     column, marginal = knowledge.schema.columns[i], knowledge.statistics.marginals[i]

@@ -30,8 +30,6 @@ def proof_of(view: CutView, knowledge: CutKnowledge, cells: Float[Tensor, "recor
     """Return which guessed cells are proved by one message of each record; None where a number cannot be listed.
 
     Args:
-        view: messages of the records.
-        knowledge: side information with the clients' defense.
         cells: guessed cells, unscaled.
     """
     model, defense = view.model, knowledge.defense
@@ -54,7 +52,7 @@ def _column(column: Discrete | Continuous) -> kernel.EncodedColumn:
 
 
 def fits_alone(
-    distances: Float[Tensor, "record kept"], gradient: Float[Tensor, "record cut"]
+    distances: Float[Tensor, "record nearest"], gradient: Float[Tensor, "record cut"]
 ) -> Bool[Tensor, " record"]:
     """Return where the nearest of all configurations replays the message, and no other does up to rounding.
 
@@ -64,7 +62,6 @@ def fits_alone(
 
     Args:
         distances: distances of the nearest configurations of the whole space, at least two if there are as many.
-        gradient: received gradients.
     """
     far = FAR * rounding(gradient)
     fits = distances[:, 0] <= far
@@ -79,7 +76,7 @@ def likely_fit(
     cut: Float[Tensor, "record cut"],
     gradient: Float[Tensor, "record cut"],
     space: Space,
-    distances: Float[Tensor, "record kept"],
+    distances: Float[Tensor, "record nearest"],
     codes: Int[Tensor, "record column"],
     generator: torch.Generator,
 ) -> Bool[Tensor, " record"]:
@@ -95,7 +92,6 @@ def likely_fit(
         model, respond, cut, gradient, space: arguments of ``nearest``.
         distances: distances of the nearest configurations that were tried.
         codes: codes of the nearest, as positions in each column.
-        generator: generator of random configurations.
     """
     size = rounding(gradient)
     fits = distances[:, 0] <= size
@@ -108,11 +104,11 @@ def likely_fit(
     expected = torch.full((len(cut),), float(space.configurations), dtype=torch.float64)
     prepared = respond.of_cut(cut)
     for r in (fits & alone).nonzero()[:, 0].tolist():
-        one = torch.tensor([r])
+        record = torch.tensor([r])
         logits = torch.cat(
-            [respond.outputs(prepared.at(one).across(), table.at(some))[0] for some in _parts(len(drawn))]
+            [respond.outputs(prepared.at(record).across(), table.at(some))[0] for some in _parts(len(drawn))]
         )
-        own = respond.outputs(prepared.at(one), respond.of_cells(space.of_codes(codes[r : r + 1]).to(cut)))
+        own = respond.outputs(prepared.at(record), respond.of_cells(space.of_codes(codes[r : r + 1]).to(cut)))
         apart = torch.linalg.vector_norm(slopes(model.head, logits) - slopes(model.head, own), dim=-1)[:, 0]
         expected[r] *= _share(apart, FAR * float(size[r]), 1, nearest)
         if sums:

@@ -75,7 +75,7 @@ def _distance(
     records, number = points.shape[:2]
     at = torch.arange(records, device=cut.device).repeat_interleave(number)
     logits, jacobian = respond.responses(respond.of_cut(cut).at(at), respond.of_cells(points.flatten(0, 1)))
-    found = candidate_gradients(model, logits, jacobian)[torch.arange(len(at)), labels[at]]
+    gradients = candidate_gradients(model, logits, jacobian)[torch.arange(len(at)), labels[at]]
     if sent is not None:
-        found = sent(found)
-    return torch.linalg.vector_norm(found - gradient[at], dim=-1).view(records, number)
+        gradients = sent(gradients)
+    return torch.linalg.vector_norm(gradients - gradient[at], dim=-1).view(records, number)

@@ -37,12 +37,11 @@ _MOST_TRIED, _TOGETHER = 2**13, 256
 
 @dataclass(frozen=True)
 class Replays:
-    """What replays each record's message.
+    """Cells, labels and intervals that replay each record's message.
 
     Attributes:
         cells: cells that replay it: categories as found, numbers the likeliest of the feasible set; numbers of
             records without any fit are the prior's likeliest; unscaled.
-        labels: labels that replay it.
         distances: distance of the found point's gradient from the received one.
         fits: whether a point that replays the message was found.
         mass: share of each private column's values, by its marginal, that the feasible set is shown to hold, NaN
@@ -62,7 +61,7 @@ class Replays:
 def replays(
     views: Sequence[CutView], knowledge: CutKnowledge, respond: Responder, space: Space, generator: torch.Generator
 ) -> Replays:
-    """Return what replays the messages of records with private numbers, to a DeepFM client without a defense.
+    """Return cells and labels that replay messages of an undefended DeepFM client, where private columns have numbers.
 
     A point that replays a message is searched on a grid and refined. The derivatives of the logit then give the sum of
     the private embeddings, see ``parts.meet``; where nothing fits yet, the categories whose embeddings have about that
@@ -72,10 +71,7 @@ def replays(
     Args:
         views: views of the same records, the newest first. What replays the newest is searched, and then what replays
             all of them; where that is not found, the answer is from the newest alone.
-        knowledge: side information with marginals and auxiliary rows.
-        respond: responder of the newest client part.
         space: space with bins of the numbers.
-        generator: generator of samples.
     """
     first = views[0]
     prior = NumberPrior.of(first.model, knowledge, first.features)
@@ -83,7 +79,7 @@ def replays(
     for start in range(0, first.records, _TOGETHER):
         some = [view.of(slice(start, start + _TOGETHER)) for view in views]
         done.append(_replays(some, knowledge, respond, space, prior, start, generator))
-    return Replays(*(torch.cat([getattr(one, name) for one in done]) for name in Replays.__dataclass_fields__))
+    return Replays(*(torch.cat([getattr(part, name) for part in done]) for name in Replays.__dataclass_fields__))
 
 
 def _replays(
@@ -106,33 +102,35 @@ def _replays(
     together, joint = _joint(views, cells, labels) if len(views) > 1 else (cells, torch.zeros_like(fits))
     samples = drawn.shape[1]
     for point, fitting, shown in ((cells, fits & ~joint, views[:1]), (together, fits & joint, views)):
-        found = fitting.nonzero()[:, 0]
-        if not len(found):
+        records = fitting.nonzero()[:, 0]
+        if not len(records):
             continue
         region = Region.joined(
             [
-                Region.of(one.model, one.cut[found], one.own_gradient[found], point[found], labels[found])
-                for one in shown
+                Region.of(seen.model, seen.cut[records], seen.own_gradient[records], point[records], labels[records])
+                for seen in shown
             ]
         )
-        walked = region_samples(region, prior.rows(found), generator)
+        walked = region_samples(region, prior.rows(records), generator)
         # Where a unit is at the edge of its two signs, the region is computed on the wrong side.
-        held = torch.stack([_replayed(one, point, labels, found, walked.numbers, generator) for one in shown]).all(0)
-        fits[found[~held]] = False
-        kept = found[held]
+        valid = torch.stack([_replayed(seen, point, labels, records, walked.numbers, generator) for seen in shown]).all(
+            0
+        )
+        fits[records[~valid]] = False
+        valid_records = records[valid]
         chosen = torch.randint(walked.numbers.shape[1], (samples,), generator=generator)
-        drawn[kept] = walked.numbers[held][:, chosen]
-        low[kept], high[kept] = walked.low[held], walked.high[held]
+        drawn[valid_records] = walked.numbers[valid][:, chosen]
+        low[valid_records], high[valid_records] = walked.low[valid], walked.high[valid]
     answered = cells.cpu().double()
-    every_low, every_high = answered.clone(), answered.clone()
+    low_ends, high_ends = answered.clone(), answered.clone()
     for k, i in enumerate(numbers):
         column = model.schema.columns[model.private[i]]
         assert isinstance(column, Continuous)
         answered[:, i] = likeliest(drawn[..., k], column.tolerance / (column.high - column.low or 1.0))[0]
-        every_low[:, i], every_high[:, i] = low[:, k], high[:, k]
-    every_low[~fits], every_high[~fits] = torch.nan, torch.nan
+        low_ends[:, i], high_ends[:, i] = low[:, k], high[:, k]
+    low_ends[~fits], high_ends[~fits] = torch.nan, torch.nan
     # Whole numbers within the interval, so that its ends are rounded inwards.
-    ends = [_inwards(model, one, side) for one, side in ((every_low, 1.0), (every_high, -1.0))]
+    ends = [_inwards(model, bounds, side) for bounds, side in ((low_ends, 1.0), (high_ends, -1.0))]
     mass = torch.stack([_mass(knowledge, i, ends[0][:, k], ends[1][:, k]) for k, i in enumerate(model.private)], 1)
     return Replays(
         model.unscaled(answered, model.private), labels.cpu(), distances.double().cpu(), fits, mass, ends[0], ends[1]
@@ -157,9 +155,9 @@ def _search(
     # One number alone is determined, the more exactly the better the fit; of several, any point of the set will do.
     enough = within / 2 if len(numbers) > 1 else torch.zeros_like(within)
     some = _thinned(space, generator)
-    found = nearest(model, respond, cut, gradient, some, 2)
-    labels = found.labels[:, 0]
-    start = some.of_codes(some.codes(found.places[:, 0]))
+    closest = nearest(model, respond, cut, gradient, some, 2)
+    labels = closest.labels[:, 0]
+    start = some.of_codes(some.codes(closest.places[:, 0]))
     cells, distances = refined(model, respond, cut, gradient, space, start, labels, enough=enough)
     categories = [k for k in range(len(model.private)) if k not in numbers]
     sums = _Sums.of(model, space, categories) if respond.additive is not None and model.head == "sigmoid" else None
@@ -211,9 +209,7 @@ class _Sums:
     """Sums of the embeddings of combinations of categories.
 
     Attributes:
-        client: client part.
         combinations: codes of the categories of each combination.
-        tree: search tree of their sums.
     """
 
     client: DeepFMClient
@@ -236,7 +232,7 @@ class _Sums:
     def near(
         self, cells: Float[Tensor, "record private"], apart: Float[Tensor, "record cut"], number: int
     ) -> Float[Tensor, "record near category"]:
-        """Return combinations whose sum differs from that of cells by what their derivatives differ, nearest first."""
+        """Return combinations whose sum differs from that of cells as their derivatives do, nearest first."""
         client = self.client
         fields = apart[:, : client.fields * client.dim].unflatten(1, (client.fields, client.dim))
         with torch.no_grad():
@@ -273,7 +269,11 @@ def _joint(
         point = at.clone().requires_grad_(True)
         apart = missed(point)
         slopes = torch.stack(
-            [torch.autograd.grad(one.sum(), point, retain_graph=True)[0][:, numbers] for one in apart.unbind(1)], 1
+            [
+                torch.autograd.grad(residual.sum(), point, retain_graph=True)[0][:, numbers]
+                for residual in apart.unbind(1)
+            ],
+            1,
         )
         step = -(torch.linalg.pinv(slopes, rtol=1e-6) @ apart.detach()[..., None])[..., 0]
         best, least = at, apart.detach().norm(dim=1)
@@ -285,31 +285,31 @@ def _joint(
                 best = torch.where((size < least)[:, None], trial, best)
                 least = torch.minimum(least, size)
         at = best
-    found, every = at.to(cells), torch.arange(len(cells))
-    held = [_replayed(view, found, labels, every, at[:, None, numbers], None) for view in views]
-    return found, torch.stack(held).all(0)
+    solution, all_records = at.to(cells), torch.arange(len(cells))
+    valid = [_replayed(view, solution, labels, all_records, at[:, None, numbers], None) for view in views]
+    return solution, torch.stack(valid).all(0)
 
 
 def _replayed(
     view: CutView,
     cells: Tensor,
     labels: Tensor,
-    found: Tensor,
-    numbers: Float[Tensor, "found sample number"],
+    records: Tensor,
+    numbers: Float[Tensor, "chosen sample number"],
     generator: torch.Generator | None,
-) -> Bool[Tensor, " found"]:
+) -> Bool[Tensor, " chosen"]:
     """Return where samples replay the message, some of them or all."""
     some = torch.arange(numbers.shape[1])
     if generator is not None:
         some = torch.randint(numbers.shape[1], (_CHECKED,), generator=generator)
-    respond, rows = responder(view.model), found.repeat_interleave(len(some))
+    respond, rows = responder(view.model), records.repeat_interleave(len(some))
     trial = cells[rows].clone()
     trial[:, numbers_of(view.model)] = numbers[:, some].flatten(0, 1).to(trial)
     answer = respond.responses(respond.of_cut(view.cut[rows]), respond.of_cells(trial))
     gradients = candidate_gradients(view.model, *answer)[torch.arange(len(rows)), labels[rows]]
     received = view.own_gradient[rows]
     fits = (gradients - received).norm(dim=1) <= FAR * rounding(received)
-    return fits.view(len(found), -1).double().mean(1).cpu() >= _FITTING
+    return fits.view(len(records), -1).double().mean(1).cpu() >= _FITTING
 
 
 def _inwards(model: SplitModel, scaled: Tensor, side: float) -> Float[Tensor, "record private"]:

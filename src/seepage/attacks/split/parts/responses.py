@@ -137,8 +137,10 @@ class AutogradResponder(Responder):
         cut = cut.detach().clone().requires_grad_(True)
         logits = self._client(cut, cells)
         outputs = logits.shape[1]
-        found = [torch.autograd.grad(logits[:, k].sum(), cut, retain_graph=k + 1 < outputs)[0] for k in range(outputs)]
-        return logits.detach().unflatten(0, shape), torch.stack(found, dim=1).unflatten(0, shape)
+        gradients = [
+            torch.autograd.grad(logits[:, k].sum(), cut, retain_graph=k + 1 < outputs)[0] for k in range(outputs)
+        ]
+        return logits.detach().unflatten(0, shape), torch.stack(gradients, dim=1).unflatten(0, shape)
 
 
 def _paired(records: Side, candidates: Side) -> tuple[Tensor, Tensor, Sequence[int]]:

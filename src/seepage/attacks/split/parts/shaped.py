@@ -45,16 +45,14 @@ class AlongGradient:
         return cls(largest)
 
     def log_likelihood(
-        self, found: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: Tensor
+        self, candidates: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: Tensor
     ) -> Float[Tensor, "record place label"]:
         """Return the log-density of messages under candidates' gradients, up to a constant a record.
 
         Args:
-            found: gradients of candidates.
-            received: messages.
             some: positions of these records in the view.
         """
-        gradients, message = found.double().cpu(), received.double().cpu()[:, None, None]
+        gradients, message = candidates.double().cpu(), received.double().cpu()[:, None, None]
         largest = self.largest[some, None, None]
         size = torch.linalg.vector_norm(gradients, dim=-1)
         unit = gradients / size.clamp(min=1e-300)[..., None]
@@ -73,7 +71,6 @@ class AlongDifference:
     lies across it has little noise or none. Both are fitted on the messages of each batch together.
 
     Attributes:
-        direction: direction of the difference in each record's batch.
         along: variance in this direction, for each label.
         across: variance in every other direction, for each label.
     """
@@ -90,28 +87,19 @@ class AlongDifference:
 
         Each round weighs the combinations of each record by their probability, and computes the difference of the mean
         gradients and the variances of what is left. The first round weighs them by the prior.
-
-        Args:
-            view: view with the messages.
-            respond: responder of the client part.
-            space: space of the combinations.
-            prior: prior of the records of the view.
-            classes: prior of their labels.
         """
         fitted = [_fitted(view, some, respond, space, prior, classes) for some in batches(view.behind)]
         return cls(*(torch.cat(parts) for parts in zip(*fitted, strict=True)))
 
     def log_likelihood(
-        self, found: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: Tensor
+        self, candidates: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: Tensor
     ) -> Float[Tensor, "record place label"]:
         """Return the log-density of messages under candidates' gradients, up to a constant.
 
         Args:
-            found: gradients of candidates.
-            received: messages.
             some: positions of these records in the view.
         """
-        apart = received.double().cpu()[:, None, None] - found.double().cpu()
+        apart = received.double().cpu()[:, None, None] - candidates.double().cpu()
         on = (apart * self.direction[some, None, None]).sum(-1)
         beside = apart.square().sum(-1) - on.square()
         return _density(on.square(), beside, self.along[some, None], self.across[some, None], apart.shape[-1])
@@ -138,19 +126,19 @@ def _fitted(
         gradients.append(candidate_gradients(view.model, logits, jacobian)[0].double().cpu())
         predicted = classes.rows(slice(at, at + 1)).trained(logits, codes)[0]
         believed.append(likely.values[r][:, None] + predicted.log())
-    found, log_prior = torch.stack(gradients), torch.stack(believed)
+    candidates, log_prior = torch.stack(gradients), torch.stack(believed)
     log_prior = log_prior - log_prior.logsumexp((1, 2), keepdim=True)
-    apart = (received[:, None, None] - found).square().sum(-1)
+    apart = (received[:, None, None] - candidates).square().sum(-1)
     floor = (_ROUNDING * torch.linalg.vector_norm(received, dim=1).mean()).square().clamp(min=1e-300)
     weight, before = log_prior.exp(), -torch.inf
     direction = received.new_zeros(features)
     along = across = received.new_ones(space.labels)
     for _ in range(_ROUNDS):
         total = weight.sum((0, 1)).clamp(min=_LEAST)
-        means = torch.einsum("rpl,rplc->lc", weight, found) / total[:, None]
+        means = torch.einsum("rpl,rplc->lc", weight, candidates) / total[:, None]
         direction = means[1] - means[0]
         direction = direction / torch.linalg.vector_norm(direction).clamp(min=1e-300)
-        on = ((received @ direction)[:, None, None] - found @ direction).square()
+        on = ((received @ direction)[:, None, None] - candidates @ direction).square()
         beside = (apart - on).clamp(min=0)
         along = torch.maximum((weight * on).sum((0, 1)) / total, floor)
         across = torch.maximum((weight * beside).sum((0, 1)) / total / max(1, features - 1), floor)

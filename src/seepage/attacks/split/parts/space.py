@@ -24,9 +24,7 @@ class Space:
     """The product of the columns' values, counted like a number whose last digit runs fastest.
 
     Attributes:
-        names: names of the private columns.
         values: values of each column, in the form that the network's parts take (codes, or numbers scaled to [0, 1]).
-        labels: number of classes.
         binned: positions of the columns of which only one value a bin is listed; of all others each value is.
 
     Example:
@@ -48,13 +46,8 @@ class Space:
         fewer where combinations would be too many.
 
         Args:
-            model: model with the private columns.
-            knowledge: side information with the marginals of continuous ones.
             bins: largest number of bins of a continuous column, with about equally many rows each; the median of each
                 is a candidate.
-
-        Raises:
-            BadInputError: fewer than one bin.
         """
         check_count("bins", bins)
         values = []
@@ -134,11 +127,7 @@ class Space:
 
 
 def check_enumerable(space: Space, budget: int) -> None:
-    """Refuse a space that is too large to enumerate.
-
-    Raises:
-        BadInputError: it is; the message names the columns and the size.
-    """
+    """Refuse a space that is too large to enumerate."""
     if space.configurations > budget:
         raise BadInputError(
             f"the private columns {space.sizes} and {space.labels} labels make {space.configurations:,} "
