@@ -140,7 +140,7 @@ class QueryAttack(_InverNet):
             )
         held = (answered[:, kept:], pairs.asked[:, kept:]) if pairs.held else None
         found = self.inverter(knowledge.layout).fit(
-            answered[:, :kept], pairs.asked[:, :kept], encoder, seeds, held=held
+            answered[:, :kept], pairs.asked[:, :kept], encoder, seeds, held_out=held
         )
         guess = guess_of(found, received, queries=pairs.asked.shape[1])
         if not pairs.held:

@@ -202,7 +202,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
         self._table = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        rate = _ROWS_A_SECOND / (self._table.schema.width + _WIDTH) * _USUAL_TRAININGS / spec.repetitions
+        rate = _ROWS_A_SECOND * _USUAL_TRAININGS / spec.repetitions
         data = rows_in_time(self._table, spec.most_rows, spec.time_budget, rate, spec.seed)
         self.dataset = self.data = data
         if "leaked" not in spec.model_fields_set and spec.attacked == "held_out":
@@ -441,9 +441,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         return not self.spec.unsplit and bool({"queries", "leaked"} & set(entry.needs))
 
 
-# A row takes as long as its encoded columns and as many more, for the networks' hidden layers; five trainings with all
-# attacks of the default have time for this many columns of rows in a second.
-_ROWS_A_SECOND, _WIDTH, _USUAL_TRAININGS = 8_000, 100, 5
+# Rows for which there is time in a second, five trainings with all attacks of the default counted in.
+_ROWS_A_SECOND, _USUAL_TRAININGS = 60, 5
 # Share of the rows above which a rehearsal takes all of them.
 _WORTH_A_SHARE = 0.35
 # Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
