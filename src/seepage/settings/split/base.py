@@ -31,7 +31,7 @@ from seepage.settings.units import (
 D = TypeVar("D")
 
 # Rows for which there is time in a second, five trainings with their attacks counted in.
-_ROWS_A_SECOND, _USUAL_TRAININGS = 400, 5
+_ROWS_A_SECOND, _USUAL_TRAININGS = 120, 5
 
 
 class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
