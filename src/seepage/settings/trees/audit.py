@@ -46,7 +46,9 @@ from seepage.settings.units import (
     UnitsAudit,
     attacks_and_baselines,
     control_fields,
+    extrapolated,
     planned,
+    rehearse,
     rows_identity,
     with_fields,
 )
@@ -206,6 +208,29 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         """Grow trees in some federations, and return what is received of the attacked clients."""
         return _exposed(self, configuration, units)
 
+    def forecast(self, configuration: Configuration) -> float | None:
+        """Return the seconds of a federation with all its parts, from clients with a quarter and half of the records.
+
+        Its error is that of extrapolating a line.
+        """
+        rows = configuration.batch_size
+        assert rows is not None
+        share = _SHARE if rows * _SHARE >= _FEWEST_REHEARSED else 1.0
+
+        def expose(size: int) -> Exposure:
+            some = int(size * share * rows)
+            audit = TreesAudit(with_fields(self.spec, {"rows": (some,)}), self.data, self.own)
+            return audit.expose(Configuration(configuration.defense, some), range(1))
+
+        try:
+            rehearsals = rehearse(expose, self.parts, 1 / share)
+        except BadInputError:
+            return None
+        if rehearsals is None:
+            return None
+        single, double = (rehearsal.exposure + rehearsal.parts for rehearsal in rehearsals)
+        return extrapolated(single, double, 1 / share) + rehearsals[1].loops
+
     def levers(self) -> tuple[Lever, ...]:
         """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""
         bins, depth = self.spec.max_bin, self.spec.depth
@@ -242,6 +267,8 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         return control
 
 
+# Share of a client's records in the smaller rehearsal, and the fewest in it: below, all of them are rehearsed.
+_SHARE, _FEWEST_REHEARSED = 0.25, 20
 # Fewer rows than bins, so that each row is alone in its bin; enough trees grow on them for every row to be told apart.
 _CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
 
