@@ -69,9 +69,9 @@ class CapturedAudit(Audit[AttackSpec]):
             units: number of captures.
         """
         first = self.configurations[0]
-        made = CapturedAudit(spec, about, self._deployed, None, first, parts, self._table, usual=self._usual)
-        made.captured = units
-        return made
+        audit = CapturedAudit(spec, about, self._deployed, None, first, parts, self._table, usual=self._usual)
+        audit.captured = units
+        return audit
 
     @property
     def schema(self) -> Schema:
@@ -121,16 +121,16 @@ class CapturedAudit(Audit[AttackSpec]):
             CertifiedWrongError: the truth contradicts a cell that is certified.
         """
         [configuration] = self.configurations
-        found = self.expose(configuration, range(1)).measure(part, progress)
+        outcome = self.expose(configuration, range(1)).measure(part, progress)
         run = Run(
             configuration,
             part,
-            list(found.measured),
+            list(outcome.measured),
             (0,),
-            found.seconds if part.kind == "attack" else None,
+            outcome.seconds if part.kind == "attack" else None,
             self.options(configuration, part),
             self.granted(configuration, part),
-            evidence=found.evidence[0] if found.evidence else None,
+            evidence=outcome.evidence[0] if outcome.evidence else None,
             asked=1,
         )
         for share in contradicted([run]).values():
@@ -167,8 +167,8 @@ class Attacked:
             metric, column: the figure.
             attack: label of the attack; any if None.
         """
-        known = (row for row in self.rows if row.is_attack and (row.metric, row.column) == (metric, column))
-        return next((row for row in known if attack in (None, row.attack) and row.mean is not None), None)
+        rows = (row for row in self.rows if row.is_attack and (row.metric, row.column) == (metric, column))
+        return next((row for row in rows if attack in (None, row.attack) and row.mean is not None), None)
 
 
 def run_parts(
@@ -224,16 +224,16 @@ def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Map
     lost = tuple(Failure(range(unit, unit + 1), why, "") for unit, why in failures.items())
     first = each[0].audit
     about = replace(first.about, dataset=name, threat_model=first.about.threat_model[:1], notes=(), rows=0)
-    parts = {part.label: part for one in each for part in one.audit.parts}
+    parts = {part.label: part for attacked in each for part in attacked.audit.parts}
     audit = first.like(spec, about, tuple(parts.values()), len(places) + len(failures))
-    audit.configurations = tuple(dict.fromkeys(run.configuration for one in each for run in one.runs))
+    audit.configurations = tuple(dict.fromkeys(run.configuration for attacked in each for run in attacked.runs))
     runs = []
     for configuration in audit.configurations:
         for part in audit.parts:
             own = [
                 (unit, run)
-                for unit, one in zip(places, each, strict=True)
-                for run in one.runs
+                for unit, attacked in zip(places, each, strict=True)
+                for run in attacked.runs
                 if (run.configuration, run.label) == (configuration, part.label) and run.measured
             ]
             if own:
@@ -244,13 +244,13 @@ def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Map
 def _joined(runs: Sequence[Run], units: tuple[int, ...], failures: tuple[Failure, ...]) -> Run:
     """Return the runs of one part on several units as one."""
     first, evidence = runs[0], [run.evidence for run in runs if run.evidence is not None]
-    alike = len(evidence) == len(runs) and len({one.column_names for one in evidence}) == 1
-    known = [run.seconds for run in runs if run.seconds is not None]
+    alike = len(evidence) == len(runs) and len({item.column_names for item in evidence}) == 1
+    seconds = [run.seconds for run in runs if run.seconds is not None]
     return replace(
         first,
         measured=_side_by_side([run.measured for run in runs]),
         units=units,
-        seconds=sum(known) / len(known) if known else None,
+        seconds=sum(seconds) / len(seconds) if seconds else None,
         evidence=together(evidence) if alike else None,
         failures=failures if first.is_attack else (),
         asked=len(units) + len(failures),

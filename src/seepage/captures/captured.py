@@ -121,8 +121,8 @@ class Capture:
             return None
         if about.training is not None and about.batch_size is None:
             return None
-        found = from_running(model.module, before, self.running, batches=0)
-        return {name: Moments(m.mean[None], m.variance[None]) for name, m in found.items()}
+        moments = from_running(model.module, before, self.running, batches=0)
+        return {name: Moments(m.mean[None], m.variance[None]) for name, m in moments.items()}
 
     def without_labels(self) -> Capture:
         """Return the same update for an attacker that is granted no labels."""
@@ -183,16 +183,16 @@ def read_description(path: str | Path) -> Description:
             f"of another format, none of which is read here for safety's sake; {_ADVICE}."
         ) from error
     beside = path.with_suffix(".json")
-    found = [] if inside is None else [_parsed(inside, f"the metadata of {what}")]
+    descriptions = [] if inside is None else [_parsed(inside, f"the metadata of {what}")]
     if beside.is_file() and beside != path:
         text = _text(beside)
-        found.append(_parsed(text, f"{str(beside)!r}, which describes {what},"))
-    if len(found) == 2 and found[0] != found[1]:
+        descriptions.append(_parsed(text, f"{str(beside)!r}, which describes {what},"))
+    if len(descriptions) == 2 and descriptions[0] != descriptions[1]:
         raise BadInputError(
             f"the metadata of {what} and {str(beside)!r} contradict each other; delete the file that is wrong, or "
             "write the update again."
         )
-    return found[0] if found else Description()
+    return descriptions[0] if descriptions else Description()
 
 
 def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -> Capture:
@@ -226,7 +226,7 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
     shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
     buffers = {name: tuple(buffer.shape) for name, buffer in model.module.named_buffers()}
     # What is frozen may stand in the file, as where two states were captured, and is zero there.
-    frozen = {name: tuple(held.shape) for name, held in model.frozen.items()}
+    frozen = {name: tuple(parameter.shape) for name, parameter in model.frozen.items()}
     prefix = _prefix(Path(path), shapes)
     read = {
         name.removeprefix(prefix): tensor
@@ -316,7 +316,7 @@ def _check_gradient(what: str, tensor: Tensor) -> None:
     if tensor.dtype not in FLOATS:
         raise BadInputError(
             f"{what} is of type {str(tensor.dtype).removeprefix('torch.')} where floating-point numbers are expected "
-            f"({', '.join(str(known).removeprefix('torch.') for known in FLOATS)}); undo what turned it into others, "
+            f"({', '.join(str(dtype).removeprefix('torch.') for dtype in FLOATS)}); undo what turned it into others, "
             "such as quantisation, first."
         )
     broken = ~tensor.isfinite()
@@ -374,10 +374,10 @@ def as_description(values: dict[str, Any], what: str) -> Description:
         >>> as_description({"batch_size": 4}, "the description").batch_size
         4
     """
-    made = described(Description, values, what, FORMAT)
-    _check_labels(made)
+    description = described(Description, values, what, FORMAT)
+    _check_labels(description)
     # What was written as format 1 means the same here.
-    return made.model_copy(update={"format": FORMAT})
+    return description.model_copy(update={"format": FORMAT})
 
 
 def _check_labels(about: Description) -> None:

@@ -48,13 +48,13 @@ class RecordsExposure(Exposure):
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run the attack, or a baseline, and hold its guess against the truth where that is known."""
-        known, begun = self.knowledge, time.perf_counter()
+        knowledge, begun = self.knowledge, time.perf_counter()
         if part.kind == "attack":
             guess = self.guess = self.attack(progress)
         else:
             baseline = make_part(registry.baselines.of(self.setting), part.part)
             # What only an attacker is granted is no baseline's business.
-            plainly = replace(known, batch_statistics=None)
+            plainly = replace(knowledge, batch_statistics=None)
             guess = baseline(self.view, plainly, [stream(self.seed, 0, "baseline")])
         seconds = time.perf_counter() - begun
         if self.truth is None:
@@ -62,7 +62,9 @@ class RecordsExposure(Exposure):
         secret = RecordsSecret(self.truth.cells[None], self.truth.labels[None])
         metrics = [create(name) for name in self.metrics or registry.metrics.names()]
         keep = False if part.kind == "attack" else None
-        return records_outcome(known.schema, known.statistics, secret, guess, metrics, seconds, keep_records=keep)
+        return records_outcome(
+            knowledge.schema, knowledge.statistics, secret, guess, metrics, seconds, keep_records=keep
+        )
 
     def audit(
         self,

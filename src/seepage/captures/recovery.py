@@ -43,7 +43,7 @@ _MOST_NUMBERS = 2**26
 _MOST_RECORDS = 2**13
 
 Origin = Literal["reference rows", "encoding", "bounds"]
-_SAID: dict[Origin, str] = {
+_ORIGIN_WORDS: dict[Origin, str] = {
     "reference rows": "marginals and moments of the reference rows",
     "encoding": "what rows are standardised with, as the update says; normal and independent columns assumed",
     "bounds": "assumed: every category and every number within the schema's bounds equally likely",
@@ -127,7 +127,7 @@ class Recovered:
         )
 
 
-def known_statistics(
+def attacker_statistics(
     schema: Schema, about: Description | None = None, reference: Table | None = None
 ) -> tuple[Statistics, Origin]:
     """Return the statistics that an attacker of an update has, and where they are from.
@@ -146,8 +146,8 @@ def known_statistics(
     elif about is not None and about.encoding is not None:
         stated_by = about.encoding.mean, about.encoding.std
     if stated_by is None:
-        found = uniform_statistics(schema) if reference is None else Statistics.of(reference)
-        return found, "bounds" if reference is None else "reference rows"
+        reference_statistics = uniform_statistics(schema) if reference is None else Statistics.of(reference)
+        return reference_statistics, "bounds" if reference is None else "reference rows"
     stated = standardised_statistics(schema, *stated_by)
     if reference is None:
         return stated, "encoding"
@@ -189,7 +189,7 @@ def recover(
     Args:
         capture: the update and its model.
         schema: schema of the table.
-        statistics, origin: what the attacker knows of the columns, see ``known_statistics``.
+        statistics, origin: what the attacker knows of the columns, see ``attacker_statistics``.
         attack: registered name.
         batch_size: number of records, where the update does not say it; counted if neither does, see
             ``count_records``.
@@ -207,16 +207,16 @@ def recover(
     """
     records, counted = _records(capture, schema, statistics, batch_size, truth, seed)
     knowledge, model = _knowledge(capture, schema, statistics, records), capture.view.model
-    made = registry.attacks.of("horizontal").create(attack, **(options or {}))
+    method = registry.attacks.of("horizontal").create(attack, **(options or {}))
     if not allow_large:
-        _check_size(records, schema.width, int(getattr(made, "restarts", 1)))
+        _check_size(records, schema.width, int(getattr(method, "restarts", 1)))
     # An attack that another package adds may have no progress to report.
-    reports = "progress" in inspect.signature(made).parameters
+    reports = "progress" in inspect.signature(method).parameters
     doubt = coarse(capture.about, model)
 
     def read(progress: Progress | None) -> RecordsGuess:
         listening = {"progress": progress} if reports and progress is not None else {}
-        guess = made(capture.view, knowledge, [stream(seed, 0, "starts")], **listening)
+        guess = method(capture.view, knowledge, [stream(seed, 0, "starts")], **listening)
         if guess.proofs is None or doubt is None:
             return guess
         return replace(guess, proofs=(kernel.nothing(guess.cells.shape[1], guess.cells.shape[2], doubt),))
@@ -232,7 +232,7 @@ def recover(
     }
     granted = {
         **knowledge.describe(),
-        "statistics": _SAID[origin],
+        "statistics": _ORIGIN_WORDS[origin],
         "encoding": "as the update says" if states_encoding(capture.about) else "that of the statistics",
         "labels": "restored" if knowledge.labels is None else "those in the update",
         "records": "counted in the update" if counted else "granted",
@@ -242,12 +242,14 @@ def recover(
     facts = update_facts(capture.about, model, records, origin, notes)
     exposure = RecordsExposure("horizontal", capture.view, knowledge, seed, read, truth)
     audit = exposure.audit(spec, facts, capture.about.defense, settings, granted)
-    found = run_parts(audit, progress=lambda _: progress)
+    attacked = run_parts(audit, progress=lambda _: progress)
     guess = exposure.guess
     assert guess is not None
     certainty, spread = doubts(schema, statistics, guess)
     loss = None if guess.loss is None else _plain(guess.loss[0])
-    return Recovered(found, capture, statistics, guess, certainty, spread, {**settings, "loss": loss}, granted, notes)
+    return Recovered(
+        attacked, capture, statistics, guess, certainty, spread, {**settings, "loss": loss}, granted, notes
+    )
 
 
 def _knowledge(capture: Capture, schema: Schema, statistics: Statistics, records: int) -> Knowledge:
@@ -298,7 +300,7 @@ def update_facts(about: Description, model: Model, records: int, origin: Origin,
         threat_model=(
             "The attacker is the server, honest but curious: it has the update, the model that it sent and the schema.",
             f"The update is {about.describe()}, of {records:,} records.",
-            f"Columns: {_SAID[origin]}.",
+            f"Columns: {_ORIGIN_WORDS[origin]}.",
         ),
         notes=tuple(notes),
         without_dropout=model.switched_off,
@@ -339,7 +341,7 @@ def _assumed(model: Model) -> list[str]:
     return notes
 
 
-def write_recovered(folder: Path, found: Recovered) -> None:
+def write_recovered(folder: Path, recovered: Recovered) -> None:
     """Write ``reconstruction.csv``, ``confidence.csv`` and ``results.json`` for their owner alone.
 
     Raises:
@@ -347,10 +349,10 @@ def write_recovered(folder: Path, found: Recovered) -> None:
     """
     check_new(folder)
     make_folder(folder, private=True)
-    for name, table in found.tables.items():
+    for name, table in recovered.tables.items():
         write_whole(folder / name, table.to_csv(index=False), private=True)
     # Last: where it is, the others are whole.
-    results = as_json(found.attacked.rows, further=found.to_plain())
+    results = as_json(recovered.attacked.rows, further=recovered.to_plain())
     write_whole(folder / FILES[2], results + "\n", private=True)
 
 

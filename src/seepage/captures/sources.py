@@ -50,13 +50,13 @@ _OF = {
     "regularisation": "tree files",
     "learning_rate": "tree files",
 }
-_EVERY = frozenset({"schema_file", "data", "truth", "separator", "seed", "device", "threads", "allow_large", "gate"})
-_UPDATES = _EVERY | {"model", "weights", "head", "model_seed", "dropout", "batch_size", "attacks", "proofs_only"}
+_COMMON = frozenset({"schema_file", "data", "truth", "separator", "seed", "device", "threads", "allow_large", "gate"})
+_UPDATES = _COMMON | {"model", "weights", "head", "model_seed", "dropout", "batch_size", "attacks", "proofs_only"}
 _UPDATES |= {"restore_labels", "profile", "restarts", "iterations"}
 
 
 @dataclass(frozen=True)
-class Found:
+class CaptureResult:
     """What a capture gave away.
 
     Attributes:
@@ -112,7 +112,7 @@ class CapturedSource(ABC):
         """Return whether a path is of this kind."""
 
     @abstractmethod
-    def attack(self, out: Path, listener: Listener) -> Found:
+    def attack(self, out: Path, listener: Listener) -> CaptureResult:
         """Attack the capture.
 
         Args:
@@ -142,7 +142,7 @@ class TranscriptFolder(CapturedSource):
     """The folder of a transcript of split or vertical training."""
 
     words = "a transcript"
-    takes = _EVERY | {"model", "attacks", "known"}
+    takes = _COMMON | {"model", "attacks", "known"}
 
     def __init__(self, path: Path, given: Mapping[str, object]) -> None:
         vertical = read_about(path / TRANSCRIPT).setting == "vertical"
@@ -154,23 +154,25 @@ class TranscriptFolder(CapturedSource):
         """Return whether a folder holds a transcript."""
         return is_transcript(path)
 
-    def attack(self, out: Path, listener: Listener) -> Found:
+    def attack(self, out: Path, listener: Listener) -> CaptureResult:
         """Attack the transcript with all attacks that are named, or that can be tried."""
         spec = self.spec
         training = read_transcript(self.path, None if spec.schema_file is None else Schema.load(spec.schema_file))
-        made = TranscriptAttack(
+        attack = TranscriptAttack(
             training, spec.model, spec.attacks, spec.data, spec.known, spec.truth, spec.separator, spec.seed, spec.gate
         )
         check_new(out, (RESULTS, RECONSTRUCTION))
-        found = made.run(listener.started)
-        return Found(found, found.attacked, found.to_plain(), {RECONSTRUCTION: found.reconstruction})
+        findings = attack.run(listener.started)
+        return CaptureResult(
+            findings, findings.attacked, findings.to_plain(), {RECONSTRUCTION: findings.reconstruction}
+        )
 
 
 class TreeFiles(CapturedSource):
     """A client's trees as xgboost's JSON, or a folder with those of its rounds."""
 
     words = "tree files"
-    takes = _EVERY | {"batch_size", "regularisation", "learning_rate"}
+    takes = _COMMON | {"batch_size", "regularisation", "learning_rate"}
     specs = TreeFilesSpec
 
     @staticmethod
@@ -178,7 +180,7 @@ class TreeFiles(CapturedSource):
         """Return whether a path is a tree file, or a folder of them and of no other captures."""
         return is_tree_file(path)
 
-    def attack(self, out: Path, listener: Listener) -> Found:
+    def attack(self, out: Path, listener: Listener) -> CaptureResult:
         """Read the files, and guess the client's rows."""
         spec, schema = self.spec, self.schema("tree files are")
         check_new(out, (RECONSTRUCTION, RESULTS))
@@ -189,7 +191,7 @@ class TreeFiles(CapturedSource):
             raise BadInputError(
                 "cells that trees do not tell are drawn from public rows of the same kind; give some with --data FILE."
             )
-        found = read_trees(
+        findings = read_trees(
             load_tree_files(self.path, schema.width),
             schema,
             Statistics.of(public),
@@ -200,8 +202,8 @@ class TreeFiles(CapturedSource):
             self.table(spec.truth, schema),
             spec.gate,
         )
-        guessed = frame_of(schema, found.guess.cells[0])
-        return Found(found, found.attacked, found.to_plain(), {RECONSTRUCTION: guessed})
+        guessed = frame_of(schema, findings.guess.cells[0])
+        return CaptureResult(findings, findings.attacked, findings.to_plain(), {RECONSTRUCTION: guessed})
 
 
 class UpdateFolder(CapturedSource):
@@ -236,13 +238,13 @@ class UpdateFolder(CapturedSource):
         """Return what was asked for; each attack says itself what it does not take."""
         spec, factory = self.spec, registry.attacks.of("horizontal")[self.name].factory
         profiled = spec.profile != "default" or "profile" in inspect.signature(factory).parameters
-        asked = {"restarts": spec.restarts, "iterations": spec.iterations}
-        found: dict[str, Any] = {"profile": spec.profile} if profiled else {}
-        found |= {name: value for name, value in asked.items() if value is not None}
-        return found | (PROOFS_ONLY if spec.proofs_only else {})
+        limits = {"restarts": spec.restarts, "iterations": spec.iterations}
+        options: dict[str, Any] = {"profile": spec.profile} if profiled else {}
+        options |= {name: value for name, value in limits.items() if value is not None}
+        return options | (PROOFS_ONLY if spec.proofs_only else {})
 
     @property
-    def made(self) -> FederationAttack:
+    def federation_attack(self) -> FederationAttack:
         """The attack."""
         spec = self.spec
         assert spec.model is not None
@@ -267,14 +269,14 @@ class UpdateFolder(CapturedSource):
             gate=spec.gate,
         )
 
-    def attack(self, out: Path, listener: Listener) -> Found:
+    def attack(self, out: Path, listener: Listener) -> CaptureResult:
         """Attack every update, and link the rounds of each client."""
-        made = self.made
+        attack = self.federation_attack
         check_new(out, (RESULTS, PAGE))
         for file in find_captures(self.path, self.spec.weights):
             check_new(out / file.name)
-        found = made.run(self.path, listener, lambda name, recovered: write_recovered(out / name, recovered))
-        return Found(found, found.attacked, found.to_plain(), {}, incomplete=found.incomplete)
+        findings = attack.run(self.path, listener, lambda name, update: write_recovered(out / name, update))
+        return CaptureResult(findings, findings.attacked, findings.to_plain(), {}, incomplete=findings.incomplete)
 
 
 class UpdateFile(UpdateFolder):
@@ -288,20 +290,20 @@ class UpdateFile(UpdateFolder):
         """Return whether a path is no folder."""
         return not path.is_dir()
 
-    def attack(self, out: Path, listener: Listener) -> Found:
+    def attack(self, out: Path, listener: Listener) -> CaptureResult:
         """Attack the update, and write a certificate where one is asked for."""
         spec, written = self.spec, None
         check_new(out, (*FILES, PAGE))
         if spec.certificate is not None:
             check_new_certificate(spec.certificate)
         listener.begin(1.0, jobs=1)
-        found = self.made.update(self.path, spec.weights, spec.truth, listener.advance)
+        recovered = self.federation_attack.update(self.path, spec.weights, spec.truth, listener.advance)
         if spec.certificate is not None:
-            view, opened = found.capture.view, spec.open_certificate
+            view, opened = recovered.capture.view, spec.open_certificate
             written = write_certificate(
-                spec.certificate, found.guess, view, found.schema, found.statistics, opened=opened
+                spec.certificate, recovered.guess, view, recovered.schema, recovered.statistics, opened=opened
             )
-        return Found(found, found.attacked, found.to_plain(), found.tables, written)
+        return CaptureResult(recovered, recovered.attacked, recovered.to_plain(), recovered.tables, written)
 
 
 # The first that reads a path counts.

@@ -129,7 +129,9 @@ class TranscriptFindings:
             "knowledge": dict(self.knowledge),
             "notes": list(self.notes),
             "scored": self.scored,
-            "attacks": [{"attack": one.attack, "sought": one.sought, "records": one.records} for one in self.tried],
+            "attacks": [
+                {"attack": tried.attack, "sought": tried.sought, "records": tried.records} for tried in self.tried
+            ],
             "not_tried": [{"attack": name, "reason": reason} for name, reason in self.not_tried.items()],
         }
 
@@ -197,13 +199,13 @@ class TranscriptAttack:
                 tables, self.model
             )
         registered = registry.attacks.of(exposure.setting)
-        found = run_parts(
+        attacked = run_parts(
             self._audit(exposure),
             lambda part: _lacks(entry_of(registered, part.part), exposure),
             None if progress is None else lambda label: progress(label),
         )
         return TranscriptFindings(
-            found,
+            attacked,
             exposure.setting,
             len(tables.ids),
             len(training.rounds),

@@ -41,7 +41,7 @@ class TranscriptTables:
     Args:
         training: the transcript.
         data: public rows of the same kind.
-        known: table of records that the attacker knows, with ids and the label, all private columns, or both.
+        granted: table of records that the attacker knows, with ids and the label, all private columns, or both.
         truth: table of true private cells and labels, with ids.
         separator: separator of the cells of CSV files.
         seed: seed of the attacks.
@@ -64,7 +64,7 @@ class TranscriptTables:
         self,
         training: RecordedTraining,
         data: Path | None,
-        known: Path | None,
+        granted: Path | None,
         truth: Path | None,
         separator: str,
         seed: int,
@@ -72,11 +72,11 @@ class TranscriptTables:
         self.training, self.schema, self.separator, self.seed = training, training.schema, separator, seed
         schema = self.schema
         self.public = None if data is None else Table.read(data, schema, separator, missing=None)
-        self.places = {one: place for place, one in enumerate(training.ids)}
+        self.places = {identifier: place for place, identifier in enumerate(training.ids)}
         self._secret = [schema.columns[i] for i in training.private]
         self.truth = self._table(truth, "the truth", (*self._secret, schema.target))
-        self.known_labels, self.leaked = self._what_is_known(known)
-        cells = self._known_cells()
+        self.known_labels, self.leaked = self._granted_records(granted)
+        cells = self._leaked_cells()
         self.statistics = partial_statistics(schema, cells) if self.public is None else Statistics.of(self.public)
         names = [column.name for column in (*self._secret, schema.target)]
         self.assumed = tuple(name for name in names if self.public is None and name not in cells)
@@ -96,14 +96,16 @@ class TranscriptTables:
             return f"assumed: {assumed}"
         return "marginals of the known records" + (f"; assumed: {assumed}" if self.assumed else "")
 
-    def _known_cells(self) -> dict[str, Tensor]:
+    def _leaked_cells(self) -> dict[str, Tensor]:
         """Return the cells of known records, by column."""
-        known = {}
+        leaked_cells = {}
         if self.leaked is not None:
-            known |= {column.name: cells for column, cells in zip(self._secret, self.leaked[1].unbind(1), strict=True)}
+            leaked_cells |= {
+                column.name: cells for column, cells in zip(self._secret, self.leaked[1].unbind(1), strict=True)
+            }
         if self.known_labels is not None:
-            known[self.schema.target.name] = self.known_labels[1]
-        return known
+            leaked_cells[self.schema.target.name] = self.known_labels[1]
+        return leaked_cells
 
     def true_cells(self, places: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return which of some records have a known truth, by their position, and its cells; None where none has."""
@@ -117,7 +119,7 @@ class TranscriptTables:
         if path is None:
             return None
         rows, cells = read_cells(path, columns, self.training.about.id, what, self.separator)
-        there = [(place, rows[one]) for one, place in self.places.items() if one in rows]
+        there = [(place, rows[identifier]) for identifier, place in self.places.items() if identifier in rows]
         if not there:
             raise BadInputError(
                 f"{what}, {str(path)!r}, and the transcript have no record in common: ids there are such as "
@@ -126,21 +128,23 @@ class TranscriptTables:
         places, at = map(list, zip(*there, strict=True))
         return torch.tensor(places), cells[at]
 
-    def _what_is_known(self, known: Path | None) -> tuple[tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor] | None]:
+    def _granted_records(
+        self, granted: Path | None
+    ) -> tuple[tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor] | None]:
         """Return known labels, and known private cells, each with the positions of their records."""
-        if known is None:
+        if granted is None:
             return None, None
-        names = open_table(known, self.separator).names
+        names = open_table(granted, self.separator).names
         target, what = self.schema.target, "the known records"
         private = [column.name for column in self._secret]
         lacking = [name for name in private if name not in names]
         if target.name not in names and lacking:
             raise BadInputError(
-                f"{what}, {str(known)!r}, have neither the label {target.name!r} nor all private columns (they "
+                f"{what}, {str(granted)!r}, have neither the label {target.name!r} nor all private columns (they "
                 f"lack {', '.join(map(repr, lacking))}); give one of the two."
             )
-        labels = None if target.name not in names else self._table(known, what, [target])
-        leaked = None if lacking else self._table(known, what, self._secret)
+        labels = None if target.name not in names else self._table(granted, what, [target])
+        leaked = None if lacking else self._table(granted, what, self._secret)
         return None if labels is None else (labels[0], labels[1][:, 0]), leaked
 
     def labels_of(self, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,8 +186,8 @@ class TranscriptExposure(Exposure, ABC):
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run an attack or a baseline, and hold its guess against the truth where that is known."""
         registered = (registry.attacks if part.kind == "attack" else registry.baselines).of(self.setting)
-        found = self.columns(part, registered) if part.column is None else self.label(part, registered)
-        return outcome([found], self.about)
+        figures = self.columns(part, registered) if part.column is None else self.label(part, registered)
+        return outcome([figures], self.about)
 
     @abstractmethod
     def baselines(self) -> Sequence[Part]:
@@ -213,13 +217,15 @@ class TranscriptExposure(Exposure, ABC):
         places, view = self.returned()
         at, labels = tables.labels_of(places)
         knowledge = LabelKnowledge(target, tables.statistics.target, at[None], labels[None])
-        made, begun = make_part(registered, part.part), time.perf_counter()
-        guess: LabelGuess = made(view, knowledge, [stream(tables.seed, 0, "starts")])
+        attack, begun = make_part(registered, part.part), time.perf_counter()
+        guess: LabelGuess = attack(view, knowledge, [stream(tables.seed, 0, "starts")])
         seconds = (time.perf_counter() - begun) / max(1, len(places))
         alone = Schema.model_construct(columns=(target,), target=target)
         self.keep(part, places, {target.name: frame_of(alone, guess.labels[0][:, None])[target.name]})
-        found = self.right_labels(places, guess)
-        return UnitFigures({} if found is None else found.figures, seconds, each={} if found is None else found.each)
+        figures = self.right_labels(places, guess)
+        return UnitFigures(
+            {} if figures is None else figures.figures, seconds, each={} if figures is None else figures.each
+        )
 
     def right_labels(self, places: Tensor, guess: LabelGuess) -> UnitFigures | None:
         """Return the figures of guessed labels, of records with a known truth whose label is not known to the attacker.
@@ -236,9 +242,9 @@ class TranscriptExposure(Exposure, ABC):
         if not len(at):
             return None
         some = LabelGuess(guess.labels[:, at], None if guess.chances is None else guess.chances[:, at])
-        [found] = label_figures(self.tables.schema.target, true[None], some, 0, 0.0)
-        kept = {key: value for key, value in found.figures.items() if key[0] not in NO_MEANING}
-        return UnitFigures(kept, each=found.each)
+        [scored] = label_figures(self.tables.schema.target, true[None], some, 0, 0.0)
+        figures = {key: value for key, value in scored.figures.items() if key[0] not in NO_MEANING}
+        return UnitFigures(figures, each=scored.each)
 
     def keep(self, part: PlannedPart, places: Tensor, columns: Mapping[str, Iterable[object]]) -> None:
         """Keep an attack's answers with the ids of the records."""
@@ -266,21 +272,21 @@ class UnknownPart(nn.Module):
 
 def history_of(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> dict[int, list[tuple[int, int]]]:
     """Return, for each record, the place of each round that it is in and its row there, the oldest first."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    history: dict[int, list[tuple[int, int]]] = {}
     for k, messages in enumerate(rounds):
-        for row, one in enumerate(messages.ids):
-            found.setdefault(places[one], []).append((k, row))
-    return found
+        for row, identifier in enumerate(messages.ids):
+            history.setdefault(places[identifier], []).append((k, row))
+    return history
 
 
-def _among(held: tuple[Tensor, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
+def _among(table: tuple[Tensor, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
     """Return which of some records a table holds, by their position, and its rows of them.
 
     Args:
-        held: positions of the table's records in the transcript, and its rows.
+        table: positions of the table's records in the transcript, and its rows.
         places: positions of the records in the transcript.
     """
     place_of = {place: k for k, place in enumerate(places.tolist())}
-    there = [(place_of[place], k) for k, place in enumerate(held[0].tolist()) if place in place_of]
+    there = [(place_of[place], k) for k, place in enumerate(table[0].tolist()) if place in place_of]
     at, chosen = torch.tensor(there, dtype=torch.long).reshape(-1, 2).unbind(1)
-    return at, held[1][chosen]
+    return at, table[1][chosen]

@@ -174,7 +174,7 @@ class RecordedTraining:
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """Ids of all records, in the order in which they first crossed the wire."""
-        return tuple(dict.fromkeys(one for messages in self.rounds for one in messages.ids))
+        return tuple(dict.fromkeys(identifier for messages in self.rounds for identifier in messages.ids))
 
     @property
     def server(self) -> Path | None:
@@ -193,7 +193,7 @@ class RecordedTraining:
         if labelled:
             columns.append(self.schema.target)
         rows, cells = read_cells(file, columns, self.about.id, "the attacker's own columns")
-        lacking = [one for one in self.ids if one not in rows]
+        lacking = [identifier for identifier in self.ids if identifier not in rows]
         if lacking:
             raise BadInputError(
                 f"the attacker's own columns, {str(file)!r}, lack {len(lacking)} of the {len(self.ids)} records that "
@@ -330,50 +330,50 @@ def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundM
             for name in names:
                 if name not in _TENSORS:
                     raise unknown_name(f"tensor in {what}:", name, _TENSORS)
-            found: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError) as error:
         raise BadInputError(
             f"{what} are no whole safetensors file ({' '.join(str(error).split())}): it may have been cut short; "
             f"{_ADVICE}."
         ) from error
     for name in ("ids", "activations"):
-        if name not in found:
+        if name not in tensors:
             raise BadInputError(f"{what} lack the tensor {name!r}; {_ADVICE}.")
-    ids = _ids(found["ids"], what)
+    ids = _ids(tensors["ids"], what)
     repeated = len(ids) - len(set(ids))
     if repeated:
         raise BadInputError(f"{what} hold {repeated} record(s) twice; ids are unique within a round.")
-    activations = _numbers(found["activations"], len(ids), "activations", what)
-    gradient = _back(found, "gradients", activations, "activations", what)
+    activations = _numbers(tensors["activations"], len(ids), "activations", what)
+    gradient = _back(tensors, "gradients", activations, "activations", what)
     outputs = output_gradient = None
-    if "outputs" in found or "output_gradients" in found:
-        if not about.second_cut or "outputs" not in found:
+    if "outputs" in tensors or "output_gradients" in tensors:
+        if not about.second_cut or "outputs" not in tensors:
             raise BadInputError(
-                f"{what} hold {'outputs' if 'outputs' in found else 'output_gradients alone'}; what is sent on at a "
+                f"{what} hold {'outputs' if 'outputs' in tensors else 'output_gradients alone'}; what is sent on at a "
                 "second cut is in transcripts of the server of u_shaped and of the hop of multi_hop."
             )
-        outputs = _numbers(found["outputs"], len(ids), "outputs", what)
-        output_gradient = _back(found, "output_gradients", outputs, "outputs", what)
+        outputs = _numbers(tensors["outputs"], len(ids), "outputs", what)
+        output_gradient = _back(tensors, "output_gradients", outputs, "outputs", what)
     behind = torch.full((len(ids),), float(len(ids)) if about.loss == "mean" else 1.0)
-    if "behind" in found:
-        behind = found["behind"].float().flatten()
+    if "behind" in tensors:
+        behind = tensors["behind"].float().flatten()
         if behind.shape != (len(ids),) or not bool((behind >= 1).all()):
             raise BadInputError(
                 f"{what} hold 'behind' of shape {tuple(behind.shape)}; give one number from 1 a record."
             )
     clip = None
-    if "clip" in found:
-        clip = float(found["clip"].flatten()[0]) if found["clip"].numel() == 1 else -1.0
+    if "clip" in tensors:
+        clip = float(tensors["clip"].flatten()[0]) if tensors["clip"].numel() == 1 else -1.0
         if not 0 < clip < float("inf"):
             raise BadInputError(f"{what} hold a bound ('clip') that is no single positive number; give one, or none.")
     return RoundMessages(number, ids, activations, gradient, behind, clip, outputs, output_gradient)
 
 
-def _back(found: Mapping[str, Tensor], name: str, sent: Tensor, what_sent: str, what: str) -> Tensor | None:
+def _back(tensors: Mapping[str, Tensor], name: str, sent: Tensor, what_sent: str, what: str) -> Tensor | None:
     """Return the gradients that came back of what was sent; None where there are none."""
-    if name not in found:
+    if name not in tensors:
         return None
-    gradient = _numbers(found[name], len(sent), name, what).to(sent.dtype)
+    gradient = _numbers(tensors[name], len(sent), name, what).to(sent.dtype)
     if gradient.shape != sent.shape:
         raise BadInputError(
             f"{what} hold {name} of shape {tuple(gradient.shape)} for {what_sent} of shape {tuple(sent.shape)}; give "
@@ -387,7 +387,7 @@ def _ids(tensor: Tensor, what: str) -> tuple[str, ...]:
     if not tensor.numel():
         raise BadInputError(f"{what} hold no record; leave empty rounds out.")
     if tensor.ndim == 1 and not tensor.dtype.is_floating_point and not tensor.dtype.is_complex:
-        return tuple(str(int(one)) for one in tensor.tolist())
+        return tuple(str(int(number)) for number in tensor.tolist())
     if tensor.ndim == 2 and tensor.dtype == torch.uint8:
         try:
             return tuple(bytes(row).rstrip(b"\0").decode() for row in tensor.tolist())

@@ -67,7 +67,7 @@ class ActivationExposure(TranscriptExposure):
         super().__init__(tables)
         training = tables.training
         self.network = network
-        self.held = training.schema.model_copy(
+        self.attacked_schema = training.schema.model_copy(
             update={"columns": tuple(training.schema.columns[i] for i in training.private)}
         )
         history = history_of(training.rounds, tables.places)
@@ -85,14 +85,14 @@ class ActivationExposure(TranscriptExposure):
         bottom = self._bottom()
         if bottom is not None:
             self.grants.add("bottom")
-            self.limits.append(inversion_in_words(bottom, self.held, self.part))
+            self.limits.append(inversion_in_words(bottom, self.attacked_schema, self.part))
         marginals = tuple(tables.statistics.marginals[i] for i in training.private)
-        known = FeatureKnowledge(self.held, marginals, _known_features(training.about), bottom=bottom)
+        knowledge = FeatureKnowledge(self.attacked_schema, marginals, _feature_defense(training.about), bottom=bottom)
         if tables.leaked is not None:
             places, true = tables.leaked
             sent = self.messages("activations", places).float()
-            known = replace(known, leaked=Leaked(true[None], sent[None], self.own(places)[None]))
-        self.knowledge = known
+            knowledge = replace(knowledge, leaked=Leaked(true[None], sent[None], self.own(places)[None]))
+        self.knowledge = knowledge
         self.view = self._seen()
 
     @property
@@ -142,8 +142,8 @@ class ActivationExposure(TranscriptExposure):
 
     def returned(self) -> tuple[Tensor, ReturnedView]:
         """Return what came back of all records."""
-        every = torch.tensor(list(self.newest))
-        return every, self._returned(every)
+        places = torch.tensor(list(self.newest))
+        return places, self._returned(places)
 
     def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
         """Return the figures of a guess of the attacked party's columns, and keep its answers."""
@@ -152,15 +152,15 @@ class ActivationExposure(TranscriptExposure):
         seconds = (time.perf_counter() - begun) / len(self.places)
         if bool(guess.cells.isnan().any()):
             raise BadInputError("it failed: its numbers are not finite")
-        frame = frame_of(self.held, guess.cells[0])
+        frame = frame_of(self.attacked_schema, guess.cells[0])
         self.keep(part, self.places, {name: frame[name] for name in frame.columns})
         truth = self.tables.true_cells(self.places)
         if truth is None:
             return UnitFigures({}, seconds)
         at, true = truth
         seen = FeatureTranscript(self._some(at), true[None, :, :-1], true[None, :, -1])
-        [found] = features_figures(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), seconds, False)
-        return replace(found, figures={k: value for k, value in found.figures.items() if k[0] not in NO_MEANING})
+        [scored] = features_figures(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), seconds, False)
+        return replace(scored, figures={k: value for k, value in scored.figures.items() if k[0] not in NO_MEANING})
 
     def baselines(self) -> list[Part]:
         """Return the baselines that take what this attacker sees and need nothing else."""
@@ -183,9 +183,9 @@ class ActivationExposure(TranscriptExposure):
         own = self.network is not None and is_own(self.network)
         bottom = self._loaded(name, training.weights[-1][1], width) if own or not is_own(name or "") else None
         if bottom is None:
-            said = "is not named" if name is None else f"{name!r} is known by name alone"
+            reason = "is not named" if name is None else f"{name!r} is known by name alone"
             self.notes.append(
-                f"weights of the attacked party are there, but their network {said}; name it with --model "
+                f"weights of the attacked party are there, but their network {reason}; name it with --model "
                 "FILE.py:FACTORY"
             )
         return bottom
@@ -218,9 +218,9 @@ class VerticalTranscriptExposure(ActivationExposure):
     def own(self, places: Tensor) -> Float[Tensor, "record own"]:
         """Return the active party's own cells of some records."""
         training = self.tables.training
-        return self._held(places)[:, : len(training.public)]
+        return self._own_cells(places)[:, : len(training.public)]
 
-    def _held(self, places: Tensor) -> Tensor:
+    def _own_cells(self, places: Tensor) -> Tensor:
         """Return the active party's own cells, and labels where it gave them."""
         own = self.tables.training.own
         if own is None:
@@ -248,7 +248,7 @@ class VerticalTranscriptExposure(ActivationExposure):
             )
             self.grants.add("auxiliary")
             self.knowledge = replace(self.knowledge, auxiliary=auxiliary)
-        labels = self._held(self.places)[None, :, -1] if own is not None and own[2] else None
+        labels = self._own_cells(self.places)[None, :, -1] if own is not None and own[2] else None
         return FeatureView(active, 1, self.own(self.places)[None], (silent[None], received[None]), labels)
 
     def _some(self, at: Tensor) -> FeatureView:
@@ -257,7 +257,7 @@ class VerticalTranscriptExposure(ActivationExposure):
 
     def _loaded(self, name: str | None, file: Path, width: int) -> nn.Module | None:
         if name is not None and is_own(name):
-            copies, answered = own_bottom(find_own(name), self.held, 1, width, [0])
+            copies, answered = own_bottom(find_own(name), self.attacked_schema, 1, width, [0])
             if answered != width:
                 raise BadInputError(
                     f"the bottom model {name!r} returns {answered} features where the transcript has {width}; name "
@@ -267,7 +267,7 @@ class VerticalTranscriptExposure(ActivationExposure):
             return copies
         if name != "vertical_mlp":
             return None
-        bottom = Stack((self.held.width, *hidden_of(self.tables.training.about, "bottom"), width), [0])
+        bottom = Stack((self.attacked_schema.width, *hidden_of(self.tables.training.about, "bottom"), width), [0])
         load_weights(bottom, file)
         return bottom
 
@@ -294,7 +294,7 @@ def hidden_of(about: TranscriptDescription, name: str) -> tuple[int, ...]:
     return units
 
 
-def _known_features(about: TranscriptDescription) -> KnownFeatures:
+def _feature_defense(about: TranscriptDescription) -> KnownFeatures:
     """Return what an attacker knows of a stated defense of activations or features."""
     defense = about.defense or {}
     scale = defense.get("feature_noise", {}).get("scale", 0.0)

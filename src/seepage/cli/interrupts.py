@@ -29,7 +29,7 @@ class Interrupts:
 
 
 @contextmanager
-def one_interrupt() -> Iterator[None]:
+def first_interrupt() -> Iterator[None]:
     """Answer the first of several quick interrupts in what is done here, and none once it was tidied up after one."""
     own = threading.current_thread() is threading.main_thread()
     # A shell starts what runs in the background with interrupts ignored, which stays so.

@@ -135,8 +135,8 @@ def default_of(field: SpecField) -> str:
 
 def _completion(spec: type[Spec], field: SpecField) -> Callable[[str], list[str]] | None:
     def complete(incomplete: str) -> list[str]:
-        known = field.choices if field.choices else spec.registered(field).names()
-        return [name for name in known if name.startswith(incomplete)]
+        names = field.choices if field.choices else spec.registered(field).names()
+        return [name for name in names if name.startswith(incomplete)]
 
     return complete if field.choices or field.option.parts is not None else None
 
@@ -201,10 +201,10 @@ def _is_name(name: str) -> bool:
 
 
 def _pair(field: SpecField, text: str) -> tuple[str, object]:
-    name, equals, said = text.partition("=")
+    name, equals, value = text.partition("=")
     if not name or not equals:
         raise BadInputError(f"{field.flag} takes {field.option.metavar or 'NAME=VALUE'}, got {text!r}.")
-    return name, _value(said)
+    return name, _value(value)
 
 
 def _value(text: str) -> object:

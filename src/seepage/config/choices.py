@@ -27,7 +27,7 @@ _LISTS = ("tuple", "list", "Sequence", "Iterable")
 
 
 @dataclass(frozen=True)
-class Said:
+class Item:
     """A value, where it stands in the document and what to call that place."""
 
     value: Any
@@ -38,7 +38,7 @@ class Said:
         """Note that this value is a mistake."""
         mistakes.add(self.node.line, self.node.source or self.path, message)
 
-    def within(self, steps: Iterable[str | int]) -> Said:
+    def within(self, steps: Iterable[str | int]) -> Item:
         """Return the innermost value on a path of names and positions; what is no part of the value ends it."""
         here = self
         for step in steps:
@@ -49,7 +49,7 @@ class Said:
                 node, path = inner[step], f"{here.path}[{step}]"
             else:
                 break
-            here = Said(node.plain(), node, path)
+            here = Item(node.plain(), node, path)
         return here
 
 
@@ -66,20 +66,20 @@ class Choice:
     """
 
     name: str
-    options: dict[str, Said]
+    options: dict[str, Item]
     label: str | None
-    entry: Said
+    entry: Item
     mechanisms: tuple[Choice, ...] = ()
 
     @property
-    def called(self) -> str:
+    def title(self) -> str:
         """The name in results."""
         return Part(name=self.name, label=self.label).called
 
     @property
     def values(self) -> dict[str, object]:
         """The options without their places."""
-        return {key: said.value for key, said in self.options.items()}
+        return {key: value.value for key, value in self.options.items()}
 
 
 def read_choices(
@@ -111,7 +111,7 @@ def read_choices(
     """
     read = _Entries(registry, mistakes, own, default, whole, consent, folder)
     choices: list[Choice] = []
-    for entry in each(Said(None, node, path), mistakes, "entry"):
+    for entry in each(Item(None, node, path), mistakes, "entry"):
         choices.extend(read.entry(entry))
         if len(choices) > MOST:
             entry.wrong(mistakes, f"makes more than {MOST:,} {registry.kind}s of the list; an audit takes no more.")
@@ -119,14 +119,14 @@ def read_choices(
     return _with_distinct_labels(choices, registry.kind, mistakes)
 
 
-def each(said: Said, mistakes: Mistakes, what: str = "value") -> list[Said]:
+def each(value: Item, mistakes: Mistakes, what: str = "value") -> list[Item]:
     """Return the items of a list with their places, or the one value itself; an empty list and repeats are mistakes."""
-    node, path = said.node, said.path
+    node, path = value.node, value.path
     if not isinstance(node.value, list):
-        return [Said(node.plain(), node, path)]
+        return [Item(node.plain(), node, path)]
     if not node.value:
-        said.wrong(mistakes, f"an empty list sweeps over nothing; give at least one {what}, or leave the key out.")
-    items = [Said(item.plain(), item, f"{path}[{i}]") for i, item in enumerate(node.value)]
+        value.wrong(mistakes, f"an empty list sweeps over nothing; give at least one {what}, or leave the key out.")
+    items = [Item(item.plain(), item, f"{path}[{i}]") for i, item in enumerate(node.value)]
     seen: dict[str, str] = {}
     for item in items:
         key = json.dumps(item.value, sort_keys=True)
@@ -148,11 +148,11 @@ class _Entries:
     consent: bool
     folder: Path
 
-    def entry(self, entry: Said) -> list[Choice]:
+    def entry(self, entry: Item) -> list[Choice]:
         """Return what one entry chooses among."""
         return _read_entry(self, entry)
 
-    def text(self, entry: Said) -> list[Choice]:
+    def text(self, entry: Item) -> list[Choice]:
         """Return what a text names: a part, one with options, or several mechanisms with ``+`` between them."""
         if self.own and ":" in entry.value:
             return [Choice(entry.value, {}, None, entry)]
@@ -163,27 +163,27 @@ class _Entries:
             return []
         mechanisms = []
         for mechanism in part.mechanisms:
-            name = self.located(Said(mechanism.name, entry.node, entry.path))
-            if not self.known(name):
+            name = self.located(Item(mechanism.name, entry.node, entry.path))
+            if not self.is_registered(name):
                 return []
-            options = {key: Said(value, entry.node, entry.path) for key, value in mechanism.options.items()}
+            options = {key: Item(value, entry.node, entry.path) for key, value in mechanism.options.items()}
             mechanisms.append(Choice(name.value, options, None, entry))
         return mechanisms if len(mechanisms) == 1 else [_combined(mechanisms, None, entry)]
 
-    def together(self, entry: Said, fields: Mapping[str, Node]) -> list[Choice]:
+    def together(self, entry: Item, fields: Mapping[str, Node]) -> list[Choice]:
         """Return what an entry with ``all`` chooses among: combinations of mechanisms."""
         for key in fields:
             if key not in ("all", "label"):
-                place = Said(None, fields[key], join(entry.path, key))
+                place = Item(None, fields[key], join(entry.path, key))
                 place.wrong(
                     self.mistakes, unknown_name(f"key of a combined {self.registry.kind}:", key, ("all", "label"))
                 )
         node, label = fields["all"], None
         if "label" in fields:
             label = _read_label(
-                Said(fields["label"].plain(), fields["label"], join(entry.path, "label")), self.mistakes
+                Item(fields["label"].plain(), fields["label"], join(entry.path, "label")), self.mistakes
             )
-        items = [Said(item.plain(), item, f"{entry.path}.all[{i}]") for i, item in enumerate(node.items())]
+        items = [Item(item.plain(), item, f"{entry.path}.all[{i}]") for i, item in enumerate(node.items())]
         lists = [self.entry(item) for item in items]
         number = math.prod(map(len, lists))
         if number > MOST:
@@ -200,31 +200,31 @@ class _Entries:
             if mechanisms
         ]
 
-    def known(self, said: Said) -> bool:
+    def is_registered(self, name: Item) -> bool:
         """Return whether there is a part of a name; note it as a mistake where there is none."""
-        code = not self.own and isinstance(said.value, str) and is_reference(said.value)
+        code = not self.own and isinstance(name.value, str) and is_reference(name.value)
         # What an option names has the consent of whoever gave it.
-        if code and said.node.source is None and not self.consent:
-            said.wrong(self.mistakes, no_consent(said.value))
+        if code and name.node.source is None and not self.consent:
+            name.wrong(self.mistakes, no_consent(name.value))
             return False
-        return _known(said, self.registry, self.mistakes, self.own)
+        return _is_registered(name, self.registry, self.mistakes, self.own)
 
-    def located(self, said: Said) -> Said:
+    def located(self, reference: Item) -> Item:
         """Return a name with the path of its file, which a document gives as seen from its own folder."""
-        text = said.value
-        if self.own or not isinstance(text, str) or not is_reference(text) or said.node.source is not None:
-            return said
+        text = reference.value
+        if self.own or not isinstance(text, str) or not is_reference(text) or reference.node.source is not None:
+            return reference
         place, _, name = text.rpartition(":")
-        return Said(f"{self.folder / place}:{name}", said.node, said.path) if is_file(place) else said
+        return Item(f"{self.folder / place}:{name}", reference.node, reference.path) if is_file(place) else reference
 
-    def values(self, names: Sequence[Said], key: str, said: Said) -> list[Said]:
+    def values(self, names: Sequence[Item], key: str, value: Item) -> list[Item]:
         """Return what an option sweeps over."""
-        node = said.node.value
+        node = value.node.value
         # A list of lists sweeps, whatever the part takes.
         flat = isinstance(node, list) and not all(isinstance(item.value, list) for item in node)
         if flat and (key in self.whole or any(self._takes_list(name.value, key) for name in names)):
-            return [said]
-        return each(said, self.mistakes)
+            return [value]
+        return each(value, self.mistakes)
 
     def _takes_list(self, name: str, key: str) -> bool:
         if name not in self.registry:
@@ -233,7 +233,7 @@ class _Entries:
         return parameter is not None and any(kind in str(parameter.annotation) for kind in _LISTS)
 
 
-def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
+def _read_entry(read: _Entries, entry: Item) -> list[Choice]:
     registry, mistakes = read.registry, read.mistakes
     kind = registry.kind
     if isinstance(entry.value, str):
@@ -251,22 +251,22 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
         entry.wrong(mistakes, f"this {kind} has no name; add one, such as 'name: {(registry.names() or ['...'])[0]}'.")
         return []
     named = fields.get("name", Node(read.default, entry.node.line, entry.node.source))
-    place = Said(named.plain(), named, join(entry.path, "name"))
-    names = [said for said in map(read.located, each(place, mistakes, "name")) if read.known(said)]
-    axes: dict[str, list[Said]] = {}
+    place = Item(named.plain(), named, join(entry.path, "name"))
+    names = [item for item in map(read.located, each(place, mistakes, "name")) if read.is_registered(item)]
+    axes: dict[str, list[Item]] = {}
     label: str | None = None
     for key, child in fields.items():
-        said = Said(child.plain(), child, join(entry.path, key))
+        item = Item(child.plain(), child, join(entry.path, key))
         if key == "label":
-            label = _read_label(said, mistakes)
+            label = _read_label(item, mistakes)
         elif key == "options" and isinstance(child.value, dict):
             for inner, value in child.value.items():
-                place = Said(value.plain(), value, join(said.path, inner))
+                place = Item(value.plain(), value, join(item.path, inner))
                 if inner in fields:
                     place.wrong(mistakes, f"{inner!r} is given beside 'options' already; keep one of them.")
                 axes[inner] = read.values(names, inner, place)
         elif key != "name":
-            axes[key] = read.values(names, key, said)
+            axes[key] = read.values(names, key, item)
     number = len(names) * math.prod(map(len, axes.values()))
     if number > MOST:
         entry.wrong(mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
@@ -277,8 +277,8 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
         options = dict(zip(axes, values, strict=True))
         base = label if label is None or len(names) == 1 else f"{label}:{name.value}"
         values_of_swept = {key: options[key].value for key in swept}
-        called = describe(base or short_name(name.value), values_of_swept) if swept else base
-        choices.append(Choice(name.value, options, called, entry))
+        title = describe(base or short_name(name.value), values_of_swept) if swept else base
+        choices.append(Choice(name.value, options, title, entry))
     return choices
 
 
@@ -298,53 +298,53 @@ def _refused(error: BadInputError | ValidationError) -> object:
     return first.get("ctx", {}).get("error", first["msg"])
 
 
-def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Said) -> Choice:
+def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Item) -> Choice:
     options = {
-        mechanism.name: Said(mechanism.values, entry.node, entry.path) for mechanism in mechanisms if mechanism.options
+        mechanism.name: Item(mechanism.values, entry.node, entry.path) for mechanism in mechanisms if mechanism.options
     }
     return Choice("+".join(mechanism.name for mechanism in mechanisms), options, label, entry, tuple(mechanisms))
 
 
-def _known(said: Said, registry: Registry[object], mistakes: Mistakes, own: bool) -> bool:
-    if not isinstance(said.value, str):
-        said.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(said.value)}.")
+def _is_registered(name: Item, registry: Registry[object], mistakes: Mistakes, own: bool) -> bool:
+    if not isinstance(name.value, str):
+        name.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(name.value)}.")
         return False
-    if own and ":" in said.value:
+    if own and ":" in name.value:
         return True
     try:
-        registry[said.value]
+        registry[name.value]
     except BadInputError as error:
-        said.wrong(mistakes, error)
+        name.wrong(mistakes, error)
         return False
     return True
 
 
-def _read_label(said: Said, mistakes: Mistakes) -> str | None:
-    if isinstance(said.value, str) and said.value.strip():
-        return said.value
-    said.wrong(mistakes, f"a label is a text of at least one letter, got {shown(said.value)}.")
+def _read_label(value: Item, mistakes: Mistakes) -> str | None:
+    if isinstance(value.value, str) and value.value.strip():
+        return value.value
+    value.wrong(mistakes, f"a label is a text of at least one letter, got {shown(value.value)}.")
     return None
 
 
 def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistakes) -> list[Choice]:
     """Give choices of the same label all their options as label; those that still are alike are a mistake."""
-    labels = [choice.called for choice in choices]
+    labels = [choice.title for choice in choices]
     labelled = [
         replace(choice, label=describe(short_name(choice.name), choice.values))
-        if choice.options and choice.label is None and labels.count(choice.called) > 1
+        if choice.options and choice.label is None and labels.count(choice.title) > 1
         else choice
         for choice in choices
     ]
     seen: dict[str, Choice] = {}
     for choice in labelled:
-        other = seen.setdefault(choice.called, choice)
+        other = seen.setdefault(choice.title, choice)
         again = (other.name, other.values) == (choice.name, choice.values)
         if other is choice or (again and (other.entry is choice.entry or other.entry.value == choice.entry.value)):
             continue
         message = (
             f"repeats {other.entry.path}; remove one of them."
             if again
-            else f"would be called {choice.called!r} in results as {other.entry.path} is; give it another label."
+            else f"would be called {choice.title!r} in results as {other.entry.path} is; give it another label."
         )
         choice.entry.wrong(mistakes, message)
     return labelled
@@ -378,7 +378,7 @@ def _written(value: object) -> str:
 
 def check_names(
     choice: Choice,
-    options: Mapping[str, Said],
+    options: Mapping[str, Item],
     registry: Registry[object],
     given: Iterable[str],
     mistakes: Mistakes,
@@ -399,20 +399,22 @@ def check_names(
     accepted = [
         name for name, p in parameters.items() if name not in given and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
     ]
-    for key, said in options.items():
+    for key, value in options.items():
         if key in given or (key not in accepted and not takes_any):
-            said.wrong(mistakes, unknown_name(f"option of {registry.kind} {choice.name!r}:", key, [*accepted, *beside]))
+            value.wrong(
+                mistakes, unknown_name(f"option of {registry.kind} {choice.name!r}:", key, [*accepted, *beside])
+            )
     for name in accepted:
         if parameters[name].default is inspect.Parameter.empty and name not in options:
             choice.entry.wrong(mistakes, f"the {registry.kind} {choice.name!r} needs {name!r}; add it to its options.")
 
 
-def check_made(choice: Choice, registry: Registry[object], mistakes: Mistakes) -> None:
+def check_options(choice: Choice, registry: Registry[object], mistakes: Mistakes) -> None:
     """Make a part to see whether its options fit, and note which do not."""
     before = len(mistakes)
     if choice.mechanisms:
         for mechanism in choice.mechanisms:
-            check_made(mechanism, registry, mistakes)
+            check_options(mechanism, registry, mistakes)
         if len(mistakes) == before:
             try:
                 combine(registry, Part(name=choice.name, options=choice.values, label=choice.label))

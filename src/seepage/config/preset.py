@@ -31,9 +31,9 @@ def read_preset(name: str) -> str:
         >>> read_preset("default").splitlines()[1]
         'dataset: adult'
     """
-    known = presets()
-    if name not in known:
-        raise unknown_name("preset", name, known)
+    files = presets()
+    if name not in files:
+        raise unknown_name("preset", name, files)
     return _text(name)
 
 

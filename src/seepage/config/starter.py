@@ -24,7 +24,7 @@ from seepage.text import clean
 _SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
 _WIDTH = 110
 # What every document should say; all else stands in comments.
-_SAID = ("dataset", "data", "target", "attacks", "defenses", "seed")
+_ALWAYS_WRITTEN = ("dataset", "data", "target", "attacks", "defenses", "seed")
 _HEAD = """\
 # Audit of {about}.
 # Check it:  seepage spec check {name}     Run it:  seepage audit {name}
@@ -87,9 +87,9 @@ def _entry(kind: type[Spec], field: SpecField, values: dict[str, object]) -> str
     help_ = field.option.help.replace("`", "'")
     if field.option.default is not None:
         help_ += f" Default: {field.option.default}."
-    said = field.name in values or field.name in (*_SAID, kind.repeats) or bool(below)
+    written = field.name in values or field.name in (*_ALWAYS_WRITTEN, kind.repeats) or bool(below)
     comment = textwrap.fill(help_, _WIDTH, initial_indent="# ", subsequent_indent="# ")
-    return f"{comment}\n{'' if said else '# '}{field.key}: {text}\n"
+    return f"{comment}\n{'' if written else '# '}{field.key}: {text}\n"
 
 
 def _example(field: SpecField) -> str:
@@ -143,13 +143,13 @@ def _table(
         raise unknown_name(f"column of {str(data)!r}:", target, source.names)
     [(_, values)] = source.columns([target])
     rows = len(values)
-    said: dict[str, object] = {"data": _from(out.parent, data), "target": target}
-    said |= {name: value for name, value in read.items() if value != fields[name].default}
+    entries: dict[str, object] = {"data": _from(out.parent, data), "target": target}
+    entries |= {name: value for name, value in read.items() if value != fields[name].default}
     if any(typed(raw).isna().any() for _, raw in source.columns(source.names)):
-        said["missing"] = "category"
+        entries["missing"] = "category"
     if "batch_sizes" in fields:
-        said["batch_sizes"] = list(dict.fromkeys(min(s, max(1, rows // 2)) for s in fields["batch_sizes"].default))
-    return said
+        entries["batch_sizes"] = list(dict.fromkeys(min(s, max(1, rows // 2)) for s in fields["batch_sizes"].default))
+    return entries
 
 
 def _from(folder: Path, data: Path) -> str:

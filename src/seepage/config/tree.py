@@ -119,9 +119,9 @@ def parse(text: str, name: str) -> Node:
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = " ".join(str(part) for part in (error.context, error.problem) if part)
+        problem = " ".join(str(part) for part in (error.context, error.problem) if part)
         line = mark.line + 1 if mark else 0
-        raise builder.error(line, "", f"this is no valid YAML: {said}; mend the line or the one above it.") from None
+        raise builder.error(line, "", f"this is no valid YAML: {problem}; mend the line or the one above it.") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         character = f"U+{error.character:04X}" if isinstance(error.character, int) else repr(error.character)

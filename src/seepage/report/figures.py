@@ -426,10 +426,10 @@ def frontier(
         error: whether the task is measured by an error, which is no rate.
     """
     scale = 1.0 if error else 100.0
-    known = [record for record in records if record["closed"] is not None]
+    drawn = [record for record in records if record["closed"] is not None]
     data = []
-    for i, defense in enumerate(dict.fromkeys(record["defense"] for record in known)):
-        own = [record for record in known if record["defense"] == defense]
+    for i, defense in enumerate(dict.fromkeys(record["defense"] for record in drawn)):
+        own = [record for record in drawn if record["defense"] == defense]
         tasks = [f"{record['task']:.4g}" if error else percent(record["task"]) for record in own]
         data.append(
             {
@@ -453,11 +453,11 @@ def frontier(
             }
         )
     layout = _layout("Gap to certainty closed (%)", horizontal if error else f"{horizontal} (%)")
-    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((record["closed"] for record in known), default=0.0) - 3), 106]}
+    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((record["closed"] for record in drawn), default=0.0) - 3), 106]}
     layout["shapes"] = _thresholds()
     seen = "; ".join(
         f"{_point(clean(record['defense'], 40), record, size)}: closed gap {percent(record['closed'])}"
-        for record in known[:8]
+        for record in drawn[:8]
     )
     return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
 
@@ -506,8 +506,8 @@ def _between(record: Record) -> str:
 def _errors(
     records: Sequence[Record], mean: str = "mean", low: str = "low", high: str = "high", scale: float = 100.0
 ) -> Trace:
-    known = [record[mean] is not None and record[low] is not None and record[high] is not None for record in records]
-    pairs = list(zip(records, known, strict=True))
+    present = [record[mean] is not None and record[low] is not None and record[high] is not None for record in records]
+    pairs = list(zip(records, present, strict=True))
     return {
         "type": "data",
         "symmetric": False,

@@ -19,8 +19,8 @@ def not_tested(result: AuditResult) -> str:
     """Return in a sentence or two what the figures say nothing of: attacks that were not run, columns left out."""
     run = {part.part.name for part in result.audit.parts if part.kind == "attack"}
     further = sum(entry.applies and entry.attack not in run for entry in result.grid)
-    known = f"{further} further known attack{'s' if further != 1 else ''}, listed below, and " if further else ""
-    return " ".join([f"Not tested: {known}attacks that nobody has published.", *left_out(result.audit.inferred)])
+    others = f"{further} further known attack{'s' if further != 1 else ''}, listed below, and " if further else ""
+    return " ".join([f"Not tested: {others}attacks that nobody has published.", *left_out(result.audit.inferred)])
 
 
 def left_out(inferred: Inferred | None) -> list[str]:
@@ -56,8 +56,8 @@ def example(result: AuditResult) -> Grid | None:
     return Grid(caption, heads, [_line(cell) for cell in cells])
 
 
-def _is_of(one: Example, record: Record) -> bool:
-    return (one.batch_size, one.defense, one.attack) == (record["batch_size"], record["defense"], record["attack"])
+def _is_of(row: Example, record: Record) -> bool:
+    return (row.batch_size, row.defense, row.attack) == (record["batch_size"], record["defense"], record["attack"])
 
 
 def _line(cell: Cell) -> list[GridCell]:

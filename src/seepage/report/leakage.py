@@ -238,10 +238,10 @@ def frontier_section(result: AuditResult) -> Section | None:
 
 def canary_words(records: Sequence[Record]) -> list[str]:
     """Return what canaries show of epsilons that are accounted for, in sentences; none where there are no canaries."""
-    known = [record for record in records if record["message_epsilon"] is not None]
-    if not known:
+    bounded = [record for record in records if record["message_epsilon"] is not None]
+    if not bounded:
         return []
-    broken = [record for record in known if record["measured_low"] > record["message_epsilon"]]
+    broken = [record for record in bounded if record["measured_low"] > record["message_epsilon"]]
     words = [
         "Canaries bound the epsilon of one message from below, by what the defense's own code sends. Where the bound "
         "is above the closed form, noise or clipping is not what it is said to be."

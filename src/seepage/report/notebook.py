@@ -76,7 +76,7 @@ def drawn(figure: Figure) -> Picture:
     """
     colours = _palette()
     style = f"font:12.5px system-ui,sans-serif;fill:{colours['--text']};background:{colours['--page']}"
-    svg = re.sub(r"var\((--[\w-]+)\)", lambda found: colours[found[1]], draw(figure))
+    svg = re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], draw(figure))
     return Picture(figure.title, figure.description, svg.replace("<svg ", f'<svg style="{style}" ', 1))
 
 

@@ -85,12 +85,12 @@ class Report(AuditResult):
         Raises:
             BadInputError: this report has no such figure.
         """
-        known = {figure.name: figure for section in sections(self) for figure, _ in section.figures}
-        if not known:
+        figures = {figure.name: figure for section in sections(self) for figure, _ in section.figures}
+        if not figures:
             raise BadInputError(f"there is no figure {name!r}, since this report has none. {summary(self)}")
-        if name not in known:
-            raise unknown_name("figure of this report", name, known)
-        return drawn(known[name])
+        if name not in figures:
+            raise unknown_name("figure of this report", name, figures)
+        return drawn(figures[name])
 
     def save(self, folder: str | Path) -> Path:
         """Write report and results to a folder; return the path of the report.

@@ -67,15 +67,15 @@ class AuditResult:
         except BadInputError:
             # A setting of another package may declare no threat model.
             attacks = []
-        known = {applicability.attack for applicability in attacks}
-        return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in known), *attacks]
+        tried = {applicability.attack for applicability in attacks}
+        return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in tried), *attacks]
 
     @property
     def names(self) -> list[Record]:
         """Each attack and defense of this audit by its name in results: what it does and who published it."""
         setting = self.audit.spec.setting
         attacks = [part.part for part in self.audit.parts if part.kind == "attack"]
-        found = []
+        names = []
         for registered, parts in ((registry.attacks, attacks), (registry.defenses, self.audit.spec.defenses)):
             for part in parts:
                 try:
@@ -85,8 +85,8 @@ class AuditResult:
                     continue
                 sources = dict.fromkeys(entry.source for entry in entries if entry.source is not None)
                 does = " ".join(entry.summary for entry in entries)
-                found.append({"name": part.called, "does": does, "source": "; ".join(sources)})
-        return found
+                names.append({"name": part.called, "does": does, "source": "; ".join(sources)})
+        return names
 
     @property
     def evidence(self) -> dict[tuple[int | None, str, str], Evidence]:
@@ -105,7 +105,7 @@ class AuditResult:
         return [run for run in self.runs if run.failures and run.configuration in counts]
 
     @property
-    def asked(self) -> int:
+    def unit_count(self) -> int:
         """Number of units that figures may rest on: never fewer than an earlier run measured."""
         return max([self.audit.units, *(len(run.units) for run in self.runs if run.is_attack)])
 
@@ -146,8 +146,8 @@ class AuditResult:
             for overview in self.overviews
             if overview["attack"] is not None
         }
-        every = [(configuration.batch_size, configuration.defense) for configuration in self.audit.configurations]
-        return [setting for setting in every if setting not in figured]
+        configured = [(configuration.batch_size, configuration.defense) for configuration in self.audit.configurations]
+        return [setting for setting in configured if setting not in figured]
 
     @property
     def all_findings(self) -> Sequence[Finding]:
@@ -184,11 +184,11 @@ class AuditResult:
         others = dict.fromkeys(
             overview["defense"] for overview in self.overviews if overview["defense"] != first["defense"]
         )
-        found = [
+        strongest = [
             frames.worst([overview for overview in self.overviews if overview["defense"] == defense])
             for defense in others
         ]
-        return [one for one in found if one is not None and one["mean"] is not None]
+        return [record for record in strongest if record is not None and record["mean"] is not None]
 
     @cached_property
     def by_column(self) -> dict[Setting, list[Record]]:
@@ -280,10 +280,10 @@ class AuditResult:
         """Return the schema of the columns that evidence speaks of."""
         schema = self.audit.schema
         assert schema is not None
-        known = {column.name: column for column in (*schema.columns, schema.target)}
+        columns = {column.name: column for column in (*schema.columns, schema.target)}
         if evidence.column_names == schema.names:
             return schema
-        return schema.model_copy(update={"columns": tuple(known[name] for name in evidence.column_names)})
+        return schema.model_copy(update={"columns": tuple(columns[name] for name in evidence.column_names)})
 
     def telling(self, wanted: str, mixed: bool = False) -> tuple[Record, Evidence] | None:
         """Return the configuration in which most leaks among those with evidence that has ``wanted``.
@@ -295,9 +295,9 @@ class AuditResult:
         """
         having = []
         for overview in self.overviews:
-            kept = self.evidence.get((overview["batch_size"], overview["defense"], overview["attack"]))
-            if kept is not None and getattr(kept, wanted) is not None:
-                having.append((overview, kept))
-        telling = [overview for overview, kept in having if not mixed or kept.right.mean() < _NEARLY_ALL]
+            evidence = self.evidence.get((overview["batch_size"], overview["defense"], overview["attack"]))
+            if evidence is not None and getattr(evidence, wanted) is not None:
+                having.append((overview, evidence))
+        telling = [overview for overview, evidence in having if not mixed or evidence.right.mean() < _NEARLY_ALL]
         best = frames.worst(telling or [overview for overview, _ in having])
-        return next(((overview, kept) for overview, kept in having if overview is best), None)
+        return next(((overview, evidence) for overview, evidence in having if overview is best), None)

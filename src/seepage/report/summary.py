@@ -86,7 +86,7 @@ def headline(result: AuditResult) -> Headline:
     tier = record["tier"]
     words += _bounds_above(result.all_findings)
     words = " ".join([words, *_why_unknown(result, record, tier), *about.limits])
-    beside = [_beside(result, one) for one in result.beside]
+    beside = [_beside(result, overview) for overview in result.beside]
     return Headline(record, tier, words, (*beside, *_not_reached(result)))
 
 
@@ -141,12 +141,12 @@ def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
 
 def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
     """Return the configurations without a figure, so that none of them is taken for a good one."""
-    found = []
+    notes = []
     for size, defense in result.not_reached:
         words = result.defense(defense)
         at = f" at {result.audit.about.size} {size}" if size is not None else ""
-        found.append((NOT_REACHED, f"{words[:1].upper()}{words[1:]}{at}: nothing was measured."))
-    return found
+        notes.append((NOT_REACHED, f"{words[:1].upper()}{words[1:]}{at}: nothing was measured."))
+    return notes
 
 
 def read(about: About, mean: float | None, n: int, secret: str, column: str | None = None, digits: int = 1) -> str:
@@ -194,8 +194,8 @@ def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
 
 def _bounds_above(findings: Sequence[Finding]) -> str:
     """Return for which clients alone figures hold; empty where for all."""
-    found = [finding for finding in findings if finding.code in UPPER_BOUNDS]
-    return f" {found[0].title}: this holds for clients that train without it." if found else ""
+    bounds = [finding for finding in findings if finding.code in UPPER_BOUNDS]
+    return f" {bounds[0].title}: this holds for clients that train without it." if bounds else ""
 
 
 def summary(result: AuditResult, reading: bool = True) -> str:
@@ -256,11 +256,10 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f"; {percent(exact[0].mean)} of the records come back whole"
     if proved and proved[0].mean:
         text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
-    held = pick(own, metric="visible", column=None)
-    if held and held[0].mean is not None:
-        text += (
-            f"; {percent(held[0].mean)} stand above the client's own rounding, so that they are in the message at all"
-        )
+    visible = pick(own, metric="visible", column=None)
+    if visible and visible[0].mean is not None:
+        above = percent(visible[0].mean)
+        text += f"; {above} stand above the client's own rounding, so that they are in the message at all"
     text += f". Leakage: {rated.tier}{_ends(rated)}."
     if rated.tier == INCOMPLETE:
         text += f" Incomplete: {result.missing((size, defense))}."
@@ -358,8 +357,8 @@ def _of_columns(
     tiers: dict[str, list[str]] = {}
     for row in ranked:
         if row.column in sensitive:
-            known = _ALWAYS_RIGHT if (row.baseline or 0.0) >= 1 else verdict(row, findings=findings).tier
-            tiers.setdefault(known, []).append(clean(row.column))
+            rated = _ALWAYS_RIGHT if (row.baseline or 0.0) >= 1 else verdict(row, findings=findings).tier
+            tiers.setdefault(rated, []).append(clean(row.column))
     if tiers:
         order = (*reversed(GRAVITY), _ALWAYS_RIGHT)
         ranked_tiers = sorted(tiers, key=lambda tier: order.index(tier if tier == _ALWAYS_RIGHT else gravest(tier)))

@@ -69,15 +69,15 @@ def compare(audit: TableAudit, rows: Sequence[ResultRow], about: About) -> list[
     """Return the cells of the results of one audit, those of what the table does not show left out."""
     cells, table, shown, once = [], audit.table, audit.shown, set[tuple[str, str, str | None]]()
     for row in rows:
-        called, run, what = row.attack, shown.get(row.attack), (row.attack, row.metric, row.column)
-        if run is None or audit.planned.tuned(called) or row.metric not in table.metrics:
+        label, run, what = row.attack, shown.get(row.attack), (row.attack, row.metric, row.column)
+        if run is None or audit.planned.tuned(label) or row.metric not in table.metrics:
             continue
         # Figures of all columns together and of single ones never stand in the same table.
-        if ("column" in table.axes) == (row.column is None) or (called in table.once and what in once):
+        if ("column" in table.axes) == (row.column is None) or (label in table.once and what in once):
             continue
         once.add(what)
         at = Configuration(row.defense, row.batch_size)
-        place = audit.place(called, row.metric, at, "label" if row.column == about.target else row.column)
+        place = audit.place(label, row.metric, at, "label" if row.column == about.target else row.column)
         ours = Estimate(row.mean, row.low, row.high, row.n, row.std)
         cell = replace(
             beside(table, run, place, row.metric, ours, about.rows),
@@ -86,7 +86,7 @@ def compare(audit: TableAudit, rows: Sequence[ResultRow], about: About) -> list[
             lift=row.lift,
             seconds_per_victim=row.seconds_per_victim,
         )
-        cells.append((cell, called, at))
+        cells.append((cell, label, at))
     return cells
 
 

@@ -53,9 +53,9 @@ class Selection:
         named = {"batch_size": {*map(str, self.batch_sizes)}, "labels": {*self.labels}}
         return {name: chosen for name, chosen in named.items() if chosen} | {k: {*v} for k, v in self.only.items()}
 
-    def keeps(self, known: Place) -> bool:
+    def keeps(self, place: Place) -> bool:
         """Return whether a figure is among what was chosen, as far as its place is known."""
-        return all(axis not in known or str(known[axis]) in wanted for axis, wanted in self.values.items())
+        return all(axis not in place or str(place[axis]) in wanted for axis, wanted in self.values.items())
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ class ChosenPart:
         """Return what of an audit was chosen."""
         own, wanted = {part.called for part in audit.spec.attacks}, {*selection.attacks}
         shown = {
-            called
-            for called, run in audit.shown.items()
-            if (not selection.runs or run in selection.runs) and (called in own or called not in all_attacks)
-            if selection.keeps(audit.known(called))
+            label
+            for label, run in audit.shown.items()
+            if (not selection.runs or run in selection.runs) and (label in own or label not in all_attacks)
+            if selection.keeps(audit.axes_of(label))
         }
         attacks = {a for a in own & shown if not wanted or {a, audit.planned.tuned(a)} & wanted}
         others = (shown - own) & wanted if own and wanted and not attacks else shown - own
-        at = tuple(c for c in audit.configurations if selection.keeps(audit.known(at=c)))
+        at = tuple(c for c in audit.configurations if selection.keeps(audit.axes_of(at=c)))
         return (
             cls(audit, at, frozenset(attacks), frozenset(attacks | others)) if at and attacks | others else cls(audit)
         )
@@ -106,20 +106,20 @@ class ChosenPart:
         )
         return chosen
 
-    def counts(self, selection: Selection, place: Place, called: str, at: Configuration, all_there: bool) -> bool:
+    def counts(self, selection: Selection, place: Place, label: str, at: Configuration, all_there: bool) -> bool:
         """Return whether the comparison shows a figure: what was chosen, not what was measured for it alone.
 
         Args:
             selection: the choice.
             place: place of the figure.
-            called: name of the attack or baseline in results.
+            label: name of the attack or baseline in results.
             at: point of the sweep.
             all_there: whether figures count that this command does not measure.
         """
         if self.has(at):
-            if called in self.shown and selection.keeps({**self.audit.known(at=at), **place}):
+            if label in self.shown and selection.keeps({**self.audit.axes_of(at=at), **place}):
                 return True
-            if called in self.attacks or called not in {attack.called for attack in self.audit.spec.attacks}:
+            if label in self.attacks or label not in {attack.called for attack in self.audit.spec.attacks}:
                 return False
         return all_there
 
@@ -206,24 +206,24 @@ def reproduce(
         if run_missing:
             narrowed = [part.narrowed(audit) for part, audit in zip(parts, audits, strict=True) if part.at]
             _run(narrowed, audits, store, folder, listener, comparison, machines)
-        held = [kept_runs(audit, store, None if run_missing else sys.maxsize) for audit in audits]
-        for part, audit, runs in zip(parts, audits, held, strict=True):
+        earlier_runs = [kept_runs(audit, store, None if run_missing else sys.maxsize) for audit in audits]
+        for part, audit, runs in zip(parts, audits, earlier_runs, strict=True):
             about = audit.about
             if audit.dataset is not None:
                 # Of all rows, not of the client's alone.
                 about = replace(about, rows=sum(len(t) for t in (audit.dataset.train, audit.dataset.test) if t))
             place = ", ".join(f"{axis} {value}" for axis, value in part.audit.planned.place.items())
-            asked = TaskTraining(part.audit.planned.recipe, part.at if run_missing else ())
-            rows = [*rows_of(audit, runs), *audit.further_rows(store.setup, say, asked)]
+            training = TaskTraining(part.audit.planned.recipe, part.at if run_missing else ())
+            rows = [*rows_of(audit, runs), *audit.further_rows(store.setup, say, training)]
             comparison.rows.extend(replace(row, variant=row.variant or place or None) for row in rows)
             cells = compare(part.audit, rows, about) + compare_tuned(part.audit, audit.configurations, runs, about)
             comparison.cells.extend(
                 cell
-                for cell, called, at in cells
-                if part.counts(selection, cell.place, called, at, all_there=run_missing)
+                for cell, label, at in cells
+                if part.counts(selection, cell.place, label, at, all_there=run_missing)
             )
             comparison.notes.extend(note for note in about.notes if note not in comparison.notes)
-        if not run_missing and not store.is_empty and not any(held) and not comparison.rows:
+        if not run_missing and not store.is_empty and not any(earlier_runs) and not comparison.rows:
             raise BadInputError(
                 f"what {str(folder)!r} holds was measured by other code, another PyTorch, on another kind of device or "
                 "with another number of threads, so it cannot be compared as this program's figures; run without "
@@ -231,7 +231,7 @@ def reproduce(
             )
         if folder is not None and run_missing:
             write_provenance(folder, store)
-    comparison.gains.update(_gains(table, selection, parts, held, run_missing))
+    comparison.gains.update(_gains(table, selection, parts, earlier_runs, run_missing))
     if folder is not None and run_missing:
         write_whole(folder / FILE, as_csv(table, comparison.cells, short_commit()))
         write_results(folder, comparison.rows)
@@ -272,17 +272,17 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
                 f"{table.name!r} is of {table.setting} learning and has no choice of "
                 f"{name.removesuffix('s').replace('_', ' ')}; choose with --part, --attack and --only."
             )
-    known: dict[str, tuple[Collection[object], set[str]]] = {
+    options: dict[str, tuple[Collection[object], set[str]]] = {
         "attack": (
             selection.attacks,
-            {part.planned.tuned(called) or called for part in planned for called in part.shown},
+            {part.planned.tuned(label) or label for part in planned for label in part.shown},
         ),
         "run": (selection.runs, {run for part in planned for run in part.shown.values()}),
     }
     places = [
-        part.known(called, metric, at)
+        part.axes_of(label, metric, at)
         for part in planned
-        for called, at, metric in itertools.product(part.shown, part.configurations, table.metrics)
+        for label, at, metric in itertools.product(part.shown, part.configurations, table.metrics)
     ]
     for axis, chosen in selection.values.items():
         if axis in selection.only and axis not in table.axes:
@@ -290,8 +290,8 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
         # The columns that figures are of are not known before anything is run.
         if all(axis in place for place in places):
             kind = "kind of labels" if axis == "labels" else axis.replace("_", " ")
-            known[kind] = (chosen, {str(place[axis]) for place in places})
-    for kind, (chosen, values) in known.items():
+            options[kind] = (chosen, {str(place[axis]) for place in places})
+    for kind, (chosen, values) in options.items():
         for name in chosen:
             if str(name) not in values:
                 raise unknown_name(f"{kind} of {table.name}:", str(name), values)
@@ -304,10 +304,14 @@ def short_commit() -> str:
 
 
 def _gains(
-    table: PublishedTable, selection: Selection, parts: Sequence[ChosenPart], held: Sequence[list[Run]], all_there: bool
+    table: PublishedTable,
+    selection: Selection,
+    parts: Sequence[ChosenPart],
+    runs_of_parts: Sequence[list[Run]],
+    all_there: bool,
 ) -> dict[str, list[Gain]]:
     by_cell: dict[tuple[str, str, str, tuple[tuple[str, Scalar], ...]], tuple[Run, Place]] = {}
-    for part, runs in zip(parts, held, strict=True):
+    for part, runs in zip(parts, runs_of_parts, strict=True):
         for run in runs:
             at, name = run.configuration, part.audit.shown.get(run.label)
             for metric in _means(run, table) if run.is_attack else ():
@@ -315,8 +319,8 @@ def _gains(
                 if name is not None and place and part.counts(selection, place, run.label, at, all_there):
                     by_cell[name, metric, run.label, tuple(place.items())] = run, place
     gains: dict[str, list[Gain]] = {}
-    for (name, metric, called, where), (run, place) in by_cell.items():
-        other = by_cell.get((table.first, metric, called, where))
+    for (name, metric, label, where), (run, place) in by_cell.items():
+        other = by_cell.get((table.first, metric, label, where))
         if name != table.first and other is not None:
             gains.setdefault(name, []).append(gain(metric, place, run, other[0]))
     return gains

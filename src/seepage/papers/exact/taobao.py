@@ -102,8 +102,8 @@ def from_log(
     def column(name: str) -> Column:
         if name == "price":
             return measured(frame[name], integer=False, unit="CNY")
-        found = tuple(int(value) for value in np.unique(frame[name]))
-        return Discrete(name=name, categories=found, sensitive=name in private)
+        categories = tuple(int(value) for value in np.unique(frame[name]))
+        return Discrete(name=name, categories=categories, sensitive=name in private)
 
     schema = Schema(
         columns=tuple(column(name) for name in columns),
