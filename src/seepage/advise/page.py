@@ -24,11 +24,7 @@ _OUTCOMES = {"found": "Found", "none": "None meets it", "undecided": "Undecided"
 
 
 def write_recommendation(folder: Path, advice: Recommendation) -> None:
-    """Write the page and its figures into a run folder.
-
-    Raises:
-        BadInputError: a file cannot be written.
-    """
+    """Write the page and its figures into a run folder."""
     own = _own(advice)
     write_whole(folder / PAGE, render_recommendation(advice), own)
     write_whole(folder / FIGURES, as_json(advice) + "\n", own)

@@ -158,11 +158,7 @@ def recommended(
 
 
 def _single(spec: Spec) -> Spec:
-    """Return a spec of one configuration: of what is swept by default the first, and no sweep that was given.
-
-    Raises:
-        BadInputError: several values of something were given, or nothing is wished for.
-    """
+    """Return a spec of one configuration: of what is swept by default the first, and no sweep that was given."""
     if spec.recommend is None:
         raise BadInputError("a recommendation needs a limit of the lift; give below: 0.2, for example.")
     if spec.gate is not None:
@@ -189,11 +185,9 @@ class _Progress:
     """A change and the strengths between which the weakest safe one lies.
 
     Attributes:
-        lever: the change.
         unsafe: strongest strength that did not look safe; the weakest of the range before any did.
         strongest: strongest strength that the table admits, as far as it was tried.
         safe: strengths that look safe, the weakest first.
-        ended: whether there is nothing left to search.
     """
 
     lever: Lever
@@ -532,7 +526,6 @@ class _Advisor:
 
         Args:
             given: the deployment without a change.
-            candidate: the strength that is next.
             safe: strengths that look safe, the weakest first.
         """
         assert candidate.lever is not None

@@ -26,14 +26,6 @@ class CapturedAudit(Audit[AttackSpec]):
     """An audit of captured messages; its units are those that were captured.
 
     Args:
-        spec: what to do.
-        about: the capture in words.
-        deployed: what the deployment showed and granted.
-        exposure: the messages, as an attacker has them.
-        configuration: defense and number of records of the messages.
-        parts: baselines and attacks.
-        table: schema of the table.
-        settings, knowledge: options of the attacks and what they were granted, for results.
         usual: registered names of the attacks that are tried where nobody names any.
     """
 
@@ -60,14 +52,7 @@ class CapturedAudit(Audit[AttackSpec]):
         self.captured = 1
 
     def like(self, spec: AttackSpec, about: About, parts: Sequence[PlannedPart], units: int) -> CapturedAudit:
-        """Return an audit of several captures on the same table, which were attacked one by one.
-
-        Args:
-            spec: what to do.
-            about: the captures in words.
-            parts: baselines and attacks.
-            units: number of captures.
-        """
+        """Return an audit of several captures on the same table, which were attacked one by one."""
         first = self.configurations[0]
         audit = CapturedAudit(spec, about, self._deployed, None, first, parts, self._table, usual=self._usual)
         audit.captured = units
@@ -113,12 +98,7 @@ class CapturedAudit(Audit[AttackSpec]):
         """Return what a part gets out of the captured messages.
 
         Args:
-            part: one of the audit's parts, or a further one.
             progress: called now and then with the share of the work done since the last call.
-
-        Raises:
-            BadInputError: the part cannot be run on these messages.
-            CertifiedWrongError: the truth contradicts a cell that is certified.
         """
         [configuration] = self.configurations
         outcome = self.expose(configuration, range(1)).measure(part, progress)
@@ -146,7 +126,6 @@ class Attacked:
     """A capture that was attacked.
 
     Attributes:
-        audit: the capture as an audit.
         runs: what each part got out of it.
         not_tried: reason, for each attack that could not be tried.
     """
@@ -164,7 +143,6 @@ class Attacked:
         """Return a figure of an attack; None where there is none.
 
         Args:
-            metric, column: the figure.
             attack: label of the attack; any if None.
         """
         rows = (row for row in self.rows if row.is_attack and (row.metric, row.column) == (metric, column))
@@ -181,13 +159,8 @@ def run_parts(
     A baseline that cannot be made is left out: a space too large to go through has no prior.
 
     Args:
-        audit: the capture.
         lacks: returns why an attack cannot be tried, None where it can; without it an attack that fails ends all.
         progress: called with the label of each attack before it begins; returns what takes note of its progress.
-
-    Raises:
-        BadInputError: without ``lacks``, an attack cannot be run.
-        CertifiedWrongError: the truth contradicts a cell that is certified.
     """
     runs, not_tried = list[Run](), dict[str, str]()
     for part in audit.parts:

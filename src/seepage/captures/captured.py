@@ -138,10 +138,8 @@ def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Descript
     """Write one victim's update to a file that only its owner may read, whole or not at all.
 
     Args:
-        path: the file.
         update: message by parameter name, each in its parameter's shape; sparse ones are made dense. Running statistics
             after training, by the name of their buffer.
-        about: what is known of it besides.
 
     Raises:
         BadInputError: there is no tensor, one is not of floating-point numbers or not finite, the labels are not
@@ -202,8 +200,6 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
     ``DistributedDataParallel`` and ``torch.compile`` put before all names is taken away.
 
     Args:
-        path: the file.
-        model: the global model that the server sent out.
         schema: schema of the table, against which head, labels and encoding are checked; not checked if None.
 
     Raises:
@@ -362,13 +358,6 @@ def _parsed(text: str, what: str) -> Description:
 
 def as_description(values: dict[str, Any], what: str) -> Description:
     """Return a description from plain values.
-
-    Args:
-        values: values by key.
-        what: words for the description, for messages.
-
-    Raises:
-        BadInputError: a key is unknown, a value cannot be used, or the format is a later one.
 
     Example:
         >>> as_description({"batch_size": 4}, "the description").batch_size

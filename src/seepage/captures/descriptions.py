@@ -16,14 +16,6 @@ M = TypeVar("M", bound=BaseModel)
 def json_object(text: str, what: str, advice: str) -> dict[str, Any]:
     """Return the values of a JSON object by key.
 
-    Args:
-        text: text that should be one.
-        what: words for the text, for messages.
-        advice: remedy, for messages.
-
-    Raises:
-        BadInputError: the text is not JSON, or no object.
-
     Example:
         >>> json_object('{"batch_size": 4}', "the description", "write it anew")
         {'batch_size': 4}

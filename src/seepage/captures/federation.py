@@ -60,9 +60,7 @@ class CapturedFile:
     """A captured update in a folder.
 
     Attributes:
-        path: path of the file.
         name: its path within the folder, without the suffix.
-        client: name of the client.
         round: number of the round; None where neither description nor file name say it.
         why: reason why nothing can be known of it; None for a file whose description can be read.
     """
@@ -80,15 +78,12 @@ class UpdateFinding:
 
     Attributes:
         file: path of the file within the folder.
-        client: name of the client.
         round: number of the round; None where it is not known.
         records: number of records behind the update; None where it is not known.
         outcome: ``proved``, ``estimated``, ``nothing``, ``not tried`` or ``failed``.
         why: what the attack says of its method, the reason why it was not tried, or the error it failed with.
-        proved_records, proved_cells: numbers of records with a proved cell, and of proved cells.
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
         score: share of cells read, beside the best baseline; None where the client's own rows are not known.
-        notes: what a reader should know of the update.
     """
 
     file: str
@@ -109,15 +104,12 @@ class ClientFinding:
     """What the updates of one client give away together.
 
     Attributes:
-        client: name of the client.
-        rounds: number of updates that were linked.
         records: greatest number of records that the client was taken to hold; None where nothing was linked.
         proved_records, proved_cells: numbers of records with a proved cell, and of their proved cells, in the update
             that proves most.
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
         why: way in which rounds were linked, or the reason why they were not.
         score: share of cells read, beside the best baseline; None where the client's own rows are not known.
-        failed: whether linking broke off with an error.
     """
 
     client: str
@@ -183,11 +175,7 @@ def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFil
     the description, else those of the path, such as ``round-0001/client-7.safetensors``.
 
     Args:
-        folder: folder of the updates.
         weights: weights that are no update, wherever they are.
-
-    Raises:
-        BadInputError: there is no captured update.
 
     Example:
         >>> find_captures(Path("nowhere"))

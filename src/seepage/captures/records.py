@@ -27,10 +27,6 @@ class RecordsExposure(Exposure):
     """A captured message as an attacker has it, one victim.
 
     Attributes:
-        setting: name of the setting.
-        view: what was received.
-        knowledge: what the attacker has beside it.
-        seed: seed of the baselines.
         attack: attack, which is called with a function that takes note of its progress, or None.
         truth: true records; None where they are not known.
         metrics: names of the figures; all if empty.
@@ -78,9 +74,6 @@ class RecordsExposure(Exposure):
 
         Args:
             spec: what to do; its first attack is that of the exposure.
-            facts: the capture in words.
-            defense: defense that the message went through, its name and its options.
-            settings, knowledge: options of the attack and what it was granted, for results.
         """
         schema, records, setting = self.knowledge.schema, self.knowledge.batch_size, self.setting
         defenses = tuple(Part(name=name, options=dict(options)) for name, options in (defense or {}).items())

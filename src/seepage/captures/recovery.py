@@ -55,16 +55,10 @@ class Recovered:
     """What was read out of one update.
 
     Attributes:
-        attacked: the update as an audit, with what attack and baselines got.
-        capture: the update and its model.
-        statistics: what the attacker knows of the columns.
         guess: records in no particular order, and the attacker's own doubts.
         certainty: certainty of each cell in [0, 1], see ``assessment.certainties``; NaN where the attack has no
             ensemble.
         spread: standard deviation of each continuous cell in its column's unit; NaN elsewhere.
-        settings: attack, seed and other settings of the run.
-        knowledge: what the attacker was granted or assumed.
-        notes: what a reader should know of the update.
     """
 
     attacked: Attacked
@@ -137,7 +131,6 @@ def attacker_statistics(
 
     Args:
         schema: schema of the table, in the order of the client's encoder, see ``client_schema``.
-        about: what is known of the update besides its numbers.
         reference: public rows of the same schema.
     """
     stated_by = None
@@ -160,11 +153,7 @@ def states_encoding(about: Description) -> bool:
 
 
 def client_schema(schema: Schema, about: Description) -> Schema:
-    """Return the schema with columns and categories in the order in which the client's encoder has them.
-
-    Raises:
-        BadInputError: schema and encoder have not the same columns and categories.
-    """
+    """Return the schema with columns and categories in the order in which the client's encoder has them."""
     return schema if about.encoder is None else about.encoder.arranged(schema)
 
 
@@ -187,14 +176,9 @@ def recover(
     """Attack a captured update as an audit attacks its first victim of the same seed.
 
     Args:
-        capture: the update and its model.
-        schema: schema of the table.
         statistics, origin: what the attacker knows of the columns, see ``attacker_statistics``.
-        attack: registered name.
         batch_size: number of records, where the update does not say it; counted if neither does, see
             ``count_records``.
-        options: arguments of the attack.
-        seed: seed of the attack's random starts.
         truth: the batch's records in any order, to score the guess with.
         progress: called now and then with the share of the work done since the last call.
         allow_large: whether to attack batches that may take more memory than the machine has.
@@ -282,15 +266,7 @@ def _check_size(records: int, width: int, restarts: int) -> None:
 
 
 def update_facts(about: Description, model: Model, records: int, origin: Origin, notes: Sequence[str] = ()) -> About:
-    """Return a captured update in words.
-
-    Args:
-        about: what is known of it besides its numbers.
-        model: network that was sent.
-        records: number of records behind it.
-        origin: origin of the statistics.
-        notes: what a reader should know of it.
-    """
+    """Return a captured update in words."""
     return About(
         "captured update",
         about.protocol,
@@ -342,11 +318,7 @@ def _assumed(model: Model) -> list[str]:
 
 
 def write_recovered(folder: Path, recovered: Recovered) -> None:
-    """Write ``reconstruction.csv``, ``confidence.csv`` and ``results.json`` for their owner alone.
-
-    Raises:
-        BadInputError: the folder holds one of them already, or cannot be written.
-    """
+    """Write ``reconstruction.csv``, ``confidence.csv`` and ``results.json`` for their owner alone."""
     check_new(folder)
     make_folder(folder, private=True)
     for name, table in recovered.tables.items():
@@ -357,15 +329,7 @@ def write_recovered(folder: Path, recovered: Recovered) -> None:
 
 
 def check_new(folder: Path, files: Sequence[str] = FILES) -> None:
-    """Refuse a folder in which something would be replaced.
-
-    Args:
-        folder: folder of the results.
-        files: names of the files that are written to it.
-
-    Raises:
-        BadInputError: it is a file, or holds files of these names.
-    """
+    """Refuse a folder in which something would be replaced."""
     if folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
     there = [name for name in files if (folder / name).exists()]

@@ -60,10 +60,7 @@ class CaptureResult:
     """What a capture gave away.
 
     Attributes:
-        findings: findings of its kind.
         attacked: the same as an audit; None where nothing could be attacked.
-        plain: what goes beside the rows of results, as JSON values.
-        tables: tables that are written, by name of the file.
         certificate: certificate that was written; None without one.
         incomplete: whether a part of the capture could not be attacked.
     """
@@ -77,20 +74,7 @@ class CaptureResult:
 
 
 class CapturedSource(ABC):
-    """A capture on disk with what is to be done.
-
-    Args:
-        path: file or folder.
-        given: fields of the spec that were given.
-
-    Attributes:
-        words: words for it, in messages.
-        takes: names of the fields of the spec that are of use for it.
-        specs: class of the spec.
-
-    Raises:
-        BadInputError: a value cannot be used, or a field is of another kind of capture.
-    """
+    """A capture on disk with what is to be done."""
 
     words: ClassVar[str]
     takes: ClassVar[frozenset[str]] = _UPDATES
@@ -117,18 +101,10 @@ class CapturedSource(ABC):
 
         Args:
             out: folder of the results; nothing in it is replaced.
-            listener: object that is informed of the progress.
-
-        Raises:
-            BadInputError: the capture cannot be read or attacked, or the folder holds results.
         """
 
     def schema(self, what: str) -> Schema:
-        """Return the schema of the client's table.
-
-        Args:
-            what: words for what is read with it.
-        """
+        """Return the schema of the client's table."""
         if self.spec.schema_file is None:
             raise BadInputError(f"Missing option '--schema': {what} read with the schema of the client's table.")
         return Schema.load(self.spec.schema_file)
@@ -311,13 +287,5 @@ KINDS: tuple[type[CapturedSource], ...] = (TranscriptFolder, TreeFiles, UpdateFo
 
 
 def open_source(path: Path, given: Mapping[str, object]) -> CapturedSource:
-    """Return the capture at a path, with what is to be done.
-
-    Args:
-        path: file or folder.
-        given: fields of the spec that were given.
-
-    Raises:
-        BadInputError: a value cannot be used, or a field is of another kind of capture.
-    """
+    """Return the capture at a path, with what is to be done."""
     return next(kind for kind in KINDS if kind.reads(path))(path, given)

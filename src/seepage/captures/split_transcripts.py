@@ -75,11 +75,7 @@ class SplitTranscriptExposure(TranscriptExposure):
     """A transcript of split learning in which the server holds columns of its own.
 
     Args:
-        tables: the transcript with the tables beside it.
         model: the network, see ``split_model``.
-
-    Raises:
-        BadInputError: no gradient came back in any round.
     """
 
     setting = "split"
@@ -199,7 +195,6 @@ class SplitTranscriptExposure(TranscriptExposure):
         """Return whose newest message the guess replays, up to rounding, and say so where these are few.
 
         Args:
-            part: the attack.
             guess: its guess for all records; None is returned where it compares no messages, or changes them first.
         """
         if guess.residual is None or not {"scale", "undo_mean"}.isdisjoint(part.options):
@@ -387,11 +382,7 @@ def split_model(training: RecordedTraining, named: str | None) -> SplitModel:
     """Return the network of a transcript, with the server's weights as far as they are known and others drawn anew.
 
     Args:
-        training: the transcript.
         named: name of the network, or reference of one of the user's own; that of the transcript if None.
-
-    Raises:
-        BadInputError: there is no such network, or it does not fit the transcript.
     """
     about, schema = training.about, training.schema
     name = named or about.model or "deepfm"
@@ -431,11 +422,7 @@ def _cut_defense(defense: Mapping[str, Mapping[str, object]] | None) -> KnownCut
 
 
 def _check_fits(model: SplitModel, messages: RoundMessages) -> None:
-    """Refuse a network that does not take the activations of a transcript.
-
-    Raises:
-        BadInputError: it does not.
-    """
+    """Refuse a network that does not take the activations of a transcript."""
     cut = messages.activations[:2].to(model.dtype)
     cells = torch.zeros(len(cut), len(model.private), dtype=model.dtype)
     try:
@@ -462,10 +449,7 @@ def _misfit(attack: str, lacking: int, records: int, client: nn.Module) -> str:
     """Return, as a sentence, that messages are not replayed, with what may be the cause.
 
     Args:
-        attack: label of the attack.
         lacking: number of records whose message is not replayed.
-        records: number of records that were attacked.
-        client: client part.
     """
     whose = "any message" if lacking == records else f"the message of {lacking:,} of {records:,} records"
     layers = sorted({place.partition(" ")[0] for place in [*dropping(client), *normalising(client)]})

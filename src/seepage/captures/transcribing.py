@@ -205,11 +205,7 @@ def write_weights(module: nn.Module, folder: str | Path, number: int) -> None:
 
 
 def check_round(number: object) -> int:
-    """Return the number of a round.
-
-    Raises:
-        BadInputError: it is not a whole number from 0 up.
-    """
+    """Return the number of a round."""
     if number == 0 and not isinstance(number, bool):
         return 0
     check_count("number of the round", number)

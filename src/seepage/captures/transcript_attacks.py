@@ -48,10 +48,7 @@ class TriedAttack:
     """What one attack read.
 
     Attributes:
-        attack: label of the attack.
         sought: ``columns``, or ``label`` where labels alone are guessed.
-        records: number of records that it guessed.
-        seconds: time for a record.
         shown: figures of its own answers, by metric and column: shares that are likely, certified, tied or possible.
         rows: results beside the best baseline; None without the truth.
         answers: guessed cells of each record, with its id, for ``reconstruction.csv``.
@@ -73,15 +70,10 @@ class TranscriptFindings:
     Attributes:
         attacked: the transcript as an audit, with what each attack and baseline got.
         setting: ``split`` or ``vertical``.
-        records, rounds: number of records, and of rounds in which they were seen.
-        private: names of the private columns.
         answers: guessed cells of each record by the label of the attack.
-        knowledge: what attacks were granted or assumed.
-        notes: what a reader should know of the transcript.
         scored: number of records with a known truth; None without.
         limits: sentence for each part of the network that no attack solves exactly.
         doubts: sentence for an attack whose answers replay few messages, so that something does not fit.
-        assumed: names of attacked columns whose marginals nothing tells, so that baselines take all values as likely.
     """
 
     attacked: Attacked

@@ -39,25 +39,16 @@ class TranscriptTables:
     """A transcript with the tables beside it: public rows, records that the attacker knows, and the truth.
 
     Args:
-        training: the transcript.
         data: public rows of the same kind.
-        granted: table of records that the attacker knows, with ids and the label, all private columns, or both.
-        truth: table of true private cells and labels, with ids.
-        separator: separator of the cells of CSV files.
-        seed: seed of the attacks.
 
     Attributes:
         statistics: marginals of the public rows, or without any of the known records; of other columns all values are
             likely.
-        assumed: names of private columns, and of the target, whose marginals nothing tells.
         public: public rows; None without.
         places: position of each record by its id.
         known_labels, leaked: positions of records with a known label, or with known private cells, and these; None
             without.
         truth: positions of records with a known truth, with true private cells and label; None without.
-
-    Raises:
-        BadInputError: something does not fit the transcript.
     """
 
     def __init__(
@@ -158,15 +149,9 @@ class TranscriptExposure(Exposure, ABC):
     """A transcript as an attacker has it.
 
     Attributes:
-        tables: the transcript with the tables beside it.
-        reveals: views that it shows.
-        grants: side information that it holds.
-        notes: what a reader should know of it.
         limits: sentence for each part of the network that no attack solves exactly.
-        doubts: sentence for an attack so far whose answers replay few messages.
         further: attacks that are tried beside all registered ones, where none is named.
         answers: guessed cells of each record by the label of the attack, with the record's id.
-        about: reading of the figures.
     """
 
     setting: ClassVar[str]
@@ -195,24 +180,14 @@ class TranscriptExposure(Exposure, ABC):
 
     @abstractmethod
     def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
-        """Return the figures of a guess of the private columns, and keep its answers.
-
-        Args:
-            part: attack or baseline.
-            registered: those of its kind.
-        """
+        """Return the figures of a guess of the private columns, and keep its answers."""
 
     @abstractmethod
     def returned(self) -> tuple[Tensor, ReturnedView]:
         """Return positions of the records of which something came back, and what did."""
 
     def label(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
-        """Return the figures of a guess of labels alone, and keep its answers.
-
-        Args:
-            part: attack or baseline.
-            registered: those of its kind.
-        """
+        """Return the figures of a guess of labels alone, and keep its answers."""
         tables, target = self.tables, self.tables.schema.target
         places, view = self.returned()
         at, labels = tables.labels_of(places)
@@ -232,7 +207,6 @@ class TranscriptExposure(Exposure, ABC):
 
         Args:
             places: positions of the records.
-            guess: their guessed labels.
         """
         truth = self.tables.true_cells(places)
         if truth is None:
@@ -255,11 +229,7 @@ class TranscriptExposure(Exposure, ABC):
 
 
 class UnknownPart(nn.Module):
-    """A part of the network that the transcript does not hold; attacks that need it cannot be tried.
-
-    Args:
-        what: words for the part, and what to do.
-    """
+    """A part of the network that the transcript does not hold; attacks that need it cannot be tried."""
 
     def __init__(self, what: str) -> None:
         super().__init__()

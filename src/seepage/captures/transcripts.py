@@ -47,14 +47,7 @@ Plainly = bool | int | float | str
 
 
 class TrainingRecipe(BaseModel):
-    """The training that a transcript is of, as far as it is known; for people, since no attack replays it.
-
-    Attributes:
-        epochs: number of passes over the rows.
-        batch_size: number of records of a round.
-        learning_rate: learning rate.
-        optimizer: name of the optimiser.
-    """
+    """The training that a transcript is of, as far as it is known; for people, since no attack replays it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,22 +61,18 @@ class TranscriptDescription(BaseModel):
     """What is known of a transcript besides its messages; what is None is not known.
 
     Attributes:
-        format: version of this form.
         setting: ``split``: activations go to the party with the label, and gradients come back; ``vertical``: features
             go to the active party, and gradients go back.
         topology: parties of split learning and what each holds, as of ``seepage split``; in all but ``columns`` the
             client holds all columns.
         attacker: party that wrote the transcript in the topology ``multi_hop``: the hop, or the server behind it.
-        private: columns of the attacked party.
         id: name of the column of record ids in tables that go with the transcript.
         loss: whether the loss that gradients are of is the ``mean`` over the records of a round, or their ``sum``.
         model: name of the network, such as ``deepfm``; ``mlp`` where the client holds all columns. One of your own is
             named on the command line.
-        options: arguments of the network's factory.
         head: ``sigmoid``: one logit for two classes; ``softmax``: one a class.
         top: in vertical learning, whether a top model follows; without one the features are added up as the logits.
         defense: what the messages went through, ``{name: options}``.
-        training: recipe.
 
     Example:
         >>> TranscriptDescription(setting="split", private=("smoker",)).model_dump(exclude_none=True)["private"]
@@ -122,9 +111,7 @@ class RoundMessages:
     """The messages of one round.
 
     Attributes:
-        number: number of the round.
         ids: id of each record.
-        activations: activations, or features, as they crossed the wire.
         gradient: gradient of the round's loss with respect to them, as it crossed the wire; None where none came back,
             as at inference.
         behind: number of records in the mean loss that each record's gradient is of.
@@ -148,9 +135,6 @@ class RecordedTraining:
     """A transcript that was read and is whole.
 
     Attributes:
-        folder: folder of the transcript.
-        about: what is known of it besides the messages.
-        schema: schema of the table.
         rounds: messages by round, the oldest first.
         weights: round before which the attacked party's part had some weights, and their file; the oldest first.
     """
@@ -211,11 +195,7 @@ def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTrain
     """Read a transcript and check that it is whole.
 
     Args:
-        folder: folder of the transcript.
         schema: schema of the table; that of the folder if None.
-
-    Raises:
-        BadInputError: a file is missing, damaged, of a later format, or contradicts another one.
     """
     about = read_about(folder / TRANSCRIPT)
     if schema is None:
@@ -254,11 +234,7 @@ def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTrain
 
 
 def read_about(path: Path) -> TranscriptDescription:
-    """Return what is known of a transcript besides its messages.
-
-    Raises:
-        BadInputError: the file cannot be read, or is no description.
-    """
+    """Return what is known of a transcript besides its messages."""
     what = f"the description {str(path)!r}"
     try:
         if path.stat().st_size > _LARGEST_JSON:
@@ -272,13 +248,6 @@ def read_about(path: Path) -> TranscriptDescription:
 def as_description(values: Mapping[str, Any], what: str) -> TranscriptDescription:
     """Return a description from plain values.
 
-    Args:
-        values: values by key.
-        what: words for the description, for messages.
-
-    Raises:
-        BadInputError: a key is unknown, a value cannot be used, or the format is a later one.
-
     Example:
         >>> as_description({"setting": "split", "private": ["sex"]}, "the description").loss
         'mean'
@@ -287,11 +256,7 @@ def as_description(values: Mapping[str, Any], what: str) -> TranscriptDescriptio
 
 
 def check_columns(about: TranscriptDescription, schema: Schema) -> None:
-    """Refuse private columns that a schema has not, and schemas that leave one of the parties without any.
-
-    Raises:
-        BadInputError: names the first.
-    """
+    """Refuse private columns that a schema has not, and schemas that leave one of the parties without any."""
     for name in about.private:
         if name not in schema.names:
             raise unknown_name("private column of the transcript:", name, schema.names)
@@ -420,18 +385,7 @@ def _numbers(tensor: Tensor, records: int, name: str, what: str) -> Float[Tensor
 def read_cells(
     path: Path, columns: Sequence[Column], id_column: str, what: str, separator: str = ","
 ) -> tuple[dict[str, int], Float[Tensor, "row column"]]:
-    """Return the row of each id in a table, and the cells of some columns.
-
-    Args:
-        path: path of the table.
-        columns: columns to read, at least one.
-        id_column: name of the column of ids.
-        what: words for the table, for messages.
-        separator: separator of a CSV file's cells.
-
-    Raises:
-        BadInputError: the table lacks a column, has an id twice, or its cells do not fit.
-    """
+    """Return the row of each id in a table, and the cells of some columns."""
     source = open_table(path, separator)
     if id_column not in source.names:
         raise BadInputError(

@@ -37,11 +37,8 @@ class ReadTrees:
 
     Attributes:
         attacked: the files as an audit, with what the guess of records and baselines got where the truth is given.
-        records: number of the client's rows.
         leaves: number of rows of each class in every leaf of the first tree; empty where it is not known.
-        values: values that the client's trees split at, by numeric column.
         recovered: sums of second derivatives of every node of each tree.
-        guess: guessed records.
     """
 
     attacked: Attacked
@@ -76,9 +73,6 @@ def load_tree_files(path: Path, columns: int) -> FileMessage:
         path: a model of xgboost in JSON, such as what a client of Flower's bagging or cyclic strategy sends, or a
             folder with one for each round.
         columns: number of encoded columns of the schema.
-
-    Raises:
-        BadInputError: there is no such file, one cannot be read, or it is of other columns.
     """
     files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
     forests = []
@@ -127,12 +121,7 @@ def read_trees(
 
     Args:
         message: trees of the client, the first of which was grown from the base score.
-        schema: the client's table.
-        statistics: public statistics of its columns.
         records: number of the client's rows; counted from the first tree if None.
-        regularisation, learning_rate: lambda and eta of the client.
-        seed: seed by which cells are drawn that nothing tells.
-        truth: the client's rows, to score the guess.
         gate: limit that the files have to stay below; None without one.
 
     Raises:

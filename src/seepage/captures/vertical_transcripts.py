@@ -53,12 +53,8 @@ class ActivationExposure(TranscriptExposure):
     """What a party's first layers send, and what comes back of it.
 
     Args:
-        tables: the transcript with the tables beside it.
         network: name of the attacked party's network, or reference of one of the user's own; that of the transcript if
             None.
-
-    Raises:
-        BadInputError: nothing is left to attack, or the network does not fit.
     """
 
     scales = FEATURE_SCALES
@@ -114,13 +110,7 @@ class ActivationExposure(TranscriptExposure):
 
     @abstractmethod
     def _loaded(self, name: str | None, file: Path, width: int) -> nn.Module | None:
-        """Return the attacked party's first layers with their weights; None where their network is not known.
-
-        Args:
-            name: name of the network.
-            file: file of the weights.
-            width: number of entries of a message.
-        """
+        """Return the attacked party's first layers with their weights; None where their network is not known."""
 
     @abstractmethod
     def _returned(self, places: Tensor) -> ReturnedView:
@@ -133,8 +123,6 @@ class ActivationExposure(TranscriptExposure):
 
         Args:
             places: positions of the records.
-            kind: type of the view.
-            sent, returned: names of the two messages.
         """
         message, came = self.messages(sent, places), self.messages(returned, places)
         own_gradient = came * self.messages("behind", places)[:, None].to(came)
@@ -277,15 +265,7 @@ class VerticalTranscriptExposure(ActivationExposure):
 
 
 def hidden_of(about: TranscriptDescription, name: str) -> tuple[int, ...]:
-    """Return an option of the described network that lists the units of layers; empty without it.
-
-    Args:
-        about: description of the transcript.
-        name: name of the option.
-
-    Raises:
-        BadInputError: it is no list of whole numbers from 1 up.
-    """
+    """Return an option of the described network that lists the units of layers; empty without it."""
     units = about.options.get(name, ())
     if not isinstance(units, tuple) or any(unit < 1 for unit in units):
         raise BadInputError(

@@ -210,11 +210,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    """Run the program and write out what it printed.
-
-    Raises:
-        OSError: nobody reads what it printed, or there is no room for it.
-    """
+    """Run the program and write out what it printed."""
     try:
         program(prog_name="seepage")
     except SystemExit as ended:

@@ -30,7 +30,6 @@ def fields_in_options(
     The command gets ``given`` as a mapping from fields to values, of those alone that were given.
 
     Args:
-        spec: class of specs.
         names: fields to take; all if None.
     """
     fields = [field for name, field in fields_of(spec).items() if names is None or name in names]
@@ -153,13 +152,6 @@ def _given(field: SpecField, values: dict[str, object]) -> object:
 
 def read_value(field: SpecField, value: Any) -> Any:
     """Return what the text of an option stands for.
-
-    Args:
-        field: field of the option.
-        value: what the command line took: a text, a list of them, or a value.
-
-    Raises:
-        BadInputError: the text cannot be read.
 
     Example:
         >>> from seepage.settings.spec import Spec

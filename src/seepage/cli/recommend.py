@@ -55,11 +55,7 @@ class _WithSetting(TyperCommand):
 
 
 def _setting_in(arguments: list[str]) -> str:
-    """Return the setting that arguments name.
-
-    Raises:
-        BadInputError: there is no such setting.
-    """
+    """Return the setting that arguments name."""
     for i, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name == _FLAG and (equals or i + 1 < len(arguments)):

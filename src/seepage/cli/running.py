@@ -164,8 +164,6 @@ def exit_of(decision: Decision | None, reports: Sequence[Report], failed: bool =
     """Return the exit status of what a gate says, None where there is none, and of jobs that failed.
 
     Args:
-        decision: what the gate says.
-        reports: reports on the audits.
         failed: whether something else could not be done.
     """
     if any(report.contradicted for report in reports):

@@ -58,10 +58,8 @@ class Choice:
     """One registered part with its options: one point of what an entry sweeps over.
 
     Attributes:
-        name: registered name.
         options: its arguments, each with its place.
         label: what the entry wants results to call it, with the swept options; None for the name.
-        entry: the entry itself.
         mechanisms: what a defense combines; empty for a part on its own.
     """
 
@@ -101,13 +99,11 @@ def read_choices(
 
     Args:
         node, path: the entries and where they stand.
-        registry: registry of the names.
         mistakes: what is wrong is added there; what is returned is then of no use.
         own: whether names with a colon stand for a part of the user's own.
         default: name of an entry that says none; None where each needs one.
         whole: options of which a list is one value.
         consent: whether names of code of the user's own, which reading runs, are no mistake.
-        folder: folder of the document, which paths in it start from.
     """
     read = _Entries(registry, mistakes, own, default, whole, consent, folder)
     choices: list[Choice] = []
@@ -387,10 +383,6 @@ def check_names(
     """Note options that a factory does not take, or that the audit gives it itself.
 
     Args:
-        choice: the part.
-        options: names of the options to check.
-        registry: registry that has its name.
-        given: arguments that the audit gives.
         mistakes: where to note them.
         beside: what else may stand there, of which messages remind.
     """

@@ -68,15 +68,9 @@ def read_text_document(
     """Return the audits of the text of a YAML document.
 
     Args:
-        text: text of the document.
-        name: name for messages.
-        folder: folder from which the files that it names are looked for.
         given: values of fields from the command line, which take precedence, see ``override``.
         allow_code: whether the document may name code, such as ``file.py:factory`` as its model. It may come from
             somebody else; what ``given`` names may always be code.
-
-    Raises:
-        DocumentError: something in it cannot be used; it names document, line and key of every mistake.
     """
     return _specs(parse(text, name), name, folder, given or {}, allow_code)
 
@@ -108,9 +102,6 @@ def make_specs(
 def setting_of(text: str, name: str) -> str:
     """Return the setting of the text of a document.
 
-    Raises:
-        DocumentError: it is no document, or there is no such setting.
-
     Example:
         >>> setting_of("setting: split", "audit.yaml"), setting_of("dataset: adult", "audit.yaml")
         ('split', 'horizontal')
@@ -136,7 +127,6 @@ class _Point:
     """What one point of a sweep sets.
 
     Attributes:
-        fields: values of fields.
         places: where each value stands, by field and, for an item of a list, its position.
         label: words by which it differs from the other points, empty where results do anyway.
     """
@@ -236,9 +226,6 @@ class _Reader:
     """Reads the keys of a document of one setting.
 
     Args:
-        kind: class of the setting's specs.
-        folder: folder from which files are looked for.
-        mistakes: what is wrong is added there.
         allow_code: whether names of code are no mistake.
     """
 

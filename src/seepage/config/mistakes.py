@@ -17,7 +17,6 @@ class Mistake:
     Attributes:
         line: number of the line in the document, from 1; 0 where it was not read from a text.
         key: key in the document, such as ``attacks[1].restarts``; empty where the mistake is about the whole.
-        message: what was expected, what came and what to do.
     """
 
     line: int

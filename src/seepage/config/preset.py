@@ -24,9 +24,6 @@ def presets() -> dict[str, str]:
 def read_preset(name: str) -> str:
     """Return the document of a preset.
 
-    Raises:
-        BadInputError: there is none of that name.
-
     Example:
         >>> read_preset("default").splitlines()[1]
         'dataset: adult'

@@ -138,9 +138,6 @@ def parse(text: str, name: str) -> Node:
 def plant(value: object, name: str = "", source: str | None = None) -> Node:
     """Return the tree of plain Python values: mappings, lists or tuples, and scalars.
 
-    Raises:
-        DocumentError: it holds anything else, or is nested too deeply.
-
     Example:
         >>> plant({"victims": 3}).value
         {'victims': Node(value=3, line=0, source=None)}

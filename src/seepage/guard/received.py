@@ -30,12 +30,6 @@ def signs_of_crafting(model: Model, encoder: Encoder, statistics: Statistics, se
     to at most one in a hundred rows of the public marginals, which single records then activate alone. A server that
     knows these rules can craft a model that none of them finds.
 
-    Args:
-        model: received model.
-        encoder: client's encoder.
-        statistics: public statistics of the columns.
-        seed: seed of the rows.
-
     Example:
         >>> from seepage.datasets.planted import distinct
         >>> from seepage.models.imprint import imprint

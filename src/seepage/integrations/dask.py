@@ -85,9 +85,6 @@ def cluster(
 def check_address(address: str, insecure: bool) -> None:
     """Refuse an address to which records would travel unencrypted.
 
-    Raises:
-        BadInputError: it is neither ``tls://``, nor a loopback address where unencrypted ones are allowed.
-
     Example:
         >>> check_address("tls://login:8786", insecure=False)
         >>> check_address("tcp://127.0.0.1:8786", insecure=True)

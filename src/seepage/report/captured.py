@@ -85,7 +85,6 @@ def render_captured(
     """Return what captured messages give away as one self-contained page.
 
     Args:
-        findings: findings.
         report: the same as an audit; None where nothing could be attacked.
         provenance: origin of the figures; none if None.
     """

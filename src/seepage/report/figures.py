@@ -67,10 +67,7 @@ def by_batch_size(name: str, records: Sequence[Record], title: str, size: str = 
     """Return accuracy against batch size, attacks with their intervals and baselines.
 
     Args:
-        name: name of the figure.
         records: scores under one defense, see ``frames.scores``.
-        title: title of the figure.
-        size: what the number of records behind a message is called.
     """
     return _against(name, records, title, "batch_size", size, f"{size.capitalize()} (records behind one message)")
 
@@ -218,10 +215,7 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
     """Return the lift of every column in every setting, as a grid of shaded and numbered fields.
 
     Args:
-        name: name of the figure.
-        settings: labels of the settings.
         columns: records of each column, one a setting; None where it has no figure there.
-        title: title of the figure.
     """
     shown = list(columns[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]

@@ -343,9 +343,7 @@ def subgroups(evidence: Evidence, least: int, width: int) -> list[Record]:
     """Return the accuracy on records of each category, by column.
 
     Args:
-        evidence: evidence of one attack in one setting.
         least: number of records below which categories are pooled, so that a rate never speaks of single people.
-        width: number of columns of the table, to tell records from cells.
     """
     records = []
     for column, categories in evidence.groups.items():

@@ -39,8 +39,6 @@ class Column:
     """One column.
 
     Attributes:
-        title: its head.
-        cell: from a record to the cell.
         align: ``number`` columns stand to the right.
     """
 

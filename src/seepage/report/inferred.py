@@ -25,7 +25,6 @@ def show_inferred(console: Console, inferred: Inferred, all_columns: bool = Fals
 
     Args:
         console: where to.
-        inferred: what was found.
         all_columns: whether the other columns follow, and are not only counted.
     """
     target = inferred.schema.target.name

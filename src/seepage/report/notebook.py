@@ -39,9 +39,7 @@ class Picture:
     """A figure of a report, which notebooks show.
 
     Attributes:
-        title: heading of a few words.
         description: what is to be seen, for those who do not see it.
-        svg: the figure as an SVG element in the page's light colours, all its texts escaped.
     """
 
     title: str
@@ -56,11 +54,7 @@ class Picture:
         return f"{words}{self.svg}</figure>"
 
     def save(self, path: str | Path) -> Path:
-        """Write the figure as an SVG file; return its path.
-
-        Raises:
-            BadInputError: the file cannot be written.
-        """
+        """Write the figure as an SVG file; return its path."""
         write_whole(Path(path), f"{self.svg}\n")
         return Path(path)
 

@@ -34,14 +34,11 @@ class AuditResult:
     """What an audit found.
 
     Attributes:
-        audit: the audit.
-        rows: its results.
         runs: what each attack and baseline got out of each configuration's units.
         findings: what the audit's own checks found; None where they were not run.
         control: results of the positive control; None where none was run.
         negative: results of the negative control; None where none was run.
         left_out: labels and numbers of units for which there was no time.
-        origin: provenance of the run.
         decision: what the gate says; None without one.
         contradicted: attacks whose certificates the truth contradicts, and the share of certified cells that are wrong:
             a mistake in seepage, after which nothing counts as certified.
@@ -232,12 +229,7 @@ class AuditResult:
         return f"{self.audit.spec.unit}s".capitalize()
 
     def marked(self, name: str, longest: int = 48) -> str:
-        """Return the name of an attack or a defense, and what is to be said of it wherever it stands in a table.
-
-        Args:
-            name: name in results.
-            longest: largest number of characters of the name.
-        """
+        """Return the name of an attack or a defense, and what is to be said of it wherever it stands in a table."""
         mark = self.audit.about.marks.get(name)
         return clean(name, longest) + ("" if mark is None else f" ({mark})")
 
@@ -250,12 +242,7 @@ class AuditResult:
         return clean(name, 60) if words is None else f"{clean(words, 160)} ({clean(name, 60)})"
 
     def label(self, setting: Setting, in_words: bool = False) -> str:
-        """Return a configuration without what all have in common.
-
-        Args:
-            setting: batch size and name of the defense.
-            in_words: whether the defense stands in words before its name.
-        """
+        """Return a configuration without what all have in common."""
         size, defense = setting
         parts = [f"{self.audit.about.size} {size}"] if self.sized else []
         if self.defended or not self.sized:
@@ -289,7 +276,6 @@ class AuditResult:
         """Return the configuration in which most leaks among those with evidence that has ``wanted``.
 
         Args:
-            wanted: name of the field.
             mixed: whether a configuration in which nearly every cell is right is passed over for another, since all
                 that is to be compared is alike there.
         """

@@ -22,12 +22,7 @@ class Section:
     """One part of a page.
 
     Attributes:
-        name: its anchor.
-        title: its heading.
-        words: paragraphs.
-        points: a list of facts.
         figures: each with the table of its data.
-        grids: tables of their own.
         kind: a word for parts with a layout of their own.
         extra: what that layout needs.
     """

@@ -37,10 +37,8 @@ class Ruler:
     """One line of the scale of verdicts.
 
     Attributes:
-        label: the configuration in words.
         closed: share of the gap to certainty that is closed; None without a figure.
         lower, upper: ends of its 95% interval; None without one.
-        tier: the verdict.
     """
 
     label: str

@@ -48,8 +48,6 @@ class Headline(NamedTuple):
 
     Attributes:
         record: overview of that configuration, see ``frames.overview``; None where no attack has a result.
-        tier: the verdict.
-        words: the verdict as a sentence.
         beside: verdict and sentence of each defense, where most leaks under it.
     """
 

@@ -24,7 +24,6 @@ class Compared:
     """One cell of a table: our figure, and the printed one where both are of the same thing; rates in [0, 1].
 
     Attributes:
-        run: name of the run.
         place: its value on each axis of the table.
         unit: unit of its numbers in print.
         ours, ours_std, n: our mean, unbiased standard deviation and number of victims (or trainings).
@@ -35,7 +34,6 @@ class Compared:
         margin, agreement: see ``agreement_of``; None where there is nothing to judge.
         guess, guess_name, lift: the best correct baseline on the same cells, and the gain over it.
         seconds_per_victim: time of the attack; None for what is no attack.
-        rows: number of rows of the data set, as far as it was at hand.
     """
 
     run: str
@@ -165,7 +163,6 @@ def as_csv(table: PublishedTable, cells: Sequence[Compared], commit: str = "") -
     Args:
         table: published table; each of its axes is a column.
         cells: compared figures; each is a line.
-        commit: commit of the program that measured them.
     """
     values = [field.name for field in fields(Compared) if field.name not in ("run", "place")]
     text = io.StringIO()

@@ -35,10 +35,7 @@ class Selection:
     """Which part of a table to run; an empty choice is all of it.
 
     Attributes:
-        batch_sizes, labels: values of the specs.
-        attacks: names in results.
         runs: names of runs (``faithful``, ``default``).
-        only: values to keep on axes of the table, as texts.
     """
 
     batch_sizes: Collection[int] = ()
@@ -63,9 +60,7 @@ class ChosenPart:
     """The part of an audit that was chosen.
 
     Attributes:
-        audit: the whole audit.
         at: points of the sweep, without batch sizes where the setting sweeps over none; empty for nothing.
-        attacks: names in results.
         shown: names of attacks and baselines that the comparison shows; other baselines serve the lift.
     """
 
@@ -110,10 +105,6 @@ class ChosenPart:
         """Return whether the comparison shows a figure: what was chosen, not what was measured for it alone.
 
         Args:
-            selection: the choice.
-            place: place of the figure.
-            label: name of the attack or baseline in results.
-            at: point of the sweep.
             all_there: whether figures count that this command does not measure.
         """
         if self.has(at):
@@ -129,12 +120,8 @@ class TableComparison:
     """A table as far as it was run.
 
     Attributes:
-        table: what was printed.
-        cells: ours beside theirs.
         gains: each other run against the first one on the same units, where both have an attack at the same place.
         rows: all results, see ``seepage.results.rows``.
-        notes: remarks on the data.
-        failed: attacks and baselines of which jobs failed, by what they failed of.
     """
 
     table: PublishedTable
@@ -260,11 +247,7 @@ def _run(
 
 
 def check_selection(table: PublishedTable, selection: Selection) -> None:
-    """Refuse a choice that a table does not have.
-
-    Raises:
-        BadInputError: names what is unknown, and the nearest names.
-    """
+    """Refuse a choice that a table does not have."""
     planned = list(table.planned())
     for name in ("batch_sizes", "labels"):
         if getattr(selection, name) and not all(hasattr(audit.spec, name) for audit in planned):

@@ -22,7 +22,6 @@ def completion_scores(
     layer that is trained with MixMatch.
 
     Args:
-        view: view of the passive party.
         labelled: positions of records whose labels it knows; they should be left out of any figure.
         labels: labels of these records, 1 for the sought class and 0 for others.
 

@@ -97,8 +97,6 @@ class AdversarialShadowAttack(DataPassiveAttack):
         """Return the guess.
 
         Args:
-            view: view of the active party.
-            knowledge: side information with auxiliary rows.
             seeds: seed of each training's shadow, adversary and InverNet.
 
         Raises:

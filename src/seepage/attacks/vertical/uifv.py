@@ -104,7 +104,6 @@ class QueryAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: view of the active party.
             knowledge: side information with auxiliary rows and queries; rows beyond the budget are not asked.
             seeds: seed of each training's InverNet.
 
@@ -157,10 +156,7 @@ class _Pairs:
     """Rows that were asked, and the answers.
 
     Attributes:
-        encoder: encoder of the rows.
         cells, queries: the rows, and the same encoded.
-        answered: the target's features of them.
-        received: features of the attacked records.
         beside: the attacker's own columns of the rows and of the attacked records, as inputs; None for rows that are no
             table.
         trained: number of pairs to train on; the rest is held out.
@@ -222,12 +218,7 @@ class InformedQueryAttack(QueryAttack):
 
 @dataclass(frozen=True)
 class ShadowInversion:
-    """InverNet of the data-passive attack, with the shadow that it was trained on.
-
-    Attributes:
-        inverse: trained InverNet.
-        shadow: the attacker's shadow of the target's bottom model.
-    """
+    """InverNet of the data-passive attack, with the shadow that it was trained on."""
 
     inverse: Inverse
     shadow: nn.Module
@@ -294,8 +285,6 @@ class DataPassiveAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: view of the active party.
-            knowledge: side information with auxiliary rows.
             seeds: seed of each training's shadow and InverNet.
 
         Raises:
@@ -335,8 +324,6 @@ class IsolatedQueryAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: view of the active party.
-            knowledge: side information with queries.
             seeds: seed of each training's generated rows and InverNet.
 
         Raises:
@@ -367,8 +354,6 @@ class StealthAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: view of the active party.
-            knowledge: side information with leaked records.
             seeds: seed of each training's InverNet.
 
         Raises:

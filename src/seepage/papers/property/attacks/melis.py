@@ -64,9 +64,7 @@ class Melis:
         """Return the chances of each share for each target.
 
         Args:
-            view: gradients, and the models at which they were taken.
             knowledge: side information with auxiliary rows, the victim's number of rows and the shares to distinguish.
-            seeds: the seed of batches and forests.
 
         Raises:
             BadInputError: models are not fully connected, or auxiliary rows cannot supply the shares.

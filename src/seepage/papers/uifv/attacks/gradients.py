@@ -129,8 +129,6 @@ class GradientMatching(DescentAttack):
         """Return the guess.
 
         Args:
-            view: view of the records that gradients were granted of.
-            knowledge: side information with the bottom model and its gradients.
             seeds: seed of each training's start.
 
         Raises:
@@ -177,11 +175,6 @@ class _Unmixed:
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; each candidate takes the position of the records whose features it would send.
-
-        Args:
-            view: view of the records that gradients were granted of.
-            knowledge: side information with the bottom model and its gradients.
-            seeds: one seed a training.
 
         Raises:
             BadInputError: either was not granted, or the bottom model is of another kind.

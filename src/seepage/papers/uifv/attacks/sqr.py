@@ -91,7 +91,6 @@ class Sqr:
         """Return the guessed records.
 
         Args:
-            view: received gradients or updates.
             knowledge: side information of the attacker; labels are not used.
             seeds: seed of each victim's directions.
             progress: function that is called with the share of the victims done since the last call.
