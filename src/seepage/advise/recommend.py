@@ -117,7 +117,7 @@ def recommended(
     document: str | None = None,
     machines: Machines | None = None,
 ) -> Recommendation:
-    """Search as a spec with the field ``recommend`` asks; the same search into the same folder continues.
+    """Run the search that the field ``recommend`` of a spec describes; a search in the same folder is continued.
 
     Args:
         spec: the deployment, and what is wished for.
@@ -468,7 +468,7 @@ class _Advisor:
         return replace(given, task=_task(audit, report.rows) or given.task)
 
     def _check_cost(self, given: Candidate) -> None:
-        """Refuse a limit of the cost that trainings cannot tell from none."""
+        """Refuse a limit of the cost that is too small to be measured with these trainings."""
         task, most = given.task, self.wish.max_cost
         if most is None or task is None or task.mean is None or task.low is None or task.high is None:
             return
@@ -522,7 +522,7 @@ class _Advisor:
         return done
 
     def _surest(self, given: Candidate, candidate: Candidate, safe: Sequence[float | int]) -> Candidate:
-        """Return what to try last: the strongest strength of a change that looks safe, and may cost what it does.
+        """Return the strongest strength of a change that looks safe and affordable, which is tried last.
 
         Args:
             given: the deployment without a change.

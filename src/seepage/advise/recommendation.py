@@ -29,7 +29,7 @@ _CELLS = "all cells"
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration that was looked at.
+    """One configuration of the search.
 
     Attributes:
         lever: change of the deployment; None for the deployment as it was given.
@@ -58,7 +58,7 @@ class Candidate:
 
     @property
     def standings(self) -> tuple[Standing, ...]:
-        """What is known of each limited figure."""
+        """Standing of each limited figure against the limit."""
         decision = None if self.report is None else self.report.decision
         return () if decision is None else decision.figures
 
@@ -170,7 +170,7 @@ class Recommendation:
 
     @property
     def figure(self) -> str:
-        """What is limited, in words."""
+        """Name of the limited figures."""
         if self.wish.column is not None:
             return f"column {clean(self.wish.column, 60)}"
         if self.wish.whole_records:
@@ -268,7 +268,7 @@ def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
 
 
 def given_options(spec: Spec) -> str:
-    """Return the options of the command line that say what a spec was given, tables and limits aside.
+    """Return the command line options that set the fields of a spec, without tables and limits.
 
     Example:
         >>> from seepage.settings.horizontal.spec import make_spec
@@ -306,14 +306,14 @@ def _flow(options: Mapping[str, Any]) -> str:
 
 
 def loss(before: ResultRow | None, task: ResultRow | None) -> float | None:
-    """Return by how much a task is learnt worse, in its metric; None where one is not known."""
+    """Return the loss of task quality in the task's metric; None where one side is unknown."""
     if before is None or task is None or before.mean is None or task.mean is None or before.metric != task.metric:
         return None
     return (before.mean - task.mean) * (-1 if is_error(task.metric) else 1)
 
 
 def in_words(recommendation: Recommendation) -> list[str]:
-    """Return what was rejected and why, a sentence each."""
+    """Return a sentence for each rejected candidate."""
     lines = []
     for candidate in recommendation.candidates:
         if candidate.status != "recommended":
@@ -329,7 +329,7 @@ def _named(standing: Standing, report: Report | None) -> str:
 
 
 def _cells_name(report: Report | None) -> str:
-    """Return what a figure of no single column is about, such as the shares of pooled learning."""
+    """Return the name of a figure that is of no single column, such as the shares of pooled learning."""
     secret = _CELLS if report is None else report.audit.about.secret
     return _CELLS if secret.startswith("all ") else secret
 

@@ -23,7 +23,7 @@ from seepage.tabular.schema import Schema
 
 
 class CapturedAudit(Audit[AttackSpec]):
-    """An audit of captured messages; its units are those that were captured.
+    """An audit of captured messages; each captured message is one unit.
 
     Args:
         usual: registered names of the attacks that are tried where nobody names any.
@@ -52,7 +52,7 @@ class CapturedAudit(Audit[AttackSpec]):
         self.captured = 1
 
     def like(self, spec: AttackSpec, about: About, parts: Sequence[PlannedPart], units: int) -> CapturedAudit:
-        """Return an audit of several captures on the same table, which were attacked one by one."""
+        """Return an audit of several captures on the same table, each of which was attacked by itself."""
         first = self.configurations[0]
         audit = CapturedAudit(spec, about, self._deployed, None, first, parts, self._table, usual=self._usual)
         audit.captured = units
@@ -78,7 +78,7 @@ class CapturedAudit(Audit[AttackSpec]):
         return self._deployed
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
-        """Return the options of a part; the messages are known by their files alone."""
+        """Return the options of a part, without the messages, which are identified by their files."""
         return {**self._settings, part.kind: part.label}
 
     def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
@@ -95,7 +95,7 @@ class CapturedAudit(Audit[AttackSpec]):
         return self._exposure
 
     def run(self, part: PlannedPart, progress: Progress | None = None) -> Run:
-        """Return what a part gets out of the captured messages.
+        """Run one attack or baseline on the captured messages.
 
         Args:
             progress: called now and then with the share of the work done since the last call.
@@ -123,7 +123,7 @@ class CapturedAudit(Audit[AttackSpec]):
 
 @dataclass(frozen=True)
 class Attacked:
-    """A capture that was attacked.
+    """The results of the attacks on a capture.
 
     Attributes:
         runs: what each part got out of it.
@@ -136,7 +136,7 @@ class Attacked:
 
     @cached_property
     def rows(self) -> tuple[ResultRow, ...]:
-        """Results of parts that have any: without the truth, those that an attack has of its own answers."""
+        """Rows of results of all attacks and baselines that have figures."""
         return tuple(rows_of(self.audit, [run for run in self.runs if run.measured]))
 
     def row(self, metric: str = "accuracy", column: str | None = None, attack: str | None = None) -> ResultRow | None:
@@ -154,7 +154,7 @@ def run_parts(
     lacks: Callable[[PlannedPart], str | None] | None = None,
     progress: Callable[[str], Progress | None] | None = None,
 ) -> Attacked:
-    """Return what the parts of an audit get out of a capture; what cannot be tried has a reason.
+    """Run the attacks and baselines of an audit on a capture; an attack that cannot be tried gets a reason.
 
     A baseline that cannot be made is left out: a space too large to go through has no prior.
 
@@ -185,7 +185,7 @@ def run_parts(
 
 
 def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Mapping[int, str]) -> Attacked:
-    """Return several captures as one audit, each of them a unit.
+    """Join the results of several captures into one audit with a unit for each capture.
 
     Args:
         name: what they are called.
@@ -215,7 +215,7 @@ def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Map
 
 
 def _joined(runs: Sequence[Run], units: tuple[int, ...], failures: tuple[Failure, ...]) -> Run:
-    """Return the runs of one part on several units as one."""
+    """Join the runs of one attack or baseline on several units."""
     first, evidence = runs[0], [run.evidence for run in runs if run.evidence is not None]
     alike = len(evidence) == len(runs) and len({item.column_names for item in evidence}) == 1
     seconds = [run.seconds for run in runs if run.seconds is not None]

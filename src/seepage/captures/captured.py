@@ -44,7 +44,7 @@ _ADVICE = "write it with seepage.capture(model.named_parameters(), FILE) or seep
 
 
 class Encoding(BaseModel):
-    """What the client standardises encoded rows with, agreed upon before training.
+    """The mean and standard deviation with which the client standardises encoded rows, agreed upon before training.
 
     Attributes:
         mean, std: mean and standard deviation of each encoded column: one column for each category of a discrete
@@ -58,7 +58,7 @@ class Encoding(BaseModel):
 
 
 class Description(MessageRecipe):
-    """What is known of a captured update besides its numbers; what is None is not known.
+    """The facts about a captured update besides its numbers; a field that is None is unknown.
 
     Attributes:
         format: version of this form. Files of format 1, which knows only gradients, are read as this one.
@@ -130,7 +130,7 @@ class Capture:
 
 
 def encoding_of(statistics: Statistics) -> Encoding:
-    """Return what rows are standardised with."""
+    """Return the mean and standard deviation with which rows are standardised."""
     return Encoding(mean=tuple(statistics.mean.tolist()), std=tuple(statistics.std.tolist()))
 
 
@@ -162,7 +162,7 @@ def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Descript
 
 
 def read_description(path: str | Path) -> Description:
-    """Return what is known of a captured update besides its numbers; the defaults where the file says nothing.
+    """Return the description of a captured update; without one, the default description.
 
     Raises:
         BadInputError: the file cannot be read or is damaged; what it says is not a description, is of a later format,
@@ -284,12 +284,12 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
 
 
 def _what(about: Description) -> str:
-    """Return what stands in the file for each parameter."""
+    """Return the word for the tensors of the file: gradient or change."""
     return "gradient" if about.training is None else "change"
 
 
 def coarse(about: Description, model: Model) -> str | None:
-    """Return why nothing is proved where a client computed more coarsely than the model; None elsewhere."""
+    """Return why nothing is proved for a client with a coarser number format than the model; None for other clients."""
     dtype = str(next(iter(model.parameters.values())).dtype).removeprefix("torch.")
     if about.precision is None or _PRECISION[about.precision] >= _PRECISION[dtype]:
         return None
@@ -297,7 +297,7 @@ def coarse(about: Description, model: Model) -> str | None:
 
 
 def _notes(about: Description, model: Model) -> list[str]:
-    """Return what model and description say of each other that a reader should know."""
+    """Return notes on contradictions between model and description."""
     notes = []
     if (doubt := coarse(about, model)) is not None:
         notes.append(doubt)
@@ -324,7 +324,7 @@ def _check_gradient(what: str, tensor: Tensor) -> None:
 
 
 def _prefix(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """Return what stands before all names of a file that are otherwise the model's; empty for nothing."""
+    """Return the prefix that wrappers put before the names of the model's parameters in a file; empty for none."""
     try:
         with safe_open(str(path), framework="pt") as file:
             names = set(file.keys())
@@ -357,7 +357,7 @@ def _parsed(text: str, what: str) -> Description:
 
 
 def as_description(values: dict[str, Any], what: str) -> Description:
-    """Return a description from plain values.
+    """Return a description from plain values, such as those of a JSON object.
 
     Example:
         >>> as_description({"batch_size": 4}, "the description").batch_size

@@ -229,7 +229,7 @@ def _capture_step(
 
 
 def _facts_of(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of an update as values of a description."""
+    """Return the facts about an update as values of a description."""
     given = {name: value for name, value in facts.items() if value is not None}
     labels, statistics = given.pop("labels", None), given.pop("statistics", None)
     if labels is not None:

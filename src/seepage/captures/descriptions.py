@@ -30,7 +30,7 @@ def json_object(text: str, what: str, advice: str) -> dict[str, Any]:
 
 
 def described(kind: type[M], values: Mapping[str, Any], what: str, newest: int) -> M:
-    """Return a description from plain values.
+    """Return a description of the given kind from plain values, such as those of a JSON object.
 
     Args:
         kind: model of the description, with the field ``format``.

@@ -74,7 +74,7 @@ class CapturedFile:
 
 @dataclass(frozen=True)
 class UpdateFinding:
-    """What one update gives away.
+    """The finding on one update.
 
     Attributes:
         file: path of the file within the folder.
@@ -101,7 +101,7 @@ class UpdateFinding:
 
 @dataclass(frozen=True)
 class ClientFinding:
-    """What the updates of one client give away together.
+    """The finding on all updates of one client together.
 
     Attributes:
         records: greatest number of records that the client was taken to hold; None where nothing was linked.
@@ -125,7 +125,7 @@ class ClientFinding:
 
 @dataclass(frozen=True)
 class FederationFindings:
-    """What the captured updates of a federation give away.
+    """The findings on all captured updates of a federation.
 
     Attributes:
         updates: finding of each update, in order of client and round.
@@ -151,7 +151,7 @@ class FederationFindings:
         return any(update.records is None for update in self.updates) or any(client.failed for client in self.clients)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what each update and client gives away as values of JSON."""
+        """Return the findings on updates and clients as JSON values."""
         return {
             "counts": self.counts,
             "attack": self.attack,
@@ -237,23 +237,11 @@ class FederationAttack:
     Attributes:
         model: network, as ``make_model`` takes it.
         schema: schema of the clients' table.
-        attack: registered name of the attack.
+        attack: registered name of the attack; the other fields are described in ``AttackSpec``.
         options: arguments of the attack.
         reference: public rows of the same kind, or their file; None for none.
-        truth: the client's own rows as a file, or a folder with ``ID.csv`` or ``client-ID.csv`` for each client; only
-            for scores. None where they are not known.
-        weights: weights of updates that have no model beside them.
-        batch_size: number of records of updates that do not say it.
-        holds: number of records that each client holds; None where it is not known.
-        head: reading of the network's outputs, where it is not the usual one.
-        separator: separator of the cells of CSV files.
-        device: device of the attack.
-        seed: seed of the attack's random starts.
-        restore_labels: whether labels that updates hold are left unused.
-        allow_large: whether to attack batches that may take more memory than the machine has.
-        model_seed: seed of the model's initialisation, for an update without weights.
-        dropout: whether a network that drops values in training is attacked with its dropout.
-        gate: limit that the updates have to stay below; None without one.
+        truth: file of the client's own rows, or folder with ``ID.csv`` or ``client-ID.csv`` for each client; only for
+            scores. None where they are not known.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -290,7 +278,7 @@ class FederationAttack:
         listener: Listener | None = None,
         keep: Callable[[str, Recovered], None] | None = None,
     ) -> FederationFindings:
-        """Return what each update and each client gives away.
+        """Attack all updates and link the rounds of each client.
 
         Args:
             folder: folder of the updates.
@@ -337,7 +325,7 @@ class FederationAttack:
         return FederationFindings(tuple(updates), tuple(together), self.attack, self._as_audit(each, lost))
 
     def _as_audit(self, each: Sequence[Recovered], lost: Mapping[int, str]) -> Attacked | None:
-        """Return all updates as one audit; None where none could be attacked."""
+        """Join the attacked updates into one audit; return None where no update could be attacked."""
         if not each:
             return None
         first = each[0].attacked.audit
@@ -352,7 +340,7 @@ class FederationAttack:
         listener: Listener,
         keep: Callable[[str, Recovered], None] | None,
     ) -> tuple[UpdateFinding, Recovered | None]:
-        """Return the finding of an update, and what links it with others; None where it could not be attacked."""
+        """Attack one file; return its finding, and the attacked update or None where the attack failed."""
         done = 0.0
 
         def advance(share: float) -> None:
@@ -411,7 +399,7 @@ class FederationAttack:
         progress: Progress | None = None,
         alone: bool = True,
     ) -> Recovered:
-        """Return what one update gives away.
+        """Attack one update.
 
         Args:
             path: file of the update.
@@ -464,7 +452,7 @@ class FederationAttack:
         )
 
     def _linked(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
-        """Return what the updates of a client give away together, or the error that linking them failed with."""
+        """Attack the updates of a client together; an error becomes a finding of its own."""
         try:
             return self._together(client, attacked, truth)
         except CertifiedWrongError:
@@ -473,7 +461,7 @@ class FederationAttack:
             return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {one_line(error)}", failed=True)
 
     def _together(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
-        """Return what the updates of a client give away together."""
+        """Attack the updates of a client together."""
         why = _unlinkable(attacked)
         largest = max((recovered.number for recovered in attacked), default=0)
         if not why and self.holds is not None and self.holds < largest:
@@ -510,7 +498,7 @@ class FederationAttack:
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
 
     def _scored(self, first: Recovered, exposure: RecordsExposure) -> ResultRow | None:
-        """Return the share of cells that is read of all rounds of a client."""
+        """Return the share of cells that the attack reads from all rounds of a client."""
         audit = first.attacked.audit
         return run_parts(exposure.audit(audit.spec, audit.about, first.capture.about.defense)).row()
 
@@ -544,7 +532,7 @@ class FederationAttack:
         return self.reference
 
     def _truths(self, clients: Sequence[str]) -> dict[str, Path]:
-        """Return the file of each client's own rows, as far as there is one."""
+        """Return the files of the clients' own rows, by client, as far as they exist."""
         if self.truth is None:
             return {}
         if not self.truth.is_dir():
@@ -568,13 +556,13 @@ class FederationAttack:
 
 
 def _without(file: CapturedFile, error: Exception) -> UpdateFinding:
-    """Return the finding of an update that could not be attacked."""
+    """Return the finding on an update whose attack failed."""
     outcome: Outcome = "not tried" if isinstance(error, BadInputError) else "failed"
     return UpdateFinding(file.name, file.client, file.round, None, outcome, one_line(error).rstrip("."))
 
 
 def _doubt(recovered: Recovered) -> str | None:
-    """Return why an update in which nothing was proved is not shown to hold nothing; None where it is."""
+    """Return why an update without a proved cell may still leak; None where the search was complete."""
     guess, about = recovered.guess, recovered.capture.about
     [search] = guess.searches or [None]
     if search is None or about.defense is not None or about.sent_as != "full" or about.precision in _COARSE:

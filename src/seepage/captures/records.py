@@ -24,7 +24,7 @@ from seepage.wire.secret import RecordsSecret
 
 @dataclass
 class RecordsExposure(Exposure):
-    """A captured message as an attacker has it, one victim.
+    """A captured message of one victim, as the attacker sees it.
 
     Attributes:
         attack: attack, which is called with a function that takes note of its progress, or None.
@@ -43,7 +43,7 @@ class RecordsExposure(Exposure):
     guess: RecordsGuess | None = None
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Run the attack, or a baseline, and hold its guess against the truth where that is known."""
+        """Run the attack or a baseline, and score its guess where the truth is known."""
         knowledge, begun = self.knowledge, time.perf_counter()
         if part.kind == "attack":
             guess = self.guess = self.attack(progress)

@@ -52,7 +52,7 @@ _ORIGIN_WORDS: dict[Origin, str] = {
 
 @dataclass(frozen=True)
 class Recovered:
-    """What was read out of one update.
+    """The records that an attack read from one update.
 
     Attributes:
         guess: records in no particular order, and the attacker's own doubts.
@@ -96,7 +96,7 @@ class Recovered:
         return {FILES[0]: self.records, FILES[1]: self.confidence}
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what goes beside the rows of results as JSON values; no guessed cell."""
+        """Return settings, knowledge, notes and certainty as JSON values, without any guessed cell."""
         means = self.certainty.nanmean(dim=0)
         certain = {name: _plain(mean) for name, mean in zip(self.schema.names, means, strict=True)}
         plain = {"settings": self.settings, "knowledge": self.knowledge, "notes": list(self.notes)}
@@ -124,7 +124,7 @@ class Recovered:
 def attacker_statistics(
     schema: Schema, about: Description | None = None, reference: Table | None = None
 ) -> tuple[Statistics, Origin]:
-    """Return the statistics that an attacker of an update has, and where they are from.
+    """Return the attacker's statistics of the columns, and their origin.
 
     Rows of the same kind are best; else what the update says rows are standardised with; else the schema's bounds
     alone. Where the update says it, rows are standardised as the client did.
@@ -148,7 +148,7 @@ def attacker_statistics(
 
 
 def states_encoding(about: Description) -> bool:
-    """Return whether an update says with what its rows were standardised."""
+    """Return whether an update states how its rows were standardised."""
     return about.encoding is not None or about.encoder is not None
 
 
@@ -173,7 +173,7 @@ def recover(
     gate: Gate | None = None,
     notes: Sequence[str] = (),
 ) -> Recovered:
-    """Attack a captured update as an audit attacks its first victim of the same seed.
+    """Attack a captured update in the way in which an audit attacks its first victim of the same seed.
 
     Args:
         statistics, origin: what the attacker knows of the columns, see ``attacker_statistics``.
@@ -237,7 +237,7 @@ def recover(
 
 
 def _knowledge(capture: Capture, schema: Schema, statistics: Statistics, records: int) -> Knowledge:
-    """Return what the attacker has beside the update."""
+    """Return the attacker's knowledge besides the update."""
     given, model = capture.about.labels, capture.view.model
     if given is None and model.head == "regression":
         raise BadInputError(
@@ -266,7 +266,7 @@ def _check_size(records: int, width: int, restarts: int) -> None:
 
 
 def update_facts(about: Description, model: Model, records: int, origin: Origin, notes: Sequence[str] = ()) -> About:
-    """Return a captured update in words."""
+    """Return the description of a captured update for the head of a report."""
     return About(
         "captured update",
         about.protocol,
@@ -286,7 +286,7 @@ def update_facts(about: Description, model: Model, records: int, origin: Origin,
 def doubts(
     schema: Schema, statistics: Statistics, guess: RecordsGuess
 ) -> tuple[Float[Tensor, "record column"], Float[Tensor, "record column"]]:
-    """Return certainty and spread of each cell of the first victim, see ``Recovered``.
+    """Return certainty and spread of each cell of the first victim; ``Recovered`` describes both.
 
     Args:
         schema, statistics: schema and statistics of the attacker.
@@ -304,7 +304,7 @@ def doubts(
 
 
 def _assumed(model: Model) -> list[str]:
-    """Return what was taken for granted of the client's training."""
+    """Return notes on what the attack assumes about the client's training."""
     notes = []
     if model.switched_off:
         notes.append(
@@ -318,7 +318,7 @@ def _assumed(model: Model) -> list[str]:
 
 
 def write_recovered(folder: Path, recovered: Recovered) -> None:
-    """Write ``reconstruction.csv``, ``confidence.csv`` and ``results.json`` for their owner alone."""
+    """Write ``reconstruction.csv``, ``confidence.csv`` and ``results.json``, readable for their owner alone."""
     check_new(folder)
     make_folder(folder, private=True)
     for name, table in recovered.tables.items():
@@ -329,7 +329,7 @@ def write_recovered(folder: Path, recovered: Recovered) -> None:
 
 
 def check_new(folder: Path, files: Sequence[str] = FILES) -> None:
-    """Refuse a folder in which something would be replaced."""
+    """Refuse a folder that already holds one of the files."""
     if folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
     there = [name for name in files if (folder / name).exists()]
@@ -340,7 +340,7 @@ def check_new(folder: Path, files: Sequence[str] = FILES) -> None:
 def _records(
     capture: Capture, schema: Schema, statistics: Statistics, batch_size: int | None, truth: Table | None, seed: int
 ) -> tuple[int, bool]:
-    """Return the number of records, and whether it was read from the update itself."""
+    """Return the number of records, and whether it was counted in the update itself."""
     if batch_size is not None:
         check_count("batch_size", batch_size)
     stated = capture.about.batch_size

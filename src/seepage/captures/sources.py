@@ -57,7 +57,7 @@ _UPDATES |= {"restore_labels", "profile", "restarts", "iterations"}
 
 @dataclass(frozen=True)
 class CaptureResult:
-    """What a capture gave away.
+    """The results of an attack on a capture.
 
     Attributes:
         attacked: the same as an audit; None where nothing could be attacked.
@@ -74,7 +74,7 @@ class CaptureResult:
 
 
 class CapturedSource(ABC):
-    """A capture on disk with what is to be done."""
+    """A capture on disk with the spec of the attack on it."""
 
     words: ClassVar[str]
     takes: ClassVar[frozenset[str]] = _UPDATES
@@ -93,7 +93,7 @@ class CapturedSource(ABC):
     @staticmethod
     @abstractmethod
     def reads(path: Path) -> bool:
-        """Return whether a path is of this kind."""
+        """Return whether a path holds a capture of this kind."""
 
     @abstractmethod
     def attack(self, out: Path, listener: Listener) -> CaptureResult:
@@ -131,7 +131,7 @@ class TranscriptFolder(CapturedSource):
         return is_transcript(path)
 
     def attack(self, out: Path, listener: Listener) -> CaptureResult:
-        """Attack the transcript with all attacks that are named, or that can be tried."""
+        """Run the named attacks on the transcript, or all attacks that can be tried."""
         spec = self.spec
         training = read_transcript(self.path, None if spec.schema_file is None else Schema.load(spec.schema_file))
         attack = TranscriptAttack(
@@ -211,7 +211,7 @@ class UpdateFolder(CapturedSource):
         return path.is_dir()
 
     def _options(self) -> dict[str, Any]:
-        """Return what was asked for; each attack says itself what it does not take."""
+        """Return the options that the spec sets; the attack itself refuses those that it does not take."""
         spec, factory = self.spec, registry.attacks.of("horizontal")[self.name].factory
         profiled = spec.profile != "default" or "profile" in inspect.signature(factory).parameters
         limits = {"restarts": spec.restarts, "iterations": spec.iterations}
@@ -221,7 +221,7 @@ class UpdateFolder(CapturedSource):
 
     @property
     def federation_attack(self) -> FederationAttack:
-        """The attack."""
+        """The attack with the options of the spec."""
         spec = self.spec
         assert spec.model is not None
         return FederationAttack(
@@ -287,5 +287,5 @@ KINDS: tuple[type[CapturedSource], ...] = (TranscriptFolder, TreeFiles, UpdateFo
 
 
 def open_source(path: Path, given: Mapping[str, object]) -> CapturedSource:
-    """Return the capture at a path, with what is to be done."""
+    """Return the capture at a path with the spec of the attack on it."""
     return next(kind for kind in KINDS if kind.reads(path))(path, given)

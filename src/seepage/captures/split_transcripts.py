@@ -20,11 +20,12 @@ from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.space import Space
 from seepage.captures.transcript_runs import (
-    NO_MEANING,
     TranscriptExposure,
     TranscriptTables,
     UnknownPart,
+    gathered,
     history_of,
+    meaningful,
 )
 from seepage.captures.transcripts import RecordedTraining, RoundMessages
 from seepage.errors import BadInputError, one_line, unknown_name
@@ -100,8 +101,6 @@ class SplitTranscriptExposure(TranscriptExposure):
             self.grants.add("weights")
         if tables.public is not None:
             self.grants.add("auxiliary")
-        if tables.known_labels is not None:
-            self.grants.add("labels")
         self._defense = _cut_defense(training.about.defense)
         space = Space.of(self._base, CutKnowledge(tables.schema, tables.statistics))
         self.limits = [*filter(None, [not_exact(self._base, space)])]
@@ -145,7 +144,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         self.keep(part, self.places, answers)
 
     def _guess(self, attack: Callable[..., CutGuess], auxiliary: bool) -> CutGuess:
-        """Return an attack's guess for all records; that of those without a gradient is the prior's."""
+        """Return an attack's guess of all records; records without a gradient get the guess of the prior."""
         if not self._used_messages:
             check_gradient(
                 self._view(0, None, [seen[-1] for seen in self._all_messages.values()], list(self._all_messages))
@@ -162,13 +161,13 @@ class SplitTranscriptExposure(TranscriptExposure):
 
     @property
     def _prior(self) -> Callable[..., CutGuess]:
-        """Return the baseline that answers records without a gradient."""
+        """Return the baseline that guesses records without a gradient."""
         if self.training.weights:
             return Posterior(observed=False)
         return cast("Callable[..., CutGuess]", registry.baselines.of("split").create("marginals"))
 
     def _answered(self, attack: Callable[..., CutGuess], auxiliary: bool, history: _History) -> CutGuess:
-        """Return the guess for the records of a history, in the order of their positions."""
+        """Return an attack's guess of the records of a history, in the order of their positions."""
         rows = self.tables.public
         # Without its own columns the server cannot tell its records by them from the auxiliary rows.
         auxiliary_rows = None if rows is None or not (auxiliary or self.training.own is not None) else rows
@@ -192,7 +191,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         return CutGuess.joined([attack(group.view, knowledge, seeds) for group in groups]).take(order)
 
     def _fitting(self, part: Part, guess: CutGuess) -> Bool[Tensor, " record"] | None:
-        """Return whose newest message the guess replays, up to rounding, and say so where these are few.
+        """Return which records' newest messages the guess replays up to rounding; note a doubt where they are few.
 
         Args:
             guess: its guess for all records; None is returned where it compares no messages, or changes them first.
@@ -210,7 +209,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         return within & read
 
     def _scored(self, guess: CutGuess, seconds: float) -> UnitFigures:
-        """Return the figures of a guess of the records with a known truth; none without one."""
+        """Return the figures of a guess on the records with a known truth; no figures without a truth."""
         true_cells, seconds = self.tables.true_cells(self.places), seconds / len(self.places)
         if true_cells is None:
             return UnitFigures({}, seconds)
@@ -220,14 +219,14 @@ class SplitTranscriptExposure(TranscriptExposure):
         scored = columns_figures(model.schema, model.private, statistics, seen, guess.take(at), seconds, False)
         labels = LabelGuess(guess.labels[None], None if guess.label_chances is None else guess.label_chances[None])
         right, target = self.right_labels(self.places, labels), model.schema.target.name
-        figures = {key: value for key, value in scored.figures.items() if key[0] not in NO_MEANING and key[1] != target}
+        figures = {key: value for key, value in meaningful(scored.figures).items() if key[1] != target}
         each = {key: values for key, values in scored.each.items() if key[1] != target}
         if right is not None:
             figures, each = {**figures, **right.figures}, {**each, **right.each}
         return replace(scored, figures=figures, each=each)
 
     def baselines(self) -> list[Part]:
-        """Return the prior where the client's weights are there, the marginals, and neighbours by own columns."""
+        """Return the baselines that the transcript has the knowledge for."""
         neighbours = self.training.own is not None and self.tables.public is not None
         return [
             *([Part(name=PRIOR)] if self.training.weights else []),
@@ -236,12 +235,12 @@ class SplitTranscriptExposure(TranscriptExposure):
         ]
 
     def _newest_view(self) -> CutView:
-        """Return the newest message of all records; the model is that of any round."""
+        """Return the newest message of each record as one view; its model is that of any round."""
         newest = [(self._used_messages.get(place) or self._all_messages[place])[-1] for place in self.places.tolist()]
         return self._view(0, None, newest, self.places.tolist())
 
     def returned(self) -> tuple[Tensor, ReturnedView]:
-        """Return what came back of all records, beside the server's own columns."""
+        """Return the gradients that came back of all records, with the server's own columns."""
         view = self._newest_view()
         own = torch.zeros(1, view.records, 1)
         if self.training.own is not None:
@@ -251,7 +250,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         return self.places, ReturnedView(view.cut[None], view.own_gradient[None], own.to(view.cut.dtype))
 
     def _histories(self) -> tuple[_History, _History]:
-        """Return the messages of all records, and those that tell something of the records that have such.
+        """Return the messages of all records, and the messages that attacks use.
 
         Messages without a gradient tell nothing. Those of rounds whose client weights are not there are left out where
         a record has others.
@@ -290,7 +289,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         return history, used
 
     def _together(self, history: _History) -> _History:
-        """Return the newest messages of each record, as many as there may be groups with the same weights in all."""
+        """Return the newest messages of each record, limited so that there are few groups with the same weights."""
         most = max(len(seen) for seen in history.values())
         taken = next(
             (
@@ -324,7 +323,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         return CutRounds(tuple(views), tuple(rows))
 
     def _grouped(self, history: _History) -> list[_Group]:
-        """Return the records by the weights and bounds of all their messages."""
+        """Return groups of records whose messages have the same weights and bounds."""
         groups = []
         for kinds, places in self._keyed(history).items():
             exchanges = zip(*(reversed(history[place]) for place in places), strict=True)
@@ -336,7 +335,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         return self._weights_of(messages.number), messages.clip
 
     def _keyed(self, history: _History) -> dict[tuple[_Kind, ...], list[int]]:
-        """Return records by the weights and bounds of their exchanges, the newest first."""
+        """Return the records by the weights and bounds of their messages, the newest message first."""
         keyed: dict[tuple[_Kind, ...], list[int]] = {}
         kinds = [self._kind(messages) for messages in self.training.rounds]
         for place, seen in history.items():
@@ -344,27 +343,19 @@ class SplitTranscriptExposure(TranscriptExposure):
         return keyed
 
     def _weights_of(self, number: int) -> int:
-        """Return the place of the newest weights before a round, or of the oldest where there are none before."""
+        """Return the index of the newest weights before a round; of the oldest weights for earlier rounds."""
         return max(0, bisect_right([before for before, _ in self.training.weights], number) - 1)
 
     def _view(
         self, weights: int, clip: float | None, exchange: Sequence[tuple[int, int]], places: Sequence[int]
     ) -> CutView:
-        rounds, model = self.training.rounds, self._base
-
-        def gathered(name: str) -> Tensor:
-            return torch.stack([getattr(rounds[k], name)[row] for k, row in exchange])
-
-        features = torch.zeros(len(places), len(model.public), dtype=torch.float64)
-        if self.training.own is not None:
-            rows, cells, _ = self.training.own
-            features = cells[[rows[self.tables.ids[place]] for place in places]]
+        rounds, model, own = self.training.rounds, self._base, self.tables.own_cells(places)
         return CutView(
             self._with_weights(weights),
-            features,
-            gathered("activations").to(model.dtype),
-            gathered("gradient").to(model.dtype),
-            gathered("behind"),
+            torch.zeros(len(places), len(model.public), dtype=torch.float64) if own is None else own,
+            gathered(rounds, "activations", exchange).to(model.dtype),
+            gathered(rounds, "gradient", exchange).to(model.dtype),
+            gathered(rounds, "behind", exchange),
             clip,
         )
 
@@ -379,7 +370,7 @@ class SplitTranscriptExposure(TranscriptExposure):
 
 
 def split_model(training: RecordedTraining, named: str | None) -> SplitModel:
-    """Return the network of a transcript, with the server's weights as far as they are known and others drawn anew.
+    """Return the network of a transcript with the server's weights where the transcript holds them.
 
     Args:
         named: name of the network, or reference of one of the user's own; that of the transcript if None.
@@ -411,7 +402,7 @@ def split_model(training: RecordedTraining, named: str | None) -> SplitModel:
 
 
 def _cut_defense(defense: Mapping[str, Mapping[str, object]] | None) -> KnownCut:
-    """Return what an attacker knows of a stated defense of split learning."""
+    """Return the attacker's knowledge of a stated defense of split learning."""
     if not defense:
         return KnownCut()
     listed = [{"name": name, **options} for name, options in defense.items()]
@@ -446,7 +437,7 @@ def _newest(history: _History, number: int | None) -> _History:
 
 
 def _misfit(attack: str, lacking: int, records: int, client: nn.Module) -> str:
-    """Return, as a sentence, that messages are not replayed, with what may be the cause.
+    """Return a sentence saying that messages are not replayed, and possible causes.
 
     Args:
         lacking: number of records whose message is not replayed.
@@ -465,7 +456,7 @@ def _misfit(attack: str, lacking: int, records: int, client: nn.Module) -> str:
 
 
 def _unread(guess: CutGuess, prior: CutGuess) -> CutGuess:
-    """Return the prior's answers for records without a message, with the fields of an attack's guess of others."""
+    """Return the prior's guess of records without a message, with the fields that the attack's guess has."""
     records, private = prior.cells.shape
     never = torch.zeros(records, dtype=torch.bool)
     nowhere = torch.full((records,), torch.nan, dtype=torch.float64)

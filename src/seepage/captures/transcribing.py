@@ -161,7 +161,7 @@ class TranscriptWriter:
     def _when_there(
         self, number: int, tensors: Mapping[str, Tensor], given: dict[str, Tensor], name: str, hooked: set[str]
     ) -> Callable[[Tensor], None]:
-        """Return what takes a gradient when it comes, and writes the round when it is the last one."""
+        """Return a hook that takes a gradient, and writes the round when it was the last gradient of the round."""
 
         def take(gradient: Tensor) -> None:
             given[name] = gradient

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seepage import registry
+from seepage.assessment import Figures
 from seepage.captures.transcripts import RecordedTraining, RoundMessages, read_cells
 from seepage.errors import BadInputError
 from seepage.needs import Need
@@ -79,7 +80,7 @@ class TranscriptTables:
 
     @property
     def origin(self) -> str:
-        """Words for where the statistics come from."""
+        """Origin of the statistics, in words."""
         if self.public is not None:
             return "marginals of the public rows"
         assumed = f"all values likely of {', '.join(self.assumed)}"
@@ -99,11 +100,18 @@ class TranscriptTables:
         return leaked_cells
 
     def true_cells(self, places: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return which of some records have a known truth, by their position, and its cells; None where none has."""
+        """Return indices of the given records with a known truth, and their true cells; None without any."""
         if self.truth is None:
             return None
         at, cells = _among(self.truth, places)
         return (at, cells) if len(at) else None
+
+    def own_cells(self, places: Sequence[int]) -> Tensor | None:
+        """Return the attacker's own cells of some records, and labels where it gave them; None without own columns."""
+        if self.training.own is None:
+            return None
+        rows, cells, _ = self.training.own
+        return cells[[rows[self.ids[place]] for place in places]]
 
     def _table(self, path: Path | None, what: str, columns: Sequence[Column]) -> tuple[Tensor, Tensor] | None:
         """Return positions of the transcript's records in a table, and their cells."""
@@ -139,14 +147,14 @@ class TranscriptTables:
         return None if labels is None else (labels[0], labels[1][:, 0]), leaked
 
     def labels_of(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which of some records have a label that the attacker knows, by their position, and these labels."""
+        """Return indices of the given records whose labels the attacker knows, and these labels."""
         if self.known_labels is None:
             return torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.float64)
         return _among(self.known_labels, places)
 
 
 class TranscriptExposure(Exposure, ABC):
-    """A transcript as an attacker has it.
+    """A transcript as the attacker sees it.
 
     Attributes:
         limits: sentence for each part of the network that no attack solves exactly.
@@ -160,7 +168,7 @@ class TranscriptExposure(Exposure, ABC):
     def __init__(self, tables: TranscriptTables) -> None:
         self.tables = tables
         self.reveals: tuple[type, ...] = ()
-        self.grants: set[Need] = set()
+        self.grants: set[Need] = set() if tables.known_labels is None else {"labels"}
         self.notes: list[str] = []
         self.limits: list[str] = []
         self.doubts: list[str] = []
@@ -169,25 +177,25 @@ class TranscriptExposure(Exposure, ABC):
         self.about = About("transcript", tables.training.about.topology, "", scales=self.scales)
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Run an attack or a baseline, and hold its guess against the truth where that is known."""
+        """Run an attack or a baseline, and score its guess where the truth is known."""
         registered = (registry.attacks if part.kind == "attack" else registry.baselines).of(self.setting)
         figures = self.columns(part, registered) if part.column is None else self.label(part, registered)
         return outcome([figures], self.about)
 
     @abstractmethod
     def baselines(self) -> Sequence[Part]:
-        """Return the baselines of columns that this transcript has what is needed for."""
+        """Return the baselines of columns that the transcript has the knowledge for."""
 
     @abstractmethod
     def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
-        """Return the figures of a guess of the private columns, and keep its answers."""
+        """Guess the private columns, keep the guess and return its figures."""
 
     @abstractmethod
     def returned(self) -> tuple[Tensor, ReturnedView]:
-        """Return positions of the records of which something came back, and what did."""
+        """Return the positions of the records whose gradients came back, and these gradients as a view."""
 
     def label(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
-        """Return the figures of a guess of labels alone, and keep its answers."""
+        """Guess labels alone, keep the guess and return its figures."""
         tables, target = self.tables, self.tables.schema.target
         places, view = self.returned()
         at, labels = tables.labels_of(places)
@@ -203,7 +211,7 @@ class TranscriptExposure(Exposure, ABC):
         )
 
     def right_labels(self, places: Tensor, guess: LabelGuess) -> UnitFigures | None:
-        """Return the figures of guessed labels, of records with a known truth whose label is not known to the attacker.
+        """Return the figures of guessed labels on records whose truth is known and whose label the attacker lacks.
 
         Args:
             places: positions of the records.
@@ -217,8 +225,7 @@ class TranscriptExposure(Exposure, ABC):
             return None
         some = LabelGuess(guess.labels[:, at], None if guess.chances is None else guess.chances[:, at])
         [scored] = label_figures(self.tables.schema.target, true[None], some, 0, 0.0)
-        figures = {key: value for key, value in scored.figures.items() if key[0] not in NO_MEANING}
-        return UnitFigures(figures, each=scored.each)
+        return UnitFigures(meaningful(scored.figures), each=scored.each)
 
     def keep(self, part: PlannedPart, places: Tensor, columns: Mapping[str, Iterable[object]]) -> None:
         """Keep an attack's answers with the ids of the records."""
@@ -241,7 +248,7 @@ class UnknownPart(nn.Module):
 
 
 def history_of(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> dict[int, list[tuple[int, int]]]:
-    """Return, for each record, the place of each round that it is in and its row there, the oldest first."""
+    """Return, for each record, the pairs of round index and row in that round, the oldest first."""
     history: dict[int, list[tuple[int, int]]] = {}
     for k, messages in enumerate(rounds):
         for row, identifier in enumerate(messages.ids):
@@ -249,8 +256,18 @@ def history_of(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> di
     return history
 
 
+def meaningful(figures: Figures) -> Figures:
+    """Return the figures that have a meaning for a transcript."""
+    return {key: value for key, value in figures.items() if key[0] not in NO_MEANING}
+
+
+def gathered(rounds: Sequence[RoundMessages], name: str, exchange: Iterable[tuple[int, int]]) -> Tensor:
+    """Return one tensor of the messages as rows, for pairs of round index and row in that round."""
+    return torch.stack([getattr(rounds[k], name)[row] for k, row in exchange])
+
+
 def _among(table: tuple[Tensor, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which of some records a table holds, by their position, and its rows of them.
+    """Return indices of the given records that a table holds, and their rows in the table.
 
     Args:
         table: positions of the table's records in the transcript, and its rows.

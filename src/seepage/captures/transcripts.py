@@ -47,7 +47,7 @@ Plainly = bool | int | float | str
 
 
 class TrainingRecipe(BaseModel):
-    """The training that a transcript is of, as far as it is known; for people, since no attack replays it."""
+    """The recipe of the recorded training, as far as it is known; for people, since no attack replays it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,7 +58,7 @@ class TrainingRecipe(BaseModel):
 
 
 class TranscriptDescription(BaseModel):
-    """What is known of a transcript besides its messages; what is None is not known.
+    """The facts about a transcript besides its messages; a field that is None is unknown.
 
     Attributes:
         setting: ``split``: activations go to the party with the label, and gradients come back; ``vertical``: features
@@ -132,7 +132,7 @@ class RoundMessages:
 
 @dataclass(frozen=True)
 class RecordedTraining:
-    """A transcript that was read and is whole.
+    """A transcript that was read and checked.
 
     Attributes:
         rounds: messages by round, the oldest first.
@@ -234,7 +234,7 @@ def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTrain
 
 
 def read_about(path: Path) -> TranscriptDescription:
-    """Return what is known of a transcript besides its messages."""
+    """Return the description of a transcript."""
     what = f"the description {str(path)!r}"
     try:
         if path.stat().st_size > _LARGEST_JSON:
@@ -256,7 +256,7 @@ def as_description(values: Mapping[str, Any], what: str) -> TranscriptDescriptio
 
 
 def check_columns(about: TranscriptDescription, schema: Schema) -> None:
-    """Refuse private columns that a schema has not, and schemas that leave one of the parties without any."""
+    """Refuse private columns that are not in the schema, and schemas that leave a party without columns."""
     for name in about.private:
         if name not in schema.names:
             raise unknown_name("private column of the transcript:", name, schema.names)
@@ -335,7 +335,7 @@ def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundM
 
 
 def _back(tensors: Mapping[str, Tensor], name: str, sent: Tensor, what_sent: str, what: str) -> Tensor | None:
-    """Return the gradients that came back of what was sent; None where there are none."""
+    """Return the gradients that came back for a message; None where none came back."""
     if name not in tensors:
         return None
     gradient = _numbers(tensors[name], len(sent), name, what).to(sent.dtype)

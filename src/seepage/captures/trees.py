@@ -33,7 +33,7 @@ _RECIPE = 1e-3
 
 @dataclass(frozen=True)
 class ReadTrees:
-    """What the tree files of a client give away.
+    """The results of the attacks on a client's tree files.
 
     Attributes:
         attacked: the files as an audit, with what the guess of records and baselines got where the truth is given.
@@ -49,7 +49,7 @@ class ReadTrees:
     guess: RecordsGuess
 
     def to_plain(self) -> dict[str, Json]:
-        """Return all but the records as JSON values; sums that are not known as None."""
+        """Return all results but the records as JSON values; an unknown sum is None."""
         hessians: list[Json] = [[None if value != value else value for value in sums] for sums in self.recovered]
         return {
             "records": self.records,
@@ -117,7 +117,7 @@ def read_trees(
     truth: Table | None = None,
     gate: Gate | None = None,
 ) -> ReadTrees:
-    """Return what the tree files of a client give away.
+    """Attack the tree files of a client.
 
     Args:
         message: trees of the client, the first of which was grown from the base score.

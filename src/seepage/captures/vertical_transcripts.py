@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from seepage import registry
 from seepage.attacks.vertical import inversion_in_words
 from seepage.captures.transcript_runs import (
-    NO_MEANING,
     TranscriptExposure,
     TranscriptTables,
     UnknownPart,
+    gathered,
     history_of,
+    meaningful,
 )
 from seepage.captures.transcripts import TranscriptDescription
 from seepage.errors import BadInputError
@@ -50,7 +51,7 @@ from seepage.wire.vertical import (
 
 
 class ActivationExposure(TranscriptExposure):
-    """What a party's first layers send, and what comes back of it.
+    """The messages of a party's first layers, and the gradients that came back.
 
     Args:
         network: name of the attacked party's network, or reference of one of the user's own; that of the transcript if
@@ -76,8 +77,6 @@ class ActivationExposure(TranscriptExposure):
             raise BadInputError("all records of the transcript are known, so that none is left to attack; know fewer.")
         if tables.leaked is not None:
             self.grants.add("leaked")
-        if tables.known_labels is not None:
-            self.grants.add("labels")
         bottom = self._bottom()
         if bottom is not None:
             self.grants.add("bottom")
@@ -102,11 +101,11 @@ class ActivationExposure(TranscriptExposure):
 
     @abstractmethod
     def _seen(self) -> ActivationView:
-        """Return what the attacker sees of the attacked records, and complete what it knows."""
+        """Return the attacker's view of the attacked records, and complete its knowledge."""
 
     @abstractmethod
     def _some(self, at: Tensor) -> ActivationView:
-        """Return what the attacker sees of some of the attacked records."""
+        """Return the attacker's view of some of the attacked records."""
 
     @abstractmethod
     def _loaded(self, name: str | None, file: Path, width: int) -> nn.Module | None:
@@ -114,10 +113,10 @@ class ActivationExposure(TranscriptExposure):
 
     @abstractmethod
     def _returned(self, places: Tensor) -> ReturnedView:
-        """Return what came back to the party that has no labels."""
+        """Return the gradients that came back to the party without labels, as a view."""
 
     def _exchanged(self, places: Tensor, kind: type[ReturnedView], sent: str, returned: str) -> ReturnedView:
-        """Return a message of some records with what came back of it, as a view without columns of its own.
+        """Return messages and the gradients that came back for them, as a view without own columns.
 
         The attacked party's own columns are the secret of other attacks, and are in no transcript.
 
@@ -129,12 +128,12 @@ class ActivationExposure(TranscriptExposure):
         return kind(message[None], own_gradient[None], message.new_zeros(1, len(message), 1))
 
     def returned(self) -> tuple[Tensor, ReturnedView]:
-        """Return what came back of all records."""
+        """Return the gradients that came back of all records, as a view."""
         places = torch.tensor(list(self.newest))
         return places, self._returned(places)
 
     def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
-        """Return the figures of a guess of the attacked party's columns, and keep its answers."""
+        """Guess the attacked party's columns, keep the guess and return its figures."""
         begun, needs = time.perf_counter(), entry_of(registered, part.part).needs
         guess: FeatureGuess = make_part(registered, part.part)(self.view, self.knowledge.only(needs), self._seeds)
         seconds = (time.perf_counter() - begun) / len(self.places)
@@ -148,10 +147,10 @@ class ActivationExposure(TranscriptExposure):
         at, true = truth
         seen = FeatureTranscript(self._some(at), true[None, :, :-1], true[None, :, -1])
         [scored] = features_figures(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), seconds, False)
-        return replace(scored, figures={k: value for k, value in scored.figures.items() if k[0] not in NO_MEANING})
+        return replace(scored, figures=meaningful(scored.figures))
 
     def baselines(self) -> list[Part]:
-        """Return the baselines that take what this attacker sees and need nothing else."""
+        """Return the baselines that the transcript has the knowledge for."""
         return [
             Part(name=entry.name)
             for entry in registry.baselines.of(self.setting).entries()
@@ -163,7 +162,7 @@ class ActivationExposure(TranscriptExposure):
         return [stream(self.tables.seed, 0, "attack") % 2**62]
 
     def _bottom(self) -> nn.Module | None:
-        """Return the attacked party's first layers, where their weights are there and their network is known."""
+        """Return the attacked party's first layers; None where weights or network are unknown."""
         training = self.tables.training
         if not training.weights:
             return None
@@ -180,8 +179,7 @@ class ActivationExposure(TranscriptExposure):
 
     def messages(self, name: str, places: Tensor) -> Tensor:
         """Return one kind of the newest messages of some records."""
-        rounds = self.tables.training.rounds
-        return torch.stack([getattr(rounds[k], name)[row] for k, row in (self.newest[p] for p in places.tolist())])
+        return gathered(self.tables.training.rounds, name, (self.newest[place] for place in places.tolist()))
 
     def came_back(self, name: str) -> bool:
         """Return whether one kind of messages is there of all records."""
@@ -190,11 +188,7 @@ class ActivationExposure(TranscriptExposure):
 
 
 class VerticalTranscriptExposure(ActivationExposure):
-    """A transcript of vertical learning: the active party attacks columns, the passive party labels.
-
-    Args:
-        tables, network: arguments of ``ActivationExposure``.
-    """
+    """A transcript of vertical learning: the active party attacks columns, the passive party labels."""
 
     setting = "vertical"
 
@@ -210,11 +204,9 @@ class VerticalTranscriptExposure(ActivationExposure):
 
     def _own_cells(self, places: Tensor) -> Tensor:
         """Return the active party's own cells, and labels where it gave them."""
-        own = self.tables.training.own
-        if own is None:
-            return torch.zeros(len(places), len(self.tables.training.public), dtype=torch.float64)
-        rows, cells, _ = own
-        return cells[[rows[self.tables.ids[place]] for place in places.tolist()]]
+        own = self.tables.own_cells(places.tolist())
+        none = torch.zeros(len(places), len(self.tables.training.public), dtype=torch.float64)
+        return none if own is None else own
 
     def _seen(self) -> FeatureView:
         tables, training = self.tables, self.tables.training
@@ -265,7 +257,7 @@ class VerticalTranscriptExposure(ActivationExposure):
 
 
 def hidden_of(about: TranscriptDescription, name: str) -> tuple[int, ...]:
-    """Return an option of the described network that lists the units of layers; empty without it."""
+    """Return the units of layers that an option of the described network lists; empty without the option."""
     units = about.options.get(name, ())
     if not isinstance(units, tuple) or any(unit < 1 for unit in units):
         raise BadInputError(
@@ -275,7 +267,7 @@ def hidden_of(about: TranscriptDescription, name: str) -> tuple[int, ...]:
 
 
 def _feature_defense(about: TranscriptDescription) -> KnownFeatures:
-    """Return what an attacker knows of a stated defense of activations or features."""
+    """Return the attacker's knowledge of a stated defense of activations or features."""
     defense = about.defense or {}
     scale = defense.get("feature_noise", {}).get("scale", 0.0)
     if isinstance(scale, bool | str) or scale < 0:

@@ -20,11 +20,7 @@ from seepage.wire.vertical import SmashedView
 
 
 class WholeTranscriptExposure(ActivationExposure):
-    """What a client with all columns sends to a server, or to a hop before it.
-
-    Args:
-        tables, network: arguments of ``ActivationExposure``.
-    """
+    """The messages of a client with all columns to a server, or to a hop before the server."""
 
     setting = "split"
 

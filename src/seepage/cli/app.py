@@ -115,7 +115,7 @@ class _Program(TyperGroup):
 
 
 def _word(refusal: Any) -> None:
-    """Have a refused command line name the nearest options, and nothing of it steer the terminal."""
+    """Suggest the nearest options for a refused command line, and remove control characters from the message."""
     name = getattr(refusal, "option_name", None)
     if name and (near := nearest(name, getattr(refusal, "possibilities", None) or ())):
         refusal.message, refusal.possibilities = f"No such option: {name}; {near}", None

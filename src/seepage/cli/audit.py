@@ -233,7 +233,7 @@ _TELLING = ("attacks", "defenses", "protocol", "gate")
 
 
 def _document(setting: str, document: Path | None, preset: str | None, given: Mapping[str, object]) -> tuple[str, str]:
-    """Return text and name of what an audit starts from."""
+    """Return text and name of the document with which an audit starts."""
     if document is not None and preset is not None:
         raise BadInputError(f"either a document or a preset: give {str(document)!r} or --preset {preset}, not both.")
     if document is not None and document.name.lower().endswith(SUFFIXES):

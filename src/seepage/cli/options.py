@@ -106,7 +106,7 @@ def _option(spec: type[Spec], field: SpecField) -> Any:
 
 
 def help_of(field: SpecField) -> str:
-    """Return what help and reference say of a field: what it is, whether it repeats, and its default.
+    """Return the help of a field: its description, whether it repeats, and its default.
 
     Example:
         >>> from seepage.settings.spec import Spec
@@ -141,7 +141,7 @@ def _completion(spec: type[Spec], field: SpecField) -> Callable[[str], list[str]
 
 
 def _given(field: SpecField, values: dict[str, object]) -> object:
-    """Take what was given for a field out of the values of all options; None where nothing was."""
+    """Remove the values of a field from the values of all options; None where the field was not given."""
     fields = _parts(field)
     if fields != [field]:
         nested = {inner_field.name: values.pop(inner_field.key) for inner_field in fields}
@@ -151,7 +151,7 @@ def _given(field: SpecField, values: dict[str, object]) -> object:
 
 
 def read_value(field: SpecField, value: Any) -> Any:
-    """Return what the text of an option stands for.
+    """Return the value of an option from its text.
 
     Example:
         >>> from seepage.settings.spec import Spec
@@ -200,7 +200,7 @@ def _pair(field: SpecField, text: str) -> tuple[str, object]:
 
 
 def _value(text: str) -> object:
-    """Return what a text is in YAML; a text that is no YAML is itself."""
+    """Return the value of a text in YAML; a text that is no YAML is a string."""
     try:
         tree = parse(f"value: {text}", "").plain()
     except DocumentError:

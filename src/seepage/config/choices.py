@@ -28,18 +28,18 @@ _LISTS = ("tuple", "list", "Sequence", "Iterable")
 
 @dataclass(frozen=True)
 class Item:
-    """A value, where it stands in the document and what to call that place."""
+    """A value of a document with its place."""
 
     value: Any
     node: Node
     path: str
 
     def wrong(self, mistakes: Mistakes, message: object) -> None:
-        """Note that this value is a mistake."""
+        """Note a mistake at this value."""
         mistakes.add(self.node.line, self.node.source or self.path, message)
 
     def within(self, steps: Iterable[str | int]) -> Item:
-        """Return the innermost value on a path of names and positions; what is no part of the value ends it."""
+        """Return the innermost value at a path of names and positions, as far as the path exists."""
         here = self
         for step in steps:
             inner = here.node.value
@@ -55,7 +55,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Choice:
-    """One registered part with its options: one point of what an entry sweeps over.
+    """A registered part with its options: one point of the sweep of an entry.
 
     Attributes:
         options: its arguments, each with its place.
@@ -91,7 +91,7 @@ def read_choices(
     consent: bool = False,
     folder: Path = Path(),
 ) -> list[Choice]:
-    """Return what an entry, or a list of entries, chooses among.
+    """Return the parts that an entry, or a list of entries, sweeps over.
 
     An entry is a registered name, or a mapping with ``name``, its options and perhaps a ``label``. A list as an option
     sweeps over its items, unless the part takes a list there; an item that is a list itself is one value. Options whose
@@ -116,7 +116,7 @@ def read_choices(
 
 
 def each(value: Item, mistakes: Mistakes, what: str = "value") -> list[Item]:
-    """Return the items of a list with their places, or the one value itself; an empty list and repeats are mistakes."""
+    """Return the items of a list, or the value itself as the only item; note empty lists and repeats as mistakes."""
     node, path = value.node, value.path
     if not isinstance(node.value, list):
         return [Item(node.plain(), node, path)]
@@ -145,11 +145,11 @@ class _Entries:
     folder: Path
 
     def entry(self, entry: Item) -> list[Choice]:
-        """Return what one entry chooses among."""
+        """Return the parts that an entry sweeps over."""
         return _read_entry(self, entry)
 
     def text(self, entry: Item) -> list[Choice]:
-        """Return what a text names: a part, one with options, or several mechanisms with ``+`` between them."""
+        """Return the part that a text names: with options, or several mechanisms joined by ``+``."""
         if self.own and ":" in entry.value:
             return [Choice(entry.value, {}, None, entry)]
         try:
@@ -167,7 +167,7 @@ class _Entries:
         return mechanisms if len(mechanisms) == 1 else [_combined(mechanisms, None, entry)]
 
     def together(self, entry: Item, fields: Mapping[str, Node]) -> list[Choice]:
-        """Return what an entry with ``all`` chooses among: combinations of mechanisms."""
+        """Return the combinations of mechanisms that an entry with the key ``all`` sweeps over."""
         for key in fields:
             if key not in ("all", "label"):
                 place = Item(None, fields[key], join(entry.path, key))
@@ -197,7 +197,7 @@ class _Entries:
         ]
 
     def is_registered(self, name: Item) -> bool:
-        """Return whether there is a part of a name; note it as a mistake where there is none."""
+        """Return whether a name is registered; note a mistake where it is not."""
         code = not self.own and isinstance(name.value, str) and is_reference(name.value)
         # What an option names has the consent of whoever gave it.
         if code and name.node.source is None and not self.consent:
@@ -206,7 +206,7 @@ class _Entries:
         return _is_registered(name, self.registry, self.mistakes, self.own)
 
     def located(self, reference: Item) -> Item:
-        """Return a name with the path of its file, which a document gives as seen from its own folder."""
+        """Return a reference to code with the path of its file, which is relative to the document's folder."""
         text = reference.value
         if self.own or not isinstance(text, str) or not is_reference(text) or reference.node.source is not None:
             return reference
@@ -214,7 +214,7 @@ class _Entries:
         return Item(f"{self.folder / place}:{name}", reference.node, reference.path) if is_file(place) else reference
 
     def values(self, names: Sequence[Item], key: str, value: Item) -> list[Item]:
-        """Return what an option sweeps over."""
+        """Return the values that an option sweeps over."""
         node = value.node.value
         # A list of lists sweeps, whatever the part takes.
         flat = isinstance(node, list) and not all(isinstance(item.value, list) for item in node)
@@ -279,7 +279,7 @@ def _read_entry(read: _Entries, entry: Item) -> list[Choice]:
 
 
 def no_consent(name: str) -> str:
-    """Return what is wrong with a document that names code, without the user's consent."""
+    """Return the message for a document that names code without the user's consent."""
     return (
         f"{shown(name)} is code, which a document may run only with your consent; read it, then give --allow-code (in "
         "Python: allow_code=True)."
@@ -287,7 +287,7 @@ def no_consent(name: str) -> str:
 
 
 def _refused(error: BadInputError | ValidationError) -> object:
-    """Return what refused a part, in its own words."""
+    """Return the reason for which a part was refused."""
     if isinstance(error, BadInputError):
         return error
     first = error.errors()[0]
@@ -323,7 +323,7 @@ def _read_label(value: Item, mistakes: Mistakes) -> str | None:
 
 
 def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistakes) -> list[Choice]:
-    """Give choices of the same label all their options as label; those that still are alike are a mistake."""
+    """Give choices of the same label their options as label; note repeats as mistakes."""
     labels = [choice.title for choice in choices]
     labelled = [
         replace(choice, label=describe(short_name(choice.name), choice.values))
@@ -380,7 +380,7 @@ def check_names(
     mistakes: Mistakes,
     beside: Sequence[str] = (),
 ) -> None:
-    """Note options that a factory does not take, or that the audit gives it itself.
+    """Note options that a factory does not take, and options that the audit sets itself.
 
     Args:
         mistakes: where to note them.
@@ -402,7 +402,7 @@ def check_names(
 
 
 def check_options(choice: Choice, registry: Registry[object], mistakes: Mistakes) -> None:
-    """Make a part to see whether its options fit, and note which do not."""
+    """Create a part to check its options; note the options that do not fit."""
     before = len(mistakes)
     if choice.mechanisms:
         for mechanism in choice.mechanisms:

@@ -124,7 +124,7 @@ def _setting(root: Node, mistakes: Mistakes) -> str:
 
 @dataclass(frozen=True)
 class _Point:
-    """What one point of a sweep sets.
+    """The fields that one point of a sweep sets.
 
     Attributes:
         places: where each value stands, by field and, for an item of a list, its position.
@@ -383,7 +383,7 @@ class _Reader:
             self._later.append(check)
 
     def _choices(self, field: SpecField, entries: Item) -> list[_Point]:
-        """Return what a named part with options beside the name sets: its name, fields of options, and the rest."""
+        """Return the fields that a named part with options sets."""
         registered = self._kind.registered(field)
         below = {other.option.key: other for other in self._fields.values() if other.option.below == field.name}
         rest = below.pop("", None)

@@ -83,7 +83,7 @@ def _merged(field: SpecField, old: Node, new: Node) -> Node:
 
 
 def _renamed(entries: Node, names: Node) -> Node:
-    """Return other named parts, each with what the entries of the document keep."""
+    """Return other named parts with the options that remain of the document's entries."""
     renamed = [
         Node({**(old.value if isinstance(old.value, dict) else {}), **_mapping(new)}, new.line, new.source)
         for old in entries.items()

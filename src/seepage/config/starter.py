@@ -76,7 +76,7 @@ def starter(
 
 
 def _entry(kind: type[Spec], field: SpecField, values: dict[str, object]) -> str:
-    """Return one key with its help, as a comment where it need not be said."""
+    """Return one key with its help, as a comment where it may be left out."""
     below = [other for other in fields_of(kind).values() if other.option.below == field.name and other.option.key]
     default = values.get(field.name, field.default)
     text = _flow(_plain(default)) if default is not None else _example(field)
@@ -102,7 +102,7 @@ def _example(field: SpecField) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a default as a document says it."""
+    """Return a default in the form that documents use."""
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, BaseModel):
@@ -126,7 +126,7 @@ def _flow(value: object) -> str:
 def _table(
     kind: type[Spec], dataset: str | None, data: Path | None, target: str | None, read: Mapping[str, str], out: Path
 ) -> dict[str, object]:
-    """Return what a document says of a table, and batch sizes that suit it."""
+    """Return the document's entries about a table, and batch sizes that suit the table."""
     fields = fields_of(kind)
     if data is None:
         name = fields["dataset"].default if dataset is None else dataset
@@ -153,7 +153,7 @@ def _table(
 
 
 def _from(folder: Path, data: Path) -> str:
-    """Return the name of a file as seen from a folder."""
+    """Return the path of a file relative to a folder."""
     try:
         return Path(os.path.relpath(data.resolve(), folder.resolve())).as_posix()
     except ValueError:

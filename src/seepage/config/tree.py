@@ -34,7 +34,7 @@ Scalar = None | bool | int | float | str
 
 @dataclass(frozen=True)
 class Node:
-    """A value and where it stands.
+    """A value of a document with its line.
 
     Attributes:
         value: a scalar, a list of nodes, or a mapping to nodes.

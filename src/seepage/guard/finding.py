@@ -25,7 +25,7 @@ one, and nothing proves them. ``matched whole``: records that no proof covers re
 
 @dataclass(frozen=True)
 class Proof:
-    """What a certificate is written from; it holds records.
+    """The content of a certificate; it holds records.
 
     Attributes:
         guess: records that were read, with their certified cells and the conditions of the proof.

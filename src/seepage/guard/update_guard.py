@@ -230,7 +230,7 @@ class UpdateGuard:
         )
 
     def _certified(self, finding: GuardFinding, round: int | None) -> GuardFinding:
-        """Return the finding with the certificate that was asked for, and with records only where they are kept."""
+        """Return the finding with its certificate, and without records unless records are kept."""
         proof, logged = finding.proof, finding if self.keep_records else replace(finding, proof=None)
         if proof is None or self._certificates is None or finding.decision != "proved":
             return logged
@@ -257,7 +257,7 @@ class UpdateGuard:
         return Knowledge(self.schema, self.statistics, count, defense=defense, batch_statistics=moments)
 
     def _attack(self, view: View, knowledge: Knowledge, seconds: float) -> tuple[Decision, str, RecordsGuess]:
-        """Return decision, reason, and what was read."""
+        """Run the attack; return decision, reason and guess."""
         registered = attacks.of("horizontal")
         # Proofs need no estimates: what the search leaves over gets a single step.
         limits = {"seconds": seconds, "operations": seconds * _OPERATIONS, "restarts": 1, "iterations": 1}

@@ -135,7 +135,7 @@ def _received(task: Shareable) -> _Received | None:
 
 
 def _unreadable(shareable: Shareable) -> str | None:
-    """Return the kind of what an answer holds besides weights and metrics; None for nothing."""
+    """Return the kind of a part of an answer that is neither weights nor metrics; None where there is none."""
     try:
         pending = [from_shareable(shareable)]
     except ValueError:

@@ -57,7 +57,7 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
 
 
 def missed_by_guessing(result: AuditResult) -> str:
-    """Return what figures of the first screen count, behind a number."""
+    """Return the words behind a number on the first screen: what is counted."""
     what = "trials" if result.audit.about.trials is not None else "cells"
     if any(record["of"] is not None or record["label"] is not None for record in result.overviews):
         what = "labels" if all(record["of"] is not None for record in result.overviews) else "cells or labels"

@@ -135,7 +135,7 @@ def sentences(
 
 
 def _cost(task: float | None, metric: str) -> str:
-    """Return how well the task is learnt under a defense, nothing where that was not measured."""
+    """Return how well the task is learnt under a defense; empty where that was not measured."""
     if task is None:
         return ""
     return f", {lowered(task_name(metric))} {f'{task:.4g}' if is_error(metric) else percent(task)}"

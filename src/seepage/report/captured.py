@@ -65,7 +65,7 @@ def show_grid(console: Console, grid: Grid) -> None:
 
 
 def captured_sections(findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees) -> list[Section]:
-    """Return what captured messages give away, beside the figures of an audit; no record is part of it.
+    """Return the sections on captured messages of a report; no section holds a record.
 
     Args:
         findings: findings of an update, of a folder of them, of a transcript, or of tree files.
@@ -82,7 +82,7 @@ def render_captured(
     report: AuditResult | None = None,
     provenance: Mapping[str, object] | None = None,
 ) -> str:
-    """Return what captured messages give away as one self-contained page.
+    """Return a report on captured messages as one self-contained page.
 
     Args:
         report: the same as an audit; None where nothing could be attacked.

@@ -93,7 +93,7 @@ def reliability_section(result: AuditResult) -> Section | None:
 
 
 def exposed_section(result: AuditResult) -> Section | None:
-    """Return the right cells that tell most; None where no attack keeps single cells."""
+    """Return the right cells that reveal most; None where no attack keeps single cells."""
     title = "The most exposed cells"
     if not result.evidence:
         return None

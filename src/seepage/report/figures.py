@@ -49,7 +49,7 @@ class Figure:
 
 
 def label(value: object, longest: int = _LONGEST) -> str:
-    """Return a text of a table for a label of plotly.js, which reads some tags and entities in them.
+    """Return a text escaped for a label of plotly.js, which reads some tags and entities.
 
     Right-to-left letters are isolated, so that they do not reorder what stands beside them.
 

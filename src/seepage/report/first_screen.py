@@ -16,7 +16,7 @@ _NAMES = 3
 
 
 def not_tested(result: AuditResult) -> str:
-    """Return in a sentence or two what the figures say nothing of: attacks that were not run, columns left out."""
+    """Return the limits of the figures: attacks that were not run, and columns left out."""
     run = {part.part.name for part in result.audit.parts if part.kind == "attack"}
     further = sum(entry.applies and entry.attack not in run for entry in result.grid)
     others = f"{further} further known attack{'s' if further != 1 else ''}, listed below, and " if further else ""
@@ -24,7 +24,7 @@ def not_tested(result: AuditResult) -> str:
 
 
 def left_out(inferred: Inferred | None) -> list[str]:
-    """Return which columns of a table the audit is not about, in a sentence; none where it is about all.
+    """Return the columns that the audit leaves out, in a sentence; empty for none.
 
     Args:
         inferred: origin of the schema; None where it was not inferred.

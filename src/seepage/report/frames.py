@@ -273,7 +273,7 @@ def _by_kind(
 
 
 def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | None], most: int = 20) -> list[Record]:
-    """Return the right cells that tell most: no record and no column twice.
+    """Return the right cells that reveal most, at most one for each record and column.
 
     Sensitive columns come first, then those that the best baseline gets least often; within a column the cells of which
     the attacker is most certain, by their uncertainty to two decimals. Cells of columns that a baseline always gets are

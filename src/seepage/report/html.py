@@ -157,7 +157,7 @@ def _digest(text: str) -> str:
 
 
 def _names(reports: Sequence[AuditResult]) -> list[str]:
-    """Return what tells the audits of a run apart: data, protocol, model and variant; a number where those agree."""
+    """Return distinct names for the audits of a run: data, protocol, model and variant, or a number."""
     names: list[str] = []
     for report in reports:
         about, variant = report.audit.about, report.audit.spec.variant

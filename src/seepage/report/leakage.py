@@ -145,7 +145,7 @@ def columns_section(result: AuditResult) -> Section | None:
 
 
 def pictures_section(result: AuditResult) -> Section | None:
-    """Return originals and what attacks and baselines make of them; None where nothing has a picture."""
+    """Return original and reconstructed pictures; None where the table has no pictures."""
     measured = {
         (row.batch_size, row.defense, row.attack, row.metric): row.mean for row in result.rows if row.column is None
     }
@@ -169,7 +169,7 @@ def pictures_section(result: AuditResult) -> Section | None:
 
 
 def frontier_section(result: AuditResult) -> Section | None:
-    """Return what defenses leave to the attacker and what they cost; None where there are none and no task."""
+    """Return remaining leakage and cost of each defense; None without defenses and task."""
     title = "Defenses: what they leave and what they cost"
     records = result.frontier
     if not result.defended:

@@ -23,7 +23,7 @@ from seepage.text import clean
 
 
 def verdicts_of(reports: Sequence[AuditResult]) -> list[dict[str, object]]:
-    """Return the verdict on each configuration of some audits as plain values, and why there is none where it is so."""
+    """Return the verdict on each configuration of some audits as plain values, or the reason why there is none."""
     verdicts = []
     for report in reports:
         about = report.audit.about

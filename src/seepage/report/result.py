@@ -127,17 +127,17 @@ class AuditResult:
 
     @cached_property
     def gaps(self) -> Sequence[Gap]:
-        """What is missing before this audit can show that little leaks; none where checks were not run."""
+        """Evidence that this audit lacks to show that little leaks; empty where checks were not run."""
         facts = Facts(self.audit, self.rows, self.runs, self.control, self.negative)
         return [] if self.findings is None else facts.gaps
 
     def missing(self, setting: Setting) -> str:
-        """Return what is missing in a configuration before little leakage is shown there, in words."""
+        """Return the evidence that a configuration lacks to show that little leaks, in words."""
         return in_words([gap for gap in self.gaps if (gap.batch_size, gap.defense) == setting])
 
     @property
     def not_reached(self) -> list[Setting]:
-        """The configurations in which no attack has a figure, by batch size and defense."""
+        """Configurations in which no attack has a figure, by batch size and defense."""
         figured = {
             (overview["batch_size"], overview["defense"])
             for overview in self.overviews
@@ -225,16 +225,16 @@ class AuditResult:
 
     @property
     def units(self) -> str:
-        """What figures are means of, as the head of a column."""
+        """Head of the column with the number of units that a figure is a mean of."""
         return f"{self.audit.spec.unit}s".capitalize()
 
     def marked(self, name: str, longest: int = 48) -> str:
-        """Return the name of an attack or a defense, and what is to be said of it wherever it stands in a table."""
+        """Return the name of an attack or a defense with its remark for tables."""
         mark = self.audit.about.marks.get(name)
         return clean(name, longest) + ("" if mark is None else f" ({mark})")
 
     def defense(self, name: str) -> str:
-        """Return a defense in words, with its name in results behind it where that says more."""
+        """Return a defense in words, followed by its name in results where that is more precise."""
         if name == UNDEFENDED:
             return "no defense"
         part = next((part for part in self.audit.spec.defenses if part.called == name), None)
@@ -242,7 +242,7 @@ class AuditResult:
         return clean(name, 60) if words is None else f"{clean(words, 160)} ({clean(name, 60)})"
 
     def label(self, setting: Setting, in_words: bool = False) -> str:
-        """Return a configuration without what all have in common."""
+        """Return a configuration without the values that all configurations share."""
         size, defense = setting
         parts = [f"{self.audit.about.size} {size}"] if self.sized else []
         if self.defended or not self.sized:
@@ -251,7 +251,7 @@ class AuditResult:
         return ", ".join(parts)
 
     def place(self, size: int | None, defense: str) -> str:
-        """Return the begin of a sentence: the configuration and who attacks."""
+        """Return the beginning of a sentence: the configuration and the attacker."""
         # Where trials of whole models are counted, no message is that of a batch.
         whole = self.audit.about.trials is not None and not self.sized
         parts = [] if size is None or whole else [f"at {self.audit.about.size} {size}"]
@@ -264,7 +264,7 @@ class AuditResult:
         return words[:1].upper() + words[1:]
 
     def schema_of(self, evidence: Evidence) -> Schema:
-        """Return the schema of the columns that evidence speaks of."""
+        """Return the schema of the columns of some evidence."""
         schema = self.audit.schema
         assert schema is not None
         columns = {column.name: column for column in (*schema.columns, schema.target)}
@@ -273,7 +273,7 @@ class AuditResult:
         return schema.model_copy(update={"columns": tuple(columns[name] for name in evidence.column_names)})
 
     def telling(self, wanted: str, mixed: bool = False) -> tuple[Record, Evidence] | None:
-        """Return the configuration in which most leaks among those with evidence that has ``wanted``.
+        """Return the configuration with the most leakage among those whose evidence has the field ``wanted``.
 
         Args:
             mixed: whether a configuration in which nearly every cell is right is passed over for another, since all

@@ -72,7 +72,7 @@ def sections(result: AuditResult) -> list[Section]:
 
 
 def _missing(all_sections: Sequence[Section]) -> list[Section]:
-    """Return the part that says which parts have nothing to show, and why; none where all have."""
+    """Return a section that lists empty sections with the reason for each; no section where none is empty."""
     reasons = [f"{section.title}: {' '.join(section.words)}" for section in all_sections if section.kind == "empty"]
     return [Section("missing", "What is not shown, and why", points=reasons)] if reasons else []
 

@@ -89,7 +89,7 @@ def headline(result: AuditResult) -> Headline:
 
 
 def _of_missed(result: AuditResult, record: Record) -> str:
-    """Return how much of what guessing misses is read, as a further sentence; nothing without a figure."""
+    """Return a sentence on the share of the cells that guessing misses and the attack reads; empty without a figure."""
     about, n = result.audit.about, record["n"]
     if record["closed"] is None:
         return ""
@@ -148,7 +148,7 @@ def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
 
 
 def read(about: About, mean: float | None, n: int, secret: str, column: str | None = None, digits: int = 1) -> str:
-    """Return what an attacker does, after its name: what it reads of the secret, or in how many trials it is right.
+    """Return the predicate of a sentence on an attacker: the share of the secret that it reads, or of trials it wins.
 
     Args:
         about: the audit in words.
@@ -191,7 +191,7 @@ def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
 
 
 def _bounds_above(findings: Sequence[Finding]) -> str:
-    """Return for which clients alone figures hold; empty where for all."""
+    """Return a sentence that restricts the figures to some clients; empty where they hold for all clients."""
     bounds = [finding for finding in findings if finding.code in UPPER_BOUNDS]
     return f" {bounds[0].title}: this holds for clients that train without it." if bounds else ""
 
@@ -212,7 +212,7 @@ def summary(result: AuditResult, reading: bool = True) -> str:
 
 
 def _nothing(result: AuditResult) -> str:
-    """Return why no attack has a result."""
+    """Return the reason for which no attack has a result."""
     attacks = [run for run in result.runs if run.is_attack]
     failures = [failure for run in attacks for failure in run.failures]
     if failures:
@@ -298,7 +298,7 @@ def _of_label(result: AuditResult, size: int | None, defense: str) -> str:
 
 
 def _of_cells(own: Sequence[ResultRow]) -> list[str]:
-    """Return which private cells what came back determines, and of which it leaves many values."""
+    """Return a sentence on the private cells that the returned messages determine."""
     if not any(row.metric == "still_possible" for row in own):
         # Certificates of other settings are spoken of by record.
         return []

@@ -64,7 +64,7 @@ Cell = tuple[Compared, str, Configuration]
 
 
 def compare(audit: TableAudit, rows: Sequence[ResultRow], about: About) -> list[Cell]:
-    """Return the cells of the results of one audit, those of what the table does not show left out."""
+    """Return the cells of the comparison for one audit, without results that the table does not show."""
     cells, table, shown, once = [], audit.table, audit.shown, set[tuple[str, str, str | None]]()
     for row in rows:
         label, run, what = row.attack, shown.get(row.attack), (row.attack, row.metric, row.column)
@@ -113,7 +113,7 @@ def compare_tuned(
 
 
 def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:
-    """Return an estimate beside what the table prints in that place; no guess, no time.
+    """Return an estimate with the figure that the table prints at the same place; no figure for baselines and times.
 
     Only the run that is as the paper's stands beside the print. Figures that are no rates have no margin in points and
     get no verdict.
@@ -180,7 +180,7 @@ def _short(value: object) -> object:
 
 @dataclass(frozen=True)
 class Gain:
-    """One run against another on the same victims.
+    """The gain of one run over another on the same victims.
 
     Attributes:
         place: its value on each axis of the table.

@@ -32,7 +32,7 @@ FILE = "comparison.csv"
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of a table to run; an empty choice is all of it.
+    """The selected part of a table; an empty selection is the whole table.
 
     Attributes:
         runs: names of runs (``faithful``, ``default``).
@@ -46,18 +46,18 @@ class Selection:
 
     @property
     def values(self) -> dict[str, set[str]]:
-        """What is chosen by a value: of batch size and labels, too, where they are no axes."""
+        """Selected values by axis, also of batch size and labels where the table has no such axes."""
         named = {"batch_size": {*map(str, self.batch_sizes)}, "labels": {*self.labels}}
         return {name: chosen for name, chosen in named.items() if chosen} | {k: {*v} for k, v in self.only.items()}
 
     def keeps(self, place: Place) -> bool:
-        """Return whether a figure is among what was chosen, as far as its place is known."""
+        """Return whether a figure is selected, judged by the axes on which its place has a value."""
         return all(axis not in place or str(place[axis]) in wanted for axis, wanted in self.values.items())
 
 
 @dataclass(frozen=True)
 class ChosenPart:
-    """The part of an audit that was chosen.
+    """The selected part of an audit.
 
     Attributes:
         at: points of the sweep, without batch sizes where the setting sweeps over none; empty for nothing.
@@ -71,7 +71,7 @@ class ChosenPart:
 
     @classmethod
     def of(cls, audit: TableAudit, selection: Selection, all_attacks: set[str]) -> ChosenPart:
-        """Return what of an audit was chosen."""
+        """Return the selected part of an audit."""
         own, wanted = {part.called for part in audit.spec.attacks}, {*selection.attacks}
         shown = {
             label
@@ -87,11 +87,11 @@ class ChosenPart:
         )
 
     def has(self, at: Configuration) -> bool:
-        """Return whether a point of the sweep was chosen."""
+        """Return whether a point of the sweep is selected."""
         return any(c.defense == at.defense and c.batch_size in (None, at.batch_size) for c in self.at)
 
     def narrowed(self, audit: Audit) -> Audit:
-        """Return the audit with nothing but what was chosen and what its lift needs."""
+        """Return the audit with only the selected parts and the parts that their lift needs."""
         chosen = copy.copy(audit)
         chosen.configurations = tuple(c for c in audit.configurations if self.has(c))
         chosen.parts = tuple(
@@ -102,7 +102,7 @@ class ChosenPart:
         return chosen
 
     def counts(self, selection: Selection, place: Place, label: str, at: Configuration, all_there: bool) -> bool:
-        """Return whether the comparison shows a figure: what was chosen, not what was measured for it alone.
+        """Return whether the comparison shows a figure: selected ones, and not those measured only for a lift.
 
         Args:
             all_there: whether figures count that this command does not measure.
@@ -117,7 +117,7 @@ class ChosenPart:
 
 @dataclass(frozen=True)
 class TableComparison:
-    """A table as far as it was run.
+    """The comparison of a table with our results so far.
 
     Attributes:
         gains: each other run against the first one on the same units, where both have an attack at the same place.
@@ -143,7 +143,7 @@ def reproduce(
     machines: Machines | None = None,
     **fields: Any,
 ) -> TableComparison:
-    """Run what of a table is missing in a folder and compare all that is there.
+    """Run the audits of a published table that the folder lacks, and compare all results in the folder.
 
     The folder gets ``audit.sqlite`` as the runs go on (a stopped one continues), then ``comparison.csv``,
     ``results.json``, ``results.csv`` and ``provenance.json``. Different parts may be run one after the other
@@ -247,7 +247,7 @@ def _run(
 
 
 def check_selection(table: PublishedTable, selection: Selection) -> None:
-    """Refuse a choice that a table does not have."""
+    """Refuse a selection that matches nothing in a table."""
     planned = list(table.planned())
     for name in ("batch_sizes", "labels"):
         if getattr(selection, name) and not all(hasattr(audit.spec, name) for audit in planned):
@@ -310,7 +310,7 @@ def _gains(
 
 
 def _means(run: Run, table: PublishedTable) -> list[str]:
-    """Return the metrics of a table that each unit of a run has a value of."""
+    """Return the metrics of a table for which each unit of a run has a value."""
     return [
         measured.metric
         for measured in run.measured

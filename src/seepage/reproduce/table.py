@@ -69,7 +69,7 @@ class PlannedAudit(_Data):
 
     @property
     def recipe(self) -> Recipe | None:
-        """How the task is trained, None where the table prints nothing of it."""
+        """Training recipe of the task; None where the table prints no task metric."""
         if self.task is None:
             return None
         values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in self.task.items()}
@@ -82,12 +82,12 @@ class PlannedAudit(_Data):
             yield {**self.spec, **swept, **({"attacks": [*self.spec.get("attacks", []), *points]} if points else {})}
 
     def tuned(self, label: str) -> str | None:
-        """Return the attack whose grid something is a point of, by its name in results; None if it is none."""
+        """Return the attack whose grid contains a point, by the point's name in results; None for other names."""
         return name if (name := label.partition("(")[0]) in self.grid else None
 
 
 class PublishedTable(_Data):
-    """A table of a paper: what is run, and what the paper prints.
+    """A table of a paper: the audits to run, and the printed figures.
 
     Attributes:
         name: ``system/table``.
@@ -144,7 +144,7 @@ class PublishedTable(_Data):
 
     @property
     def first(self) -> str:
-        """Name of the run that is as the paper's; others are stronger or explain it."""
+        """Name of the run that follows the paper; other runs are stronger attacks or explain a difference."""
         return self.audits[0].name or next(iter(self.parts))
 
     def figure(self, place: Place, unit: Unit = "percent") -> PublishedFigure | None:
@@ -164,7 +164,7 @@ class PublishedTable(_Data):
         return PublishedFigure(mean=mean, std=std[0] if std else None)
 
     def judges(self, place: Place) -> bool:
-        """Return whether the printed figure of a place is of the same thing as ours."""
+        """Return whether the printed figure at a place measures the same thing as ours."""
         return self.judged and not any(
             all(str(place.get(axis)) == str(value) for axis, value in other.items()) for other in self.unlike
         )
@@ -186,7 +186,7 @@ class PublishedTable(_Data):
 
 @dataclass(frozen=True)
 class TableAudit:
-    """One audit of a table with its spec; says where its figures stand."""
+    """One audit of a table with its spec, and the places of its figures in the table."""
 
     table: PublishedTable
     planned: PlannedAudit
@@ -214,7 +214,7 @@ class TableAudit:
         at: Configuration | None = None,
         column: str | None = None,
     ) -> Place:
-        """Return what tells a figure from others, on axes of the table or not.
+        """Return the values of a figure on all axes, including axes that the table does not have.
 
         Args:
             label: name of the attack or baseline in results.
@@ -243,7 +243,7 @@ class TableAudit:
         at: Configuration | None = None,
         column: str | None = None,
     ) -> Place:
-        """Return where a figure stands in the table, on the axes on which it has a value, see ``axes_of``."""
+        """Return the place of a figure in the table: its values on the axes of the table, see ``axes_of``."""
         axes = self.axes_of(label, metric, at, column)
         return {axis: axes[axis] for axis in self.table.axes if axis in axes}
 

@@ -114,7 +114,7 @@ class QueryAttack(_InverNet):
         return self._answer(pairs, knowledge, seeds, self.own_columns).guess
 
     def _pairs(self, view: FeatureView, knowledge: FeatureKnowledge) -> _Pairs:
-        """Return rows that the target was asked, its answers, and what stands beside them."""
+        """Return the rows of the queries, the target's answers, and the attacker's own columns of the rows."""
         rows = knowledge.granted_auxiliary("the query attack")
         channel = knowledge.granted_queries("the query attack")
         encoder = encoder_of(knowledge.schema)
@@ -153,7 +153,7 @@ class QueryAttack(_InverNet):
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Rows that were asked, and the answers.
+    """Rows of queries and the target's answers.
 
     Attributes:
         cells, queries: the rows, and the same encoded.
@@ -178,7 +178,7 @@ class _Pairs:
 
 @dataclass(frozen=True)
 class _Answer:
-    """A guess, and which cells of held-out pairs it has right; None where none are held out."""
+    """A guess, and the cells of left-out pairs that it has right; None where no pairs are left out."""
 
     guess: FeatureGuess
     right: Bool[Tensor, "training pair column"] | None = None
@@ -240,7 +240,7 @@ class ShadowInversion:
 
 @runtime_checkable
 class ShadowAttack(Protocol):
-    """An attack that trains a shadow of the target's bottom model, which shows how good the attack is on it."""
+    """An attack that trains a shadow of the target's bottom model, on which its quality can be measured."""
 
     def fit_shadow(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
         """Return shadow and InverNet; the arguments are those of a call."""
