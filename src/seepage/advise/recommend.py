@@ -16,14 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from seepage.advise.recommendation import (
-    Candidate,
-    Outcome,
-    Recommendation,
-    Status,
-    configuration_of,
-    loss,
-)
+from seepage.advise.recommendation import Candidate, Outcome, Recommendation, Status, configuration_of, loss
 from seepage.assessment.decision import WHOLE, least_units
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe

@@ -19,13 +19,7 @@ from seepage.attacks.horizontal.matching.rounds import pooled
 from seepage.captures.audit import Attacked, run_parts, several
 from seepage.captures.captured import Description, load_capture, read_description
 from seepage.captures.records import RecordsExposure
-from seepage.captures.recovery import (
-    Recovered,
-    attacker_statistics,
-    client_schema,
-    doubts,
-    recover,
-)
+from seepage.captures.recovery import Recovered, attacker_statistics, client_schema, doubts, recover
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
 from seepage.models.head import Dropout
 from seepage.models.making import make_model
@@ -273,10 +267,7 @@ class FederationAttack:
     gate: Gate | None = None
 
     def run(
-        self,
-        folder: Path,
-        listener: Listener | None = None,
-        keep: Callable[[str, Recovered], None] | None = None,
+        self, folder: Path, listener: Listener | None = None, keep: Callable[[str, Recovered], None] | None = None
     ) -> FederationFindings:
         """Attack all updates and link the rounds of each client.
 
@@ -334,11 +325,7 @@ class FederationAttack:
         return several("captured updates", spec, [recovered.attacked for recovered in each], lost)
 
     def _attack_file(
-        self,
-        file: CapturedFile,
-        truth: Path | None,
-        listener: Listener,
-        keep: Callable[[str, Recovered], None] | None,
+        self, file: CapturedFile, truth: Path | None, listener: Listener, keep: Callable[[str, Recovered], None] | None
     ) -> tuple[UpdateFinding, Recovered | None]:
         """Attack one file; return its finding, and the attacked update or None where the attack failed."""
         done = 0.0

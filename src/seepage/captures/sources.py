@@ -16,19 +16,8 @@ from seepage import registry
 from seepage.attacks.horizontal.exact.certifying import WrittenCertificate, check_new_certificate, write_certificate
 from seepage.captures.audit import Attacked
 from seepage.captures.federation import FederationAttack, FederationFindings, find_captures
-from seepage.captures.recovery import (
-    FILES,
-    Recovered,
-    check_new,
-    write_recovered,
-)
-from seepage.captures.spec import (
-    PROOFS_ONLY,
-    AttackSpec,
-    SplitTranscriptSpec,
-    TreeFilesSpec,
-    VerticalTranscriptSpec,
-)
+from seepage.captures.recovery import FILES, Recovered, check_new, write_recovered
+from seepage.captures.spec import PROOFS_ONLY, AttackSpec, SplitTranscriptSpec, TreeFilesSpec, VerticalTranscriptSpec
 from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
 from seepage.captures.transcripts import TRANSCRIPT, is_transcript, read_about, read_transcript
 from seepage.captures.trees import ReadTrees, is_tree_file, load_tree_files, read_trees

@@ -68,8 +68,7 @@ AsJson = Annotated[
     typer.Option("--json", metavar="", rich_help_panel=OUTPUT, help="Print the results as JSON instead of tables."),
 ]
 Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", metavar="", rich_help_panel=OUTPUT, help="Print neither progress nor tables."),
+    bool, typer.Option("--quiet", metavar="", rich_help_panel=OUTPUT, help="Print neither progress nor tables.")
 ]
 
 
@@ -126,10 +125,7 @@ class _SettingCommand(TyperCommand):
                 parameter.hidden = was
 
 
-HelpAll = Annotated[
-    bool,
-    typer.Option("--help-all", metavar="", help="Show all options."),
-]
+HelpAll = Annotated[bool, typer.Option("--help-all", metavar="", help="Show all options.")]
 
 
 class _OfAnySetting(_SettingCommand):

@@ -74,8 +74,7 @@ def attacks(
         ),
     ] = None,
     allow_code: Annotated[
-        bool,
-        typer.Option("--allow-code", metavar="", help="Let the document name attacks and defenses of your own."),
+        bool, typer.Option("--allow-code", metavar="", help="Let the document name attacks and defenses of your own.")
     ] = False,
 ) -> None:
     """List the attacks and baselines by setting.

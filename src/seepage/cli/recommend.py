@@ -30,8 +30,7 @@ _FLAG = "--setting"
 _EXITS = {"found": Exit.DONE, "none": Exit.GATE_FAILED, "undecided": Exit.UNDECIDED}
 
 SettingName = Annotated[
-    str,
-    typer.Option(_FLAG, metavar="|".join(settings()), help="Setting of the deployment; its options then apply."),
+    str, typer.Option(_FLAG, metavar="|".join(settings()), help="Setting of the deployment; its options then apply.")
 ]
 Out = Annotated[
     Path | None,

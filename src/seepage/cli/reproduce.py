@@ -35,8 +35,7 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="A quick look: 3 batches a cell, or 1 or 2 repetitions with few records."),
+        bool, typer.Option("--quick", help="A quick look: 3 batches a cell, or 1 or 2 repetitions with few records.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Run folder; what is there is not run again. Default: runs/TABLE.")

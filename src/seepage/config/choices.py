@@ -239,8 +239,7 @@ def _read_entry(read: _Entries, entry: Item) -> list[Choice]:
         return read.together(entry, fields)
     if not isinstance(fields, dict):
         entry.wrong(
-            mistakes,
-            f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.value)}.",
+            mistakes, f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.value)}."
         )
         return []
     if "name" not in fields and read.default is None:

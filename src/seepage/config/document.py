@@ -189,13 +189,7 @@ def _spec(
     attempted = kind.attempt(fields)
     if isinstance(attempted, Spec):
         return attempted
-    _note(
-        kind,
-        attempted,
-        {place: item for point in points for place, item in point.places.items()},
-        root,
-        mistakes,
-    )
+    _note(kind, attempted, {place: item for point in points for place, item in point.places.items()}, root, mistakes)
     return None
 
 

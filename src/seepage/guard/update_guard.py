@@ -447,10 +447,7 @@ def _matches(view: View, client: Encoder, guess: RecordsGuess) -> bool:
     elif isinstance(view, UpdateView) and view.clients == 1 and len(view.training.batches(labels.shape[1])) == 1:
         epochs = view.training.epochs
         replayed = local_update(
-            view.model,
-            rows[:, None].expand(-1, epochs, -1, -1),
-            labels[:, None].expand(-1, epochs, -1),
-            view.training,
+            view.model, rows[:, None].expand(-1, epochs, -1, -1), labels[:, None].expand(-1, epochs, -1), view.training
         )
         moved = {name: epochs * rounding * float(p.norm()) for name, p in placed.items()}
     else:

@@ -39,9 +39,7 @@ _BLOCKED = "the leak guard sends no update in this round"
 
 
 def leak_guard_mod(
-    guard: UpdateGuard | str | Path | Callable[[Context], UpdateGuard],
-    *,
-    weighted_by_key: str = "num-examples",
+    guard: UpdateGuard | str | Path | Callable[[Context], UpdateGuard], *, weighted_by_key: str = "num-examples"
 ) -> Mod:
     """Return a mod that checks the reply to each training message before it is sent.
 

@@ -43,7 +43,7 @@ def reliability_section(result: AuditResult) -> Section | None:
     ]
     words = [
         f"An attacker that knows which of its guesses are right can act on them. Taking cells from the most certain "
-        f"down, {frames.SURE:.0%} are right up to {reach} ({where(result, record)}).",
+        f"down, {frames.SURE:.0%} are right up to {reach} ({where(result, record)})."
     ]
     if associated:
         words.append(

@@ -272,10 +272,7 @@ def costs_table(result: AuditResult) -> Table | None:
     for name in (lowered(task_name(records[0]["task_metric"])), "baseline"):
         table.add_column(name, justify="right", no_wrap=True)
     detailed = " (delta, steps, accountant)" if any(record["steps"] is not None for record in records) else ""
-    bounds = {
-        "epsilon": f"epsilon of a record{detailed}",
-        "label_epsilon": "epsilon of a label",
-    }
+    bounds = {"epsilon": f"epsilon of a record{detailed}", "label_epsilon": "epsilon of a label"}
     bounds = {key: name for key, name in bounds.items() if any(record[key] is not None for record in records)}
     for name in bounds.values():
         table.add_column(name, justify="right", overflow="fold")

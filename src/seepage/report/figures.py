@@ -83,13 +83,7 @@ def by_defense(name: str, records: Sequence[Record], title: str) -> Figure:
 
 
 def _against(
-    name: str,
-    records: Sequence[Record],
-    title: str,
-    axis: str,
-    words: str,
-    horizontal: str,
-    ordered: bool = True,
+    name: str, records: Sequence[Record], title: str, axis: str, words: str, horizontal: str, ordered: bool = True
 ) -> Figure:
     places = list(dict.fromkeys(record[axis] for record in records))
     sizes = sorted(places) if ordered else places

@@ -256,10 +256,7 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
                 f"{name.removesuffix('s').replace('_', ' ')}; choose with --part, --attack and --only."
             )
     options: dict[str, tuple[Collection[object], set[str]]] = {
-        "attack": (
-            selection.attacks,
-            {part.planned.tuned(label) or label for part in planned for label in part.shown},
-        ),
+        "attack": (selection.attacks, {part.planned.tuned(label) or label for part in planned for label in part.shown}),
         "run": (selection.runs, {run for part in planned for run in part.shown.values()}),
     }
     places = [

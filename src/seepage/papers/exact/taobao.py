@@ -106,8 +106,7 @@ def from_log(
         return Discrete(name=name, categories=categories, sensitive=name in private)
 
     schema = Schema(
-        columns=tuple(column(name) for name in columns),
-        target=Discrete(name="clk", categories=(0, 1), sensitive=True),
+        columns=tuple(column(name) for name in columns), target=Discrete(name="clk", categories=(0, 1), sensitive=True)
     )
     train, test = split(Table(schema, frame[[*columns, "clk"]]), test_share, seed)
     return Dataset(card.name, train, test, notes, card.source, card.licence)
