@@ -101,9 +101,8 @@ class ClientFinding:
         records: greatest number of records that the client was taken to hold; None where nothing was linked.
         proved_records, proved_cells: numbers of records with a proved cell, and of their proved cells, in the update
             that proves most.
-        estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
+        estimated_records, score: see ``UpdateFinding``.
         why: way in which rounds were linked, or the reason why they were not.
-        score: share of cells read, beside the best baseline; None where the client's own rows are not known.
     """
 
     client: str

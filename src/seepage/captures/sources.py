@@ -42,6 +42,9 @@ _OF = {
 _COMMON = frozenset({"schema_file", "data", "truth", "separator", "seed", "device", "threads", "allow_large", "gate"})
 _UPDATES = _COMMON | {"model", "weights", "head", "model_seed", "dropout", "batch_size", "attacks", "proofs_only"}
 _UPDATES |= {"restore_labels", "profile", "restarts", "iterations"}
+# Fields of a spec that are fields of ``FederationAttack``, too.
+_SHARED = ("truth", "weights", "batch_size", "holds", "head", "separator", "seed", "restore_labels", "allow_large")
+_SHARED += ("model_seed", "dropout", "gate")
 
 
 @dataclass(frozen=True)
@@ -219,19 +222,8 @@ class UpdateFolder(CapturedSource):
             self.name,
             self.options,
             reference=spec.data,
-            truth=spec.truth,
-            weights=spec.weights,
-            batch_size=spec.batch_size,
-            holds=spec.holds,
-            head=spec.head,
-            separator=spec.separator,
             device=find_device(spec.device),
-            seed=spec.seed,
-            restore_labels=spec.restore_labels,
-            allow_large=spec.allow_large,
-            model_seed=spec.model_seed,
-            dropout=spec.dropout,
-            gate=spec.gate,
+            **{name: getattr(spec, name) for name in _SHARED},
         )
 
     def attack(self, out: Path, listener: Listener) -> CaptureResult:
