@@ -256,7 +256,7 @@ def history_of(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> di
     return history
 
 
-def meaningful(figures: Figures) -> Figures:
+def meaningful(figures: Mapping[tuple[str, str | None], float | None]) -> Figures:
     """Return the figures that have a meaning for a transcript."""
     return {key: value for key, value in figures.items() if key[0] not in NO_MEANING}
 
