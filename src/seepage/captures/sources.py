@@ -66,7 +66,12 @@ class CaptureResult:
 
 
 class CapturedSource(ABC):
-    """A capture on disk with the spec of the attack on it."""
+    """A capture on disk with the spec of the attack on it.
+
+    Attributes:
+        words: the kind of capture in messages.
+        takes: names of the fields of the spec that this kind uses; others are refused.
+    """
 
     words: ClassVar[str]
     takes: ClassVar[frozenset[str]] = _UPDATES
@@ -96,7 +101,7 @@ class CapturedSource(ABC):
         """
 
     def schema(self, what: str) -> Schema:
-        """Return the schema of the client's table."""
+        """Return the schema of the client's table; ``what`` begins its error message, such as "tree files are"."""
         if self.spec.schema_file is None:
             raise BadInputError(f"Missing option '--schema': {what} read with the schema of the client's table.")
         return Schema.load(self.spec.schema_file)
