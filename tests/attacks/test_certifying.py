@@ -17,7 +17,7 @@ from seepage.attacks import create
 from seepage.attacks.horizontal.exact.certifying import write_certificate
 from seepage.captures.captured import load_capture
 from seepage.captures.capturing import capture
-from seepage.captures.recovery import known_statistics, recover
+from seepage.captures.recovery import attacker_statistics, recover
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.kernel import RefusedError
@@ -107,7 +107,7 @@ def test_a_captured_update_of_a_real_optimiser_is_certified(tmp_path: Path) -> N
         **{"training": training, "batch_size": 4, "statistics": DATA.statistics},
     )
     captured = load_capture(update, MODEL, DATA.schema)
-    statistics, origin = known_statistics(DATA.schema, captured.about, DATA.train)
+    statistics, origin = attacker_statistics(DATA.schema, captured.about, DATA.train)
     found = recover(captured, DATA.schema, statistics, origin, options={"restarts": 1, "iterations": 1})
     written = write_certificate(tmp_path / "proof.json", found.guess, captured.view, DATA.schema, statistics)
     verdict = checked(tmp_path / "proof.json", update, MODEL, DATA.schema, DATA.statistics, 4)

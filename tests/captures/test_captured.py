@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import seepage
 from seepage.captures.captured import Description, Encoding, encoding_of, load_capture, read_description, save_capture
-from seepage.captures.recovery import known_statistics, recover
+from seepage.captures.recovery import attacker_statistics, recover
 from seepage.datasets import load
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
@@ -260,7 +260,7 @@ def test_a_captured_update_gives_the_very_reconstruction_of_the_audit(tmp_path: 
     data.all.frame.to_csv(tmp_path / "reference.csv", index=False)
     found = load_capture(tmp_path / "u.safetensors", model, data.schema)
     reference = Table.read(tmp_path / "reference.csv", data.schema)
-    statistics, origin = known_statistics(data.schema, found.about, reference)
+    statistics, origin = attacker_statistics(data.schema, found.about, reference)
     assert origin == "reference rows"
     read = recover(
         found, data.schema, statistics, origin, "tableak", options={"restarts": 3, "iterations": 25}, seed=seed

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import seepage
 from seepage.captures.captured import Description, load_capture, read_description
-from seepage.captures.recovery import client_schema, known_statistics, recover
+from seepage.captures.recovery import attacker_statistics, client_schema, recover
 from seepage.datasets.planted import distinct
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining, batch_statistics
@@ -168,7 +168,7 @@ def test_an_update_of_two_states_proves_its_records(tmp_path: Path) -> None:
     path = tmp_path / "u.safetensors"
     seepage.capture(before, net.state_dict(), path, training=TRAINING, batch_size=8, statistics=DATA.statistics)
     capture = load_capture(path, Model(network(), "softmax", "own"), DATA.schema)
-    statistics, origin = known_statistics(DATA.schema, capture.about)
+    statistics, origin = attacker_statistics(DATA.schema, capture.about)
     options = {"restarts": 1, "iterations": 1}
     found = recover(capture, DATA.schema, statistics, origin, options=options)
     assert found.guess.certified is not None
@@ -316,7 +316,7 @@ def test_an_update_with_the_clients_own_encoder_is_read(tmp_path: Path) -> None:
     schema = declared.arranged(DATA.schema)
     about = Description(encoder=declared)
     assert client_schema(DATA.schema, about) == schema
-    statistics, _ = known_statistics(schema, about)
+    statistics, _ = attacker_statistics(schema, about)
     client = Encoder(schema, statistics, dtype=torch.float32)
     frame = DATA.train.frame[:8]
     table = Table(schema, frame)

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from seepage.captures.captured import load_capture
-from seepage.captures.recovery import known_statistics, recover
+from seepage.captures.recovery import attacker_statistics, recover
 from seepage.errors import BadInputError
 from seepage.guard.policy import GuardPolicy
 from seepage.integrations.flower import CaptureReplies, leak_guard_mod
@@ -202,7 +202,7 @@ def test_the_server_captures_what_it_receives(tmp_path: Path) -> None:
     capture = load_capture(tmp_path / "captured" / each[0], model, DATA.schema)
     assert capture.notes == ()
     assert capture.about.batch_size == 8
-    statistics, origin = known_statistics(DATA.schema, capture.about, DATA.train)
+    statistics, origin = attacker_statistics(DATA.schema, capture.about, DATA.train)
     found = recover(capture, DATA.schema, statistics, origin, options={"restarts": 1, "iterations": 1})
     assert found.guess.certified is not None
     # As many as the guard proves at the client.

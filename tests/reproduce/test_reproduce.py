@@ -311,7 +311,7 @@ def test_a_published_figure_without_spread_has_no_interval() -> None:
 
 def test_a_sweep_is_an_audit_for_each_combination_and_axes_choose_among_them(tmp_path: Path) -> None:
     table = load_table("tableak/table33")
-    assert {(audit.spec.dataset, audit.known()["restarts"]) for audit in table.planned()} == set(
+    assert {(audit.spec.dataset, audit.axes_of()["restarts"]) for audit in table.planned()} == set(
         itertools.product(("adult", "german", "lawschool", "health_heritage"), (1, 5, 10, 15, 20, 25, 30))
     )
     part = Selection(only={"dataset": {"german"}, "restarts": {"1", "5"}})
@@ -387,7 +387,7 @@ def test_a_grid_counts_by_its_best_point_and_by_that_of_a_pilot(tmp_path: Path) 
         spec = next(
             one.spec
             for one in table.planned(victims=4, **quick)
-            if one.planned.grid and one.known()["model"] == "linear"
+            if one.planned.grid and one.axes_of()["model"] == "linear"
         )
         assert isinstance(spec, HorizontalSpec)
         runs = [run for run in kept_runs(HorizontalAudit(spec, prepare(spec)), store) if run.is_attack]

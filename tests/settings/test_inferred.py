@@ -60,15 +60,15 @@ def test_columns_to_look_at_come_first_and_the_others_are_counted(tmp_path: Path
     }
     pd.DataFrame(table).to_csv(tmp_path / "people.csv", index=False)
     inferred = infer(tmp_path / "people.csv", "ill", Policy(sensitive=("smoker",)))
-    for every in (False, True):
+    for all_columns in (False, True):
         text = io.StringIO()
-        show_inferred(Console(file=text, width=160), inferred, every)
+        show_inferred(Console(file=text, width=160), inferred, all_columns)
         lines = [line.split()[0] for line in text.getvalue().splitlines() if line.strip()]
         assert lines[3:7] == ["ill", "smoker", "card", "stage"]
-        assert ("v000" in lines) == every
+        assert ("v000" in lines) == all_columns
         said = text.getvalue()
         assert "near a threshold: up to 10 different whole numbers are categories" in said
-        assert f"and {24 if every else 60} more columns: {24 if every else 60} continuous." in said
+        assert f"and {24 if all_columns else 60} more columns: {24 if all_columns else 60} continuous." in said
         assert "blanks trimmed around 1 name(s) of columns" in said
 
 

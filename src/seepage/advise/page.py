@@ -23,62 +23,58 @@ _TIERS = {"found": "none", "none": "high", "undecided": "open"}
 _OUTCOMES = {"found": "Found", "none": "None meets it", "undecided": "Undecided"}
 
 
-def write_recommendation(folder: Path, found: Recommendation) -> None:
-    """Write the page and its figures into a run folder.
-
-    Raises:
-        BadInputError: a file cannot be written.
-    """
-    own = _own(found)
-    write_whole(folder / PAGE, render_recommendation(found), own)
-    write_whole(folder / FIGURES, as_json(found) + "\n", own)
+def write_recommendation(folder: Path, advice: Recommendation) -> None:
+    """Write the page and its figures into a run folder."""
+    own = _own(advice)
+    write_whole(folder / PAGE, render_recommendation(advice), own)
+    write_whole(folder / FIGURES, as_json(advice) + "\n", own)
 
 
-def as_json(found: Recommendation) -> str:
+def as_json(advice: Recommendation) -> str:
     """Return outcome, recommended options and the figures of each configuration as JSON."""
     content = {
-        "outcome": found.outcome,
-        "below": found.wish.below,
-        "line": found.line,
-        "options": found.options,
-        "alpha": found.alpha,
-        "configurations": found.records(),
+        "outcome": advice.outcome,
+        "below": advice.wish.below,
+        "line": advice.line,
+        "options": advice.options,
+        "alpha": advice.alpha,
+        "configurations": advice.records(),
     }
     return printable_json(content, allow_nan=False)
 
 
-def render_recommendation(found: Recommendation) -> str:
+def render_recommendation(advice: Recommendation) -> str:
     """Return the recommendation as one self-contained page in the look of reports."""
-    records = found.records()
+    records = advice.records()
     drawn = [record for record in records if record["task"] is not None and record["lift"] is not None]
-    table = _grid(found, records)
-    chosen, report = found.chosen, found.given.report
+    table = _grid(advice, records)
+    chosen, report = advice.chosen, advice.given.report
     about = None if report is None else report.audit.about
-    drawings = [(_frontier(found, drawn), table)] if len(drawn) > 1 else []
+    drawings = [(_frontier(advice, drawn), table)] if len(drawn) > 1 else []
     return page(
         "recommend.html",
         f"What to change: {clean('' if about is None else about.dataset)}",
         dataset=clean("" if about is None else about.dataset, 80),
-        lead=f"The cheapest change that keeps the lift on {found.figure} below {100 * found.wish.below:g} points.",
-        own=_own(found),
-        line=f"{found.line[:1].upper()}{found.line[1:]}",
-        tier=_TIERS[found.outcome],
-        command=command(found) if chosen is not None else "",
-        words=_words(found),
+        lead=f"The cheapest change that keeps the lift on {advice.figure} below {100 * advice.wish.below:g} points.",
+        own=_own(advice),
+        line=f"{advice.line[:1].upper()}{advice.line[1:]}",
+        tier=_TIERS[advice.outcome],
+        command=command(advice) if chosen is not None else "",
+        words=_words(advice),
         drawings_of=drawings,
         grid=table,
-        rejected=[f"{sentence}" for sentence in in_words(found)],
+        rejected=[f"{sentence}" for sentence in in_words(advice)],
         facts=[] if report is None else [clean(fact, 600) for fact in report.audit.threat_model()],
     )
 
 
-def show_recommendation(console: Console, found: Recommendation) -> None:
+def show_recommendation(console: Console, advice: Recommendation) -> None:
     """Print the configurations that were looked at, and the recommendation."""
-    table = make_table(f"Configurations, limit {100 * found.wish.below:g} points")
+    table = make_table(f"Configurations, limit {100 * advice.wish.below:g} points")
     for head in ("change", "verdict"):
         table.add_column(head, overflow="fold")
     heads = ("lift (points)", "strongest attack", "task", "cost", "epsilon", "one message: closed form", "measured")
-    records = found.records()
+    records = advice.records()
     shown = [head for head in heads if any(_cell(record, head) for record in records)]
     for head in shown:
         table.add_column(head, justify="right")
@@ -86,27 +82,27 @@ def show_recommendation(console: Console, found: Recommendation) -> None:
         cells = [Text(clean(record["change"], 60)), Text(record["status"])]
         table.add_row(*cells, *(Text(_cell(record, head)) for head in shown))
     console.print(table)
-    for sentence in _words(found):
+    for sentence in _words(advice):
         console.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
 
-def command(found: Recommendation) -> str:
+def command(advice: Recommendation) -> str:
     """Return the command that audits the recommended configuration again."""
-    name = found.spec.setting
+    name = advice.spec.setting
     plugin = setting(name)
-    table = f"--data {found.spec.data}" if found.spec.data is not None else f"--dataset {found.spec.dataset}"
-    limit = f"--fail-above {found.wish.below:g}"
-    pieces = ("seepage", plugin.command or name, table, given_options(found.spec), found.options, limit)
+    table = f"--data {advice.spec.data}" if advice.spec.data is not None else f"--dataset {advice.spec.dataset}"
+    limit = f"--fail-above {advice.wish.below:g}"
+    pieces = ("seepage", plugin.command or name, table, given_options(advice.spec), advice.options, limit)
     return " ".join(piece for piece in pieces if piece)
 
 
-def _words(found: Recommendation) -> list[str]:
+def _words(advice: Recommendation) -> list[str]:
     words = [
-        f"{_OUTCOMES[found.outcome]}. Attacks know the defense that they face, and every change met the same "
+        f"{_OUTCOMES[advice.outcome]}. Attacks know the defense that they face, and every change met the same "
         "repetitions in the search.",
-        f"A change is recommended only after a confirmation on fresh repetitions, at level {found.alpha:.2g} each.",
+        f"A change is recommended only after a confirmation on fresh repetitions, at level {advice.alpha:.2g} each.",
     ]
-    chosen = found.chosen
+    chosen = advice.chosen
     privacy = {} if chosen is None else {row.metric: row for row in chosen.privacy}
     if (accounted := privacy.get("epsilon")) is not None and accounted.mean is not None:
         steps, delta = accounted.settings.get("steps"), accounted.settings.get("delta")
@@ -116,17 +112,17 @@ def _words(found: Recommendation) -> list[str]:
     return words
 
 
-def _own(found: Recommendation) -> bool:
-    return found.given.report is not None and found.given.report.audit.own
+def _own(advice: Recommendation) -> bool:
+    return advice.given.report is not None and advice.given.report.audit.own
 
 
-def _error(found: Recommendation) -> bool:
-    return found.given.task is not None and is_error(found.given.task.metric)
+def _error(advice: Recommendation) -> bool:
+    return advice.given.task is not None and is_error(advice.given.task.metric)
 
 
-def _grid(found: Recommendation, records: list[Record]) -> Grid:
-    learnt = grids.number if _error(found) else grids.share
-    task = "Task" if found.given.task is None else task_name(found.given.task.metric)
+def _grid(advice: Recommendation, records: list[Record]) -> Grid:
+    learnt = grids.number if _error(advice) else grids.share
+    task = "Task" if advice.given.task is None else task_name(advice.given.task.metric)
     columns = [
         grids.text("Change", "change"),
         grids.text("Verdict", "status"),
@@ -138,7 +134,7 @@ def _grid(found: Recommendation, records: list[Record]) -> Grid:
         grids.count("n", "n"),
         grids.text("Confirmed", "confirmed"),
         learnt(task, "task"),
-        grids.interval("its interval", "task_low", "task_high", 1.0 if _error(found) else 100.0),
+        grids.interval("its interval", "task_low", "task_high", 1.0 if _error(advice) else 100.0),
         grids.count("Trainings", "task_n"),
         grids.number("Cost", "cost"),
         grids.number("Epsilon of a record", "epsilon"),
@@ -152,11 +148,11 @@ def _grid(found: Recommendation, records: list[Record]) -> Grid:
     return grids.filled("Configurations, the one as given first", columns, records)
 
 
-def _frontier(found: Recommendation, records: list[Record]) -> figures.Figure:
+def _frontier(advice: Recommendation, records: list[Record]) -> figures.Figure:
     """Return leakage against how well the task is learnt, with the limit as a line."""
-    error = _error(found)
-    assert found.given.task is not None
-    task = task_name(found.given.task.metric)
+    error = _error(advice)
+    assert advice.given.task is not None
+    task = task_name(advice.given.task.metric)
     drawn = [
         {
             "defense": record["change"],
@@ -174,7 +170,7 @@ def _frontier(found: Recommendation, records: list[Record]) -> figures.Figure:
     figure = figures.frontier("frontier-figure", drawn, title, f"{task} of the trained model", None, error)
     layout = dict(figure.layout)
     layout["yaxis"] = {**layout["yaxis"], "title": {"text": "Lift over the best baseline (points)"}}
-    limit = 100 * found.wish.below
+    limit = 100 * advice.wish.below
     layout["shapes"] = [
         {
             "type": "line",

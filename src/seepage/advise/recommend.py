@@ -16,14 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from seepage.advise.recommendation import (
-    Candidate,
-    Outcome,
-    Recommendation,
-    Status,
-    configuration_of,
-    loss,
-)
+from seepage.advise.recommendation import Candidate, Outcome, Recommendation, Status, configuration_of, loss
 from seepage.assessment.decision import WHOLE, least_units
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe
@@ -117,7 +110,7 @@ def recommended(
     document: str | None = None,
     machines: Machines | None = None,
 ) -> Recommendation:
-    """Search as a spec with the field ``recommend`` asks; the same search into the same folder continues.
+    """Run the search that the field ``recommend`` of a spec describes; a search in the same folder is continued.
 
     Args:
         spec: the deployment, and what is wished for.
@@ -150,19 +143,15 @@ def recommended(
         if folder is not None and document is not None:
             write_whole(folder / DOCUMENT, document, asking.own)
         alpha = level(store) / CONFIRMATIONS
-        found = _Advisor(spec, asking, store, prepare, say, alpha, machines).run()
-        found = replace(found, origin=store.runs()[-1])
+        recommendation = _Advisor(spec, asking, store, prepare, say, alpha, machines).run()
+        recommendation = replace(recommendation, origin=store.runs()[-1])
         if folder is not None:
             write_provenance(folder, store, asking.own)
-    return found
+    return recommendation
 
 
 def _single(spec: Spec) -> Spec:
-    """Return a spec of one configuration: of what is swept by default the first, and no sweep that was given.
-
-    Raises:
-        BadInputError: several values of something were given, or nothing is wished for.
-    """
+    """Return a spec of one configuration: of what is swept by default the first, and no sweep that was given."""
     if spec.recommend is None:
         raise BadInputError("a recommendation needs a limit of the lift; give below: 0.2, for example.")
     if spec.gate is not None:
@@ -189,11 +178,9 @@ class _Progress:
     """A change and the strengths between which the weakest safe one lies.
 
     Attributes:
-        lever: the change.
         unsafe: strongest strength that did not look safe; the weakest of the range before any did.
         strongest: strongest strength that the table admits, as far as it was tried.
         safe: strengths that look safe, the weakest first.
-        ended: whether there is nothing left to search.
     """
 
     lever: Lever
@@ -235,11 +222,11 @@ class _Advisor:
         self.ends = None if spec.time_budget is None else time.monotonic() + spec.time_budget
         self.levers = [lever for lever in asking.levers() if lever.free(spec)]
         if not self.levers:
-            every = [lever.name for lever in asking.levers()]
+            levers = [lever.name for lever in asking.levers()]
             raise BadInputError(
                 "everything that could lower the leakage is given"
-                + (f" ({', '.join(every)}); leave one out, so that it is searched." if every else ".")
-                if every
+                + (f" ({', '.join(levers)}); leave one out, so that it is searched." if levers else ".")
+                if levers
                 else f"the setting {asking.setting!r} names nothing that could lower its leakage, so there is nothing "
                 "to search."
             )
@@ -305,8 +292,8 @@ class _Advisor:
             if not trying or self._late():
                 break
             begun = time.monotonic()
-            found = self._screened([(way.lever, strength) for way, strength in trying])
-            for (way, strength), candidate in zip(trying, found, strict=True):
+            candidates = self._screened([(way.lever, strength) for way, strength in trying])
+            for (way, strength), candidate in zip(trying, candidates, strict=True):
                 safe = self._safe(candidate)
                 if safe is None:
                     way.ended = True
@@ -355,7 +342,7 @@ class _Advisor:
         if self.by_units and self._units > _FEWEST:
             # Leakage that is plain to see is shown with few.
             counts.insert(0, _FEWEST)
-        found: dict[int, Candidate] = {}
+        candidates: dict[int, Candidate] = {}
         waiting = list(range(len(points_of)))
         for count in counts:
             audits, places = [], []
@@ -363,7 +350,7 @@ class _Advisor:
                 lever, strength = points_of[i]
                 audit = self._screening(lever, strength, count)
                 if isinstance(audit, str):
-                    found[i] = Candidate(lever, strength, "broken", audit)
+                    candidates[i] = Candidate(lever, strength, "broken", audit)
                 else:
                     audits.append(audit)
                     places.append(i)
@@ -373,15 +360,17 @@ class _Advisor:
             waiting = []
             for i, report in zip(places, reports, strict=True):
                 lever, strength = points_of[i]
-                found[i] = self._judged(lever, strength, report)
-                if not self._plainly_above(found[i]):
+                candidates[i] = self._judged(lever, strength, report)
+                if not self._plainly_above(candidates[i]):
                     waiting.append(i)
         for i, (lever, strength) in enumerate(points_of):
-            found.setdefault(i, Candidate(lever, strength, "not reached", "The time budget ended before it was tried."))
+            candidates.setdefault(
+                i, Candidate(lever, strength, "not reached", "The time budget ended before it was tried.")
+            )
             if lever is not None:
-                self.looked[lever.name, strength] = found[i]
+                self.looked[lever.name, strength] = candidates[i]
         self._late()
-        return [found[i] for i in range(len(points_of))]
+        return [candidates[i] for i in range(len(points_of))]
 
     def _screening(self, lever: Lever | None, strength: float | int, count: int) -> Audit | str:
         """Return the audit of a configuration on few repetitions; the reason where it cannot be used."""
@@ -390,7 +379,7 @@ class _Advisor:
             few: dict[str, Any] = {spec.repeats: count, "control": False}
             if spec.member is not None and getattr(spec, spec.members) is None:
                 few[spec.members] = type(spec).quick.get(spec.members)
-            audit = self.prepare(self._asked(spec.reseeded(stream(spec.seed, 0, "search") % 2**31), few))
+            audit = self.prepare(self._spec_of(spec.reseeded(stream(spec.seed, 0, "search") % 2**31), few))
             if self.by_units:
                 # The victims of a search are its own, so that their last digits may differ from those of an audit.
                 audit.together = _FEWEST
@@ -400,7 +389,7 @@ class _Advisor:
                 raise
             return str(error)
 
-    def _asked(self, spec: Spec, changed: Mapping[str, object]) -> Spec:
+    def _spec_of(self, spec: Spec, changed: Mapping[str, object]) -> Spec:
         return spec.model_copy(update={"gate": self.gate, "recommend": None, "time_budget": None, **changed})
 
     def _judged(self, lever: Lever | None, strength: float | int, report: Report) -> Candidate:
@@ -450,29 +439,29 @@ class _Advisor:
         """Return a candidate with how well the task is learnt, and the epsilons of its noise."""
         if candidate.task is not None or candidate.report is None or self._late():
             return candidate
-        report, asked = (
+        report, audit = (
             candidate.report,
-            self.prepare(self._asked(self._changed(candidate.lever, candidate.strength), {})),
+            self.prepare(self._spec_of(self._changed(candidate.lever, candidate.strength), {})),
         )
         configuration = configuration_of(report)
         rows = list(report.rows)
         if _task(report.audit, rows) is None:
-            training = TaskTraining(Recipe(), asked.configurations)
-            further = asked.further_rows(self.store.setup, self.say, training)
+            training = TaskTraining(Recipe(), audit.configurations)
+            further = audit.further_rows(self.store.setup, self.say, training)
             rows += [row for row in further if row.defense == configuration.defense]
         privacy = tuple(row for row in rows if row.kind == "about" and row.metric.endswith("epsilon"))
         return replace(candidate, task=_task(report.audit, rows), privacy=privacy)
 
     def _with_trainings(self, given: Candidate) -> Candidate:
         """Return the deployment as given with the task over as many trainings as a confirmation has."""
-        audit = self.prepare(self._asked(self.spec, {"control": False, "gate": None}))
+        audit = self.prepare(self._spec_of(self.spec, {"control": False, "gate": None}))
         audit.parts = tuple(part for part in audit.parts if part.kind == "about")
         self.say("training without a change, to compare with")
         [report] = measured([audit], self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
         return replace(given, task=_task(audit, report.rows) or given.task)
 
     def _check_cost(self, given: Candidate) -> None:
-        """Refuse a limit of the cost that trainings cannot tell from none."""
+        """Refuse a limit of the cost that is too small to be measured with these trainings."""
         task, most = given.task, self.wish.max_cost
         if most is None or task is None or task.mean is None or task.low is None or task.high is None:
             return
@@ -526,21 +515,20 @@ class _Advisor:
         return done
 
     def _surest(self, given: Candidate, candidate: Candidate, safe: Sequence[float | int]) -> Candidate:
-        """Return what to try last: the strongest strength of a change that looks safe, and may cost what it does.
+        """Return the strongest strength of a change that looks safe and affordable, which is tried last.
 
         Args:
             given: the deployment without a change.
-            candidate: the strength that is next.
             safe: strengths that look safe, the weakest first.
         """
         assert candidate.lever is not None
         for strength in reversed(safe):
             if strength == candidate.strength:
                 break
-            found = self._with_task(self.looked[candidate.lever.name, strength])
-            cost = loss(given.task, found.task)
+            with_task = self._with_task(self.looked[candidate.lever.name, strength])
+            cost = loss(given.task, with_task.task)
             if cost is None or not self._dear(cost):
-                return found
+                return with_task
         return candidate
 
     def _stronger(self, candidate: Candidate, safe: list[float | int]) -> float | int:
@@ -568,10 +556,10 @@ class _Advisor:
             counts[spec.repeats] = _BUDGET * self.least
         if not self.by_units and spec.member is not None and getattr(spec, spec.members) is None:
             counts[spec.members] = _MEMBERS * self.least
-        audit = self.prepare(self._asked(spec, counts))
+        audit = self.prepare(self._spec_of(spec, counts))
         [report] = measured([audit], self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
         task = candidate.task if _task(audit, report.rows) is None else _task(audit, report.rows)
-        found = replace(candidate, report=report, confirmed=True, task=task)
+        confirmed = replace(candidate, report=report, confirmed=True, task=task)
         assert report.decision is not None
         reason = report.decision.line.partition(": ")[2]
         statuses: dict[str, Status] = {"passed": "recommended", "undecided": "undecided", "refused": "broken"}
@@ -580,8 +568,8 @@ class _Advisor:
             self.timed_out = True
         cost = loss(given.task, task)
         if status == "recommended" and candidate.lever is not None and cost is not None and self._dear(cost):
-            return replace(found, status="too costly", reason=self._too_dear(cost))
-        return replace(found, status=status, reason=f"{reason[:1].upper()}{reason[1:]}")
+            return replace(confirmed, status="too costly", reason=self._too_dear(cost))
+        return replace(confirmed, status=status, reason=f"{reason[:1].upper()}{reason[1:]}")
 
     def _dear(self, cost: float) -> bool:
         return self.wish.max_cost is not None and cost > self.wish.max_cost

@@ -29,7 +29,7 @@ _CELLS = "all cells"
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration that was looked at.
+    """One configuration of the search.
 
     Attributes:
         lever: change of the deployment; None for the deployment as it was given.
@@ -58,7 +58,7 @@ class Candidate:
 
     @property
     def standings(self) -> tuple[Standing, ...]:
-        """What is known of each limited figure."""
+        """Standing of each limited figure against the limit."""
         decision = None if self.report is None else self.report.decision
         return () if decision is None else decision.figures
 
@@ -84,8 +84,8 @@ class Candidate:
         """Machine time of all attacks for one repetition; None where nothing was measured."""
         if self.report is None:
             return None
-        known = [run.seconds for run in self.report.runs if run.is_attack and run.seconds is not None]
-        return sum(known) if known else None
+        seconds = [run.seconds for run in self.report.runs if run.is_attack and run.seconds is not None]
+        return sum(seconds) if seconds else None
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class Recommendation:
     @property
     def chosen(self) -> Candidate | None:
         """The recommended configuration; None where there is none."""
-        every = (self.given, *self.candidates)
-        return next((candidate for candidate in every if candidate.status == "recommended"), None)
+        candidates = (self.given, *self.candidates)
+        return next((candidate for candidate in candidates if candidate.status == "recommended"), None)
 
     @property
     def options(self) -> str:
@@ -154,10 +154,12 @@ class Recommendation:
             for candidate in self.candidates
             if candidate.confirmed and candidate.status == "undecided" and candidate.standings
         ]
-        for one in looked:
-            if all(standing.below for standing in one.standings):
-                return f"{undecided}: all figures of {clean(one.words, 60)} stay below it, but {lowered(one.reason)}"
-        tried = max((one.worst.n for one in (self.given, *self.candidates) if one.confirmed and one.worst), default=0)
+        for case in looked:
+            if all(standing.below for standing in case.standings):
+                return f"{undecided}: all figures of {clean(case.words, 60)} stay below it, but {lowered(case.reason)}"
+        tried = max(
+            (case.worst.n for case in (self.given, *self.candidates) if case.confirmed and case.worst), default=0
+        )
         member, field_name = self.spec.unit, self.spec.repeats
         if self.spec.member is not None:
             member, field_name = self.spec.member, self.spec.members
@@ -168,13 +170,13 @@ class Recommendation:
 
     @property
     def figure(self) -> str:
-        """What is limited, in words."""
+        """Name of the limited figures."""
         if self.wish.column is not None:
             return f"column {clean(self.wish.column, 60)}"
         if self.wish.whole_records:
             return "whole records"
-        every = _every(self.given.report)
-        return f"{every}, whole records, label and sensitive columns" if every == _CELLS else every
+        cells = _cells_name(self.given.report)
+        return f"{cells}, whole records, label and sensitive columns" if cells == _CELLS else cells
 
     @property
     def _within(self) -> str:
@@ -253,11 +255,11 @@ def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
         flag = fields[name].flag
         if name == "defenses":
             [part] = value
-            said = [
+            pieces = [
                 f"{mechanism.name}:{_flow(mechanism.options)}" if mechanism.options else mechanism.name
                 for mechanism in part.mechanisms
             ]
-            texts.append(f"{flag} {shlex.quote('+'.join(said))}")
+            texts.append(f"{flag} {shlex.quote('+'.join(pieces))}")
         elif name == lever.spec_field and lever.key is not None:
             texts.append(f"{flag} {shlex.quote(f'{lever.key}={strength:g}')}")
         else:
@@ -266,7 +268,7 @@ def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
 
 
 def given_options(spec: Spec) -> str:
-    """Return the options of the command line that say what a spec was given, tables and limits aside.
+    """Return the command line options that set the fields of a spec, without tables and limits.
 
     Example:
         >>> from seepage.settings.horizontal.spec import make_spec
@@ -274,26 +276,26 @@ def given_options(spec: Spec) -> str:
         '--attack dlg --no-control --batch-size 8'
     """
     texts = []
-    for name, known in fields_of(type(spec)).items():
+    for name, spec_field in fields_of(type(spec)).items():
         value = getattr(spec, name)
-        if name not in spec.model_fields_set or name in _SAID_OTHERWISE or value is None:
+        if name not in spec.model_fields_set or name in _GIVEN_ELSEWHERE or value is None:
             continue
         if isinstance(value, bool):
-            texts.append(known.flag if value else f"--no-{known.flag[2:]}")
-        elif known.parts:
-            said = [f"{part.name}:{_flow(part.options)}" if part.options else part.name for part in value]
-            texts += [f"{known.flag} {shlex.quote(text)}" for text in said]
+            texts.append(spec_field.flag if value else f"--no-{spec_field.flag[2:]}")
+        elif spec_field.parts:
+            parts = [f"{part.name}:{_flow(part.options)}" if part.options else part.name for part in value]
+            texts += [f"{spec_field.flag} {shlex.quote(text)}" for text in parts]
         elif isinstance(value, tuple) and all(isinstance(item, str | int | float) for item in value):
-            texts += [f"{known.flag} {shlex.quote(str(item))}" for item in value]
+            texts += [f"{spec_field.flag} {shlex.quote(str(item))}" for item in value]
         elif isinstance(value, Mapping):
-            texts += [f"{known.flag} {shlex.quote(f'{key}={item}')}" for key, item in value.items()]
+            texts += [f"{spec_field.flag} {shlex.quote(f'{key}={item}')}" for key, item in value.items()]
         elif isinstance(value, str | int | float):
-            texts.append(f"{known.flag} {shlex.quote(str(value))}")
+            texts.append(f"{spec_field.flag} {shlex.quote(str(value))}")
     return " ".join(texts)
 
 
 # What the command names itself, or what is about the search alone.
-_SAID_OTHERWISE = {"dataset", "data", "recommend", "gate", "time_budget"}
+_GIVEN_ELSEWHERE = {"dataset", "data", "recommend", "gate", "time_budget"}
 
 
 def _flow(options: Mapping[str, Any]) -> str:
@@ -304,14 +306,14 @@ def _flow(options: Mapping[str, Any]) -> str:
 
 
 def loss(before: ResultRow | None, task: ResultRow | None) -> float | None:
-    """Return by how much a task is learnt worse, in its metric; None where one is not known."""
+    """Return the loss of task quality in the task's metric; None where one side is unknown."""
     if before is None or task is None or before.mean is None or task.mean is None or before.metric != task.metric:
         return None
     return (before.mean - task.mean) * (-1 if is_error(task.metric) else 1)
 
 
 def in_words(recommendation: Recommendation) -> list[str]:
-    """Return what was rejected and why, a sentence each."""
+    """Return a sentence for each rejected candidate."""
     lines = []
     for candidate in recommendation.candidates:
         if candidate.status != "recommended":
@@ -323,11 +325,11 @@ def _named(standing: Standing, report: Report | None) -> str:
     of = standing.figure
     if of.metric == "exact_match":
         return "whole records"
-    return _every(report) if of.column is None else clean(of.column, 60)
+    return _cells_name(report) if of.column is None else clean(of.column, 60)
 
 
-def _every(report: Report | None) -> str:
-    """Return what a figure of no single column is about, such as the shares of pooled learning."""
+def _cells_name(report: Report | None) -> str:
+    """Return the name of a figure that is of no single column, such as the shares of pooled learning."""
     secret = _CELLS if report is None else report.audit.about.secret
     return _CELLS if secret.startswith("all ") else secret
 

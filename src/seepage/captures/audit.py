@@ -23,17 +23,9 @@ from seepage.tabular.schema import Schema
 
 
 class CapturedAudit(Audit[AttackSpec]):
-    """An audit of captured messages; its units are those that were captured.
+    """An audit of captured messages; each captured message is one unit.
 
     Args:
-        spec: what to do.
-        about: the capture in words.
-        deployed: what the deployment showed and granted.
-        exposure: the messages, as an attacker has them.
-        configuration: defense and number of records of the messages.
-        parts: baselines and attacks.
-        table: schema of the table.
-        settings, knowledge: options of the attacks and what they were granted, for results.
         usual: registered names of the attacks that are tried where nobody names any.
     """
 
@@ -60,18 +52,11 @@ class CapturedAudit(Audit[AttackSpec]):
         self.captured = 1
 
     def like(self, spec: AttackSpec, about: About, parts: Sequence[PlannedPart], units: int) -> CapturedAudit:
-        """Return an audit of several captures on the same table, which were attacked one by one.
-
-        Args:
-            spec: what to do.
-            about: the captures in words.
-            parts: baselines and attacks.
-            units: number of captures.
-        """
+        """Return an audit of several captures on the same table, each of which was attacked by itself."""
         first = self.configurations[0]
-        made = CapturedAudit(spec, about, self._deployed, None, first, parts, self._table, usual=self._usual)
-        made.captured = units
-        return made
+        audit = CapturedAudit(spec, about, self._deployed, None, first, parts, self._table, usual=self._usual)
+        audit.captured = units
+        return audit
 
     @property
     def schema(self) -> Schema:
@@ -93,7 +78,7 @@ class CapturedAudit(Audit[AttackSpec]):
         return self._deployed
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
-        """Return the options of a part; the messages are known by their files alone."""
+        """Return the options of a part, without the messages, which are identified by their files."""
         return {**self._settings, part.kind: part.label}
 
     def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
@@ -110,27 +95,22 @@ class CapturedAudit(Audit[AttackSpec]):
         return self._exposure
 
     def run(self, part: PlannedPart, progress: Progress | None = None) -> Run:
-        """Return what a part gets out of the captured messages.
+        """Run one attack or baseline on the captured messages.
 
         Args:
-            part: one of the audit's parts, or a further one.
             progress: called now and then with the share of the work done since the last call.
-
-        Raises:
-            BadInputError: the part cannot be run on these messages.
-            CertifiedWrongError: the truth contradicts a cell that is certified.
         """
         [configuration] = self.configurations
-        found = self.expose(configuration, range(1)).measure(part, progress)
+        outcome = self.expose(configuration, range(1)).measure(part, progress)
         run = Run(
             configuration,
             part,
-            list(found.measured),
+            list(outcome.measured),
             (0,),
-            found.seconds if part.kind == "attack" else None,
+            outcome.seconds if part.kind == "attack" else None,
             self.options(configuration, part),
             self.granted(configuration, part),
-            evidence=found.evidence[0] if found.evidence else None,
+            evidence=outcome.evidence[0] if outcome.evidence else None,
             asked=1,
         )
         for share in contradicted([run]).values():
@@ -143,10 +123,9 @@ class CapturedAudit(Audit[AttackSpec]):
 
 @dataclass(frozen=True)
 class Attacked:
-    """A capture that was attacked.
+    """The results of the attacks on a capture.
 
     Attributes:
-        audit: the capture as an audit.
         runs: what each part got out of it.
         not_tried: reason, for each attack that could not be tried.
     """
@@ -157,18 +136,17 @@ class Attacked:
 
     @cached_property
     def rows(self) -> tuple[ResultRow, ...]:
-        """Results of parts that have any: without the truth, those that an attack has of its own answers."""
+        """Rows of results of all attacks and baselines that have figures."""
         return tuple(rows_of(self.audit, [run for run in self.runs if run.measured]))
 
     def row(self, metric: str = "accuracy", column: str | None = None, attack: str | None = None) -> ResultRow | None:
         """Return a figure of an attack; None where there is none.
 
         Args:
-            metric, column: the figure.
             attack: label of the attack; any if None.
         """
-        known = (row for row in self.rows if row.is_attack and (row.metric, row.column) == (metric, column))
-        return next((row for row in known if attack in (None, row.attack) and row.mean is not None), None)
+        rows = (row for row in self.rows if row.is_attack and (row.metric, row.column) == (metric, column))
+        return next((row for row in rows if attack in (None, row.attack) and row.mean is not None), None)
 
 
 def run_parts(
@@ -176,18 +154,13 @@ def run_parts(
     lacks: Callable[[PlannedPart], str | None] | None = None,
     progress: Callable[[str], Progress | None] | None = None,
 ) -> Attacked:
-    """Return what the parts of an audit get out of a capture; what cannot be tried has a reason.
+    """Run the attacks and baselines of an audit on a capture; an attack that cannot be tried gets a reason.
 
     A baseline that cannot be made is left out: a space too large to go through has no prior.
 
     Args:
-        audit: the capture.
         lacks: returns why an attack cannot be tried, None where it can; without it an attack that fails ends all.
         progress: called with the label of each attack before it begins; returns what takes note of its progress.
-
-    Raises:
-        BadInputError: without ``lacks``, an attack cannot be run.
-        CertifiedWrongError: the truth contradicts a cell that is certified.
     """
     runs, not_tried = list[Run](), dict[str, str]()
     for part in audit.parts:
@@ -212,7 +185,7 @@ def run_parts(
 
 
 def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Mapping[int, str]) -> Attacked:
-    """Return several captures as one audit, each of them a unit.
+    """Join the results of several captures into one audit with a unit for each capture.
 
     Args:
         name: what they are called.
@@ -224,16 +197,16 @@ def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Map
     lost = tuple(Failure(range(unit, unit + 1), why, "") for unit, why in failures.items())
     first = each[0].audit
     about = replace(first.about, dataset=name, threat_model=first.about.threat_model[:1], notes=(), rows=0)
-    parts = {part.label: part for one in each for part in one.audit.parts}
+    parts = {part.label: part for attacked in each for part in attacked.audit.parts}
     audit = first.like(spec, about, tuple(parts.values()), len(places) + len(failures))
-    audit.configurations = tuple(dict.fromkeys(run.configuration for one in each for run in one.runs))
+    audit.configurations = tuple(dict.fromkeys(run.configuration for attacked in each for run in attacked.runs))
     runs = []
     for configuration in audit.configurations:
         for part in audit.parts:
             own = [
                 (unit, run)
-                for unit, one in zip(places, each, strict=True)
-                for run in one.runs
+                for unit, attacked in zip(places, each, strict=True)
+                for run in attacked.runs
                 if (run.configuration, run.label) == (configuration, part.label) and run.measured
             ]
             if own:
@@ -242,15 +215,15 @@ def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Map
 
 
 def _joined(runs: Sequence[Run], units: tuple[int, ...], failures: tuple[Failure, ...]) -> Run:
-    """Return the runs of one part on several units as one."""
+    """Join the runs of one attack or baseline on several units."""
     first, evidence = runs[0], [run.evidence for run in runs if run.evidence is not None]
-    alike = len(evidence) == len(runs) and len({one.column_names for one in evidence}) == 1
-    known = [run.seconds for run in runs if run.seconds is not None]
+    alike = len(evidence) == len(runs) and len({item.column_names for item in evidence}) == 1
+    seconds = [run.seconds for run in runs if run.seconds is not None]
     return replace(
         first,
         measured=_side_by_side([run.measured for run in runs]),
         units=units,
-        seconds=sum(known) / len(known) if known else None,
+        seconds=sum(seconds) / len(seconds) if seconds else None,
         evidence=together(evidence) if alike else None,
         failures=failures if first.is_attack else (),
         asked=len(units) + len(failures),

@@ -44,7 +44,7 @@ _ADVICE = "write it with seepage.capture(model.named_parameters(), FILE) or seep
 
 
 class Encoding(BaseModel):
-    """What the client standardises encoded rows with, agreed upon before training.
+    """The mean and standard deviation with which the client standardises encoded rows, agreed upon before training.
 
     Attributes:
         mean, std: mean and standard deviation of each encoded column: one column for each category of a discrete
@@ -58,7 +58,7 @@ class Encoding(BaseModel):
 
 
 class Description(MessageRecipe):
-    """What is known of a captured update besides its numbers; what is None is not known.
+    """The facts about a captured update besides its numbers; a field that is None is unknown.
 
     Attributes:
         format: version of this form. Files of format 1, which knows only gradients, are read as this one.
@@ -121,8 +121,8 @@ class Capture:
             return None
         if about.training is not None and about.batch_size is None:
             return None
-        found = from_running(model.module, before, self.running, batches=0)
-        return {name: Moments(m.mean[None], m.variance[None]) for name, m in found.items()}
+        moments = from_running(model.module, before, self.running, batches=0)
+        return {name: Moments(m.mean[None], m.variance[None]) for name, m in moments.items()}
 
     def without_labels(self) -> Capture:
         """Return the same update for an attacker that is granted no labels."""
@@ -130,7 +130,7 @@ class Capture:
 
 
 def encoding_of(statistics: Statistics) -> Encoding:
-    """Return what rows are standardised with."""
+    """Return the mean and standard deviation with which rows are standardised."""
     return Encoding(mean=tuple(statistics.mean.tolist()), std=tuple(statistics.std.tolist()))
 
 
@@ -138,10 +138,8 @@ def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Descript
     """Write one victim's update to a file that only its owner may read, whole or not at all.
 
     Args:
-        path: the file.
         update: message by parameter name, each in its parameter's shape; sparse ones are made dense. Running statistics
             after training, by the name of their buffer.
-        about: what is known of it besides.
 
     Raises:
         BadInputError: there is no tensor, one is not of floating-point numbers or not finite, the labels are not
@@ -164,7 +162,7 @@ def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Descript
 
 
 def read_description(path: str | Path) -> Description:
-    """Return what is known of a captured update besides its numbers; the defaults where the file says nothing.
+    """Return the description of a captured update; without one, the default description.
 
     Raises:
         BadInputError: the file cannot be read or is damaged; what it says is not a description, is of a later format,
@@ -183,16 +181,16 @@ def read_description(path: str | Path) -> Description:
             f"of another format, none of which is read here for safety's sake; {_ADVICE}."
         ) from error
     beside = path.with_suffix(".json")
-    found = [] if inside is None else [_parsed(inside, f"the metadata of {what}")]
+    descriptions = [] if inside is None else [_parsed(inside, f"the metadata of {what}")]
     if beside.is_file() and beside != path:
         text = _text(beside)
-        found.append(_parsed(text, f"{str(beside)!r}, which describes {what},"))
-    if len(found) == 2 and found[0] != found[1]:
+        descriptions.append(_parsed(text, f"{str(beside)!r}, which describes {what},"))
+    if len(descriptions) == 2 and descriptions[0] != descriptions[1]:
         raise BadInputError(
             f"the metadata of {what} and {str(beside)!r} contradict each other; delete the file that is wrong, or "
             "write the update again."
         )
-    return found[0] if found else Description()
+    return descriptions[0] if descriptions else Description()
 
 
 def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -> Capture:
@@ -202,8 +200,6 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
     ``DistributedDataParallel`` and ``torch.compile`` put before all names is taken away.
 
     Args:
-        path: the file.
-        model: the global model that the server sent out.
         schema: schema of the table, against which head, labels and encoding are checked; not checked if None.
 
     Raises:
@@ -226,7 +222,7 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
     shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
     buffers = {name: tuple(buffer.shape) for name, buffer in model.module.named_buffers()}
     # What is frozen may stand in the file, as where two states were captured, and is zero there.
-    frozen = {name: tuple(held.shape) for name, held in model.frozen.items()}
+    frozen = {name: tuple(parameter.shape) for name, parameter in model.frozen.items()}
     prefix = _prefix(Path(path), shapes)
     read = {
         name.removeprefix(prefix): tensor
@@ -288,12 +284,12 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
 
 
 def _what(about: Description) -> str:
-    """Return what stands in the file for each parameter."""
+    """Return the word for the tensors of the file: gradient or change."""
     return "gradient" if about.training is None else "change"
 
 
 def coarse(about: Description, model: Model) -> str | None:
-    """Return why nothing is proved where a client computed more coarsely than the model; None elsewhere."""
+    """Return why nothing is proved for a client with a coarser number format than the model; None for other clients."""
     dtype = str(next(iter(model.parameters.values())).dtype).removeprefix("torch.")
     if about.precision is None or _PRECISION[about.precision] >= _PRECISION[dtype]:
         return None
@@ -301,7 +297,7 @@ def coarse(about: Description, model: Model) -> str | None:
 
 
 def _notes(about: Description, model: Model) -> list[str]:
-    """Return what model and description say of each other that a reader should know."""
+    """Return notes on contradictions between model and description."""
     notes = []
     if (doubt := coarse(about, model)) is not None:
         notes.append(doubt)
@@ -316,7 +312,7 @@ def _check_gradient(what: str, tensor: Tensor) -> None:
     if tensor.dtype not in FLOATS:
         raise BadInputError(
             f"{what} is of type {str(tensor.dtype).removeprefix('torch.')} where floating-point numbers are expected "
-            f"({', '.join(str(known).removeprefix('torch.') for known in FLOATS)}); undo what turned it into others, "
+            f"({', '.join(str(dtype).removeprefix('torch.') for dtype in FLOATS)}); undo what turned it into others, "
             "such as quantisation, first."
         )
     broken = ~tensor.isfinite()
@@ -328,7 +324,7 @@ def _check_gradient(what: str, tensor: Tensor) -> None:
 
 
 def _prefix(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """Return what stands before all names of a file that are otherwise the model's; empty for nothing."""
+    """Return the prefix that wrappers put before the names of the model's parameters in a file; empty for none."""
     try:
         with safe_open(str(path), framework="pt") as file:
             names = set(file.keys())
@@ -361,23 +357,16 @@ def _parsed(text: str, what: str) -> Description:
 
 
 def as_description(values: dict[str, Any], what: str) -> Description:
-    """Return a description from plain values.
-
-    Args:
-        values: values by key.
-        what: words for the description, for messages.
-
-    Raises:
-        BadInputError: a key is unknown, a value cannot be used, or the format is a later one.
+    """Return a description from plain values, such as those of a JSON object.
 
     Example:
         >>> as_description({"batch_size": 4}, "the description").batch_size
         4
     """
-    made = described(Description, values, what, FORMAT)
-    _check_labels(made)
+    description = described(Description, values, what, FORMAT)
+    _check_labels(description)
     # What was written as format 1 means the same here.
-    return made.model_copy(update={"format": FORMAT})
+    return description.model_copy(update={"format": FORMAT})
 
 
 def _check_labels(about: Description) -> None:

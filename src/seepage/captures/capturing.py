@@ -129,10 +129,10 @@ def capture(
         if name not in _FACTS:
             raise unknown_name("argument of capture:", name, [*_FACTS, "optimizer", "names"])
     if len(given) <= 1 and facts.keys() == {"encoder"} and optimizer is None:
-        made = _encoder(facts["encoder"])
+        declaration = _encoder(facts["encoder"])
         if given:
-            write_whole(_path(given[0]), made.to_json())
-        return made
+            write_whole(_path(given[0]), declaration.to_json())
+        return declaration
     if len(given) == 3:
         if optimizer is not None:
             raise BadInputError("two states are captured after the optimiser is done; leave out optimizer.")
@@ -162,16 +162,16 @@ def _capture_change(before: object, after: object, path: object, names: Iterable
             "the change of a model is captured with training=LocalTraining(epochs=..., batch_size=..., "
             "learning_rate=...): without it nobody can replay the update."
         )
-    called = None if names is None else list(names)
+    array_names = None if names is None else list(names)
     listed = [isinstance(state, Sequence) and not isinstance(state, str) for state in (before, after)]
-    if called is None and listed == [False, True]:
-        called = list(as_state(before, "the state before training"))
-    elif called is None and listed == [True, False]:
-        called = list(as_state(after, "the state after training"))
-    sent = as_state(before, "the state before training", called)
-    update = changes(sent, as_state(after, "the state after training", called))
+    if array_names is None and listed == [False, True]:
+        array_names = list(as_state(before, "the state before training"))
+    elif array_names is None and listed == [True, False]:
+        array_names = list(as_state(after, "the state after training"))
+    sent = as_state(before, "the state before training", array_names)
+    update = changes(sent, as_state(after, "the state after training", array_names))
     about = as_description(
-        {"protocol": "fedavg", "sent": state_digest(sent), **_known(facts)}, "the description of the update"
+        {"protocol": "fedavg", "sent": state_digest(sent), **_facts_of(facts)}, "the description of the update"
     )
     save_capture(file, update, about)
 
@@ -194,7 +194,7 @@ def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, fact
                 "optimizer=optimizer) before optimizer.step()."
             )
         gradient[name.removeprefix(prefix)] = parameter.grad
-    save_capture(path, gradient, as_description(_known(facts), "the description of the update"))
+    save_capture(path, gradient, as_description(_facts_of(facts), "the description of the update"))
 
 
 def _unsummed(parameter: Tensor) -> bool:
@@ -218,7 +218,7 @@ def _capture_step(
             f"the optimiser does not step {', '.join(map(repr, foreign[:3]))}; give the optimiser that trains these "
             "parameters, and of the model those that it trains."
         )
-    as_description(_known(facts), "the description of the update")
+    as_description(_facts_of(facts), "the description of the update")
 
     def write(*_: object) -> None:
         handle.remove()
@@ -228,8 +228,8 @@ def _capture_step(
     return handle
 
 
-def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of an update as values of a description."""
+def _facts_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts about an update as values of a description."""
     given = {name: value for name, value in facts.items() if value is not None}
     labels, statistics = given.pop("labels", None), given.pop("statistics", None)
     if labels is not None:
@@ -259,17 +259,17 @@ def _encoder(given: object) -> ClientEncoder:
 def _parameters(given: object) -> list[tuple[str, Tensor]]:
     if isinstance(given, nn.Module):
         raise BadInputError("capture takes the parameters with their names: give model.named_parameters().")
-    found = list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping) else None
-    if found is None or not all(
-        isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) and isinstance(one[1], Tensor)
-        for one in found
+    pairs = list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping) else None
+    if pairs is None or not all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], Tensor)
+        for pair in pairs
     ):
-        kinds = "" if not found else f" of {type(found[0]).__name__}"
+        kinds = "" if not pairs else f" of {type(pairs[0]).__name__}"
         raise BadInputError(
             f"the first argument of capture is of type {type(given).__name__}{kinds} where pairs of name and parameter "
             "are expected: give model.named_parameters(). Two states take a third argument, the path."
         )
-    return found
+    return pairs
 
 
 def _path(given: object) -> Path:

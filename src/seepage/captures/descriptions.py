@@ -16,14 +16,6 @@ M = TypeVar("M", bound=BaseModel)
 def json_object(text: str, what: str, advice: str) -> dict[str, Any]:
     """Return the values of a JSON object by key.
 
-    Args:
-        text: text that should be one.
-        what: words for the text, for messages.
-        advice: remedy, for messages.
-
-    Raises:
-        BadInputError: the text is not JSON, or no object.
-
     Example:
         >>> json_object('{"batch_size": 4}', "the description", "write it anew")
         {'batch_size': 4}
@@ -38,7 +30,7 @@ def json_object(text: str, what: str, advice: str) -> dict[str, Any]:
 
 
 def described(kind: type[M], values: Mapping[str, Any], what: str, newest: int) -> M:
-    """Return a description from plain values.
+    """Return a description of the given kind from plain values, such as those of a JSON object.
 
     Args:
         kind: model of the description, with the field ``format``.

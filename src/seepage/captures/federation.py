@@ -19,13 +19,7 @@ from seepage.attacks.horizontal.matching.rounds import pooled
 from seepage.captures.audit import Attacked, run_parts, several
 from seepage.captures.captured import Description, load_capture, read_description
 from seepage.captures.records import RecordsExposure
-from seepage.captures.recovery import (
-    Recovered,
-    client_schema,
-    doubts,
-    known_statistics,
-    recover,
-)
+from seepage.captures.recovery import Recovered, attacker_statistics, client_schema, doubts, recover
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
 from seepage.models.head import Dropout
 from seepage.models.making import make_model
@@ -60,9 +54,7 @@ class CapturedFile:
     """A captured update in a folder.
 
     Attributes:
-        path: path of the file.
         name: its path within the folder, without the suffix.
-        client: name of the client.
         round: number of the round; None where neither description nor file name say it.
         why: reason why nothing can be known of it; None for a file whose description can be read.
     """
@@ -76,19 +68,16 @@ class CapturedFile:
 
 @dataclass(frozen=True)
 class UpdateFinding:
-    """What one update gives away.
+    """The finding on one update.
 
     Attributes:
         file: path of the file within the folder.
-        client: name of the client.
         round: number of the round; None where it is not known.
         records: number of records behind the update; None where it is not known.
         outcome: ``proved``, ``estimated``, ``nothing``, ``not tried`` or ``failed``.
         why: what the attack says of its method, the reason why it was not tried, or the error it failed with.
-        proved_records, proved_cells: numbers of records with a proved cell, and of proved cells.
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
         score: share of cells read, beside the best baseline; None where the client's own rows are not known.
-        notes: what a reader should know of the update.
     """
 
     file: str
@@ -106,18 +95,14 @@ class UpdateFinding:
 
 @dataclass(frozen=True)
 class ClientFinding:
-    """What the updates of one client give away together.
+    """The finding on all updates of one client together.
 
     Attributes:
-        client: name of the client.
-        rounds: number of updates that were linked.
         records: greatest number of records that the client was taken to hold; None where nothing was linked.
         proved_records, proved_cells: numbers of records with a proved cell, and of their proved cells, in the update
             that proves most.
-        estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
+        estimated_records, score: see ``UpdateFinding``.
         why: way in which rounds were linked, or the reason why they were not.
-        score: share of cells read, beside the best baseline; None where the client's own rows are not known.
-        failed: whether linking broke off with an error.
     """
 
     client: str
@@ -133,7 +118,7 @@ class ClientFinding:
 
 @dataclass(frozen=True)
 class FederationFindings:
-    """What the captured updates of a federation give away.
+    """The findings on all captured updates of a federation.
 
     Attributes:
         updates: finding of each update, in order of client and round.
@@ -159,16 +144,19 @@ class FederationFindings:
         return any(update.records is None for update in self.updates) or any(client.failed for client in self.clients)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what each update and client gives away as values of JSON."""
+        """Return the findings on updates and clients as JSON values."""
         return {
             "counts": self.counts,
             "attack": self.attack,
             **{
                 name: [
-                    {**asdict(replace(one, score=None)), "score": None if one.score is None else one.score.as_dict()}
-                    for one in found
+                    {
+                        **asdict(replace(finding, score=None)),
+                        "score": None if finding.score is None else finding.score.as_dict(),
+                    }
+                    for finding in findings
                 ]
-                for name, found in (("updates", self.updates), ("clients", self.clients))
+                for name, findings in (("updates", self.updates), ("clients", self.clients))
             },
         }
 
@@ -180,11 +168,7 @@ def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFil
     the description, else those of the path, such as ``round-0001/client-7.safetensors``.
 
     Args:
-        folder: folder of the updates.
         weights: weights that are no update, wherever they are.
-
-    Raises:
-        BadInputError: there is no captured update.
 
     Example:
         >>> find_captures(Path("nowhere"))
@@ -192,7 +176,7 @@ def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFil
         ...
         seepage.errors.BadInputError: there is no captured update (*.safetensors) in 'nowhere'; capture some with ...
     """
-    found = []
+    captures = []
     for path in sorted(folder.rglob("*.safetensors")):
         # Names of files need not be UTF-8, and reports have to be.
         inside = PurePath(str(path.relative_to(folder)).encode(errors="backslashreplace").decode())
@@ -200,13 +184,16 @@ def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFil
         hidden = any(part.startswith(".") for part in inside.parts)
         if own or hidden or not path.is_file() or (weights is not None and path.resolve() == weights.resolve()):
             continue
-        found.append(_described(path, inside.with_suffix("").as_posix()))
-    if not found:
+        captures.append(_described(path, inside.with_suffix("").as_posix()))
+    if not captures:
         raise BadInputError(
             f"there is no captured update (*.safetensors) in {str(folder)!r}; capture some with seepage.capture, or "
             "with CaptureReplies at a Flower server."
         )
-    return sorted(found, key=lambda one: (_natural(one.client), one.round is None, one.round or 0, one.name))
+    return sorted(
+        captures,
+        key=lambda capture: (_natural(capture.client), capture.round is None, capture.round or 0, capture.name),
+    )
 
 
 def _described(path: Path, name: str) -> CapturedFile:
@@ -243,23 +230,11 @@ class FederationAttack:
     Attributes:
         model: network, as ``make_model`` takes it.
         schema: schema of the clients' table.
-        attack: registered name of the attack.
+        attack: registered name of the attack; the other fields are described in ``AttackSpec``.
         options: arguments of the attack.
         reference: public rows of the same kind, or their file; None for none.
-        truth: the client's own rows as a file, or a folder with ``ID.csv`` or ``client-ID.csv`` for each client; only
-            for scores. None where they are not known.
-        weights: weights of updates that have no model beside them.
-        batch_size: number of records of updates that do not say it.
-        holds: number of records that each client holds; None where it is not known.
-        head: reading of the network's outputs, where it is not the usual one.
-        separator: separator of the cells of CSV files.
-        device: device of the attack.
-        seed: seed of the attack's random starts.
-        restore_labels: whether labels that updates hold are left unused.
-        allow_large: whether to attack batches that may take more memory than the machine has.
-        model_seed: seed of the model's initialisation, for an update without weights.
-        dropout: whether a network that drops values in training is attacked with its dropout.
-        gate: limit that the updates have to stay below; None without one.
+        truth: file of the client's own rows, or folder with ``ID.csv`` or ``client-ID.csv`` for each client; only for
+            scores. None where they are not known.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -291,12 +266,9 @@ class FederationAttack:
     gate: Gate | None = None
 
     def run(
-        self,
-        folder: Path,
-        listener: Listener | None = None,
-        keep: Callable[[str, Recovered], None] | None = None,
+        self, folder: Path, listener: Listener | None = None, keep: Callable[[str, Recovered], None] | None = None
     ) -> FederationFindings:
-        """Return what each update and each client gives away.
+        """Attack all updates and link the rounds of each client.
 
         Args:
             folder: folder of the updates.
@@ -311,7 +283,7 @@ class FederationAttack:
         if self.holds is not None:
             check_count("holds", self.holds)
         # What is wrong for all updates is said once, before any is attacked.
-        statistics, _ = known_statistics(self.schema, None, self._reference(self.schema))
+        statistics, _ = attacker_statistics(self.schema, None, self._reference(self.schema))
         make_model(self.model, self.schema, statistics, head=self.head)
         registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
         clients = list(dict.fromkeys(file.client for file in files))
@@ -329,36 +301,32 @@ class FederationAttack:
             for file in own:
                 what = f"client {client}, round {'?' if file.round is None else file.round}"
                 shown.started(what)
-                finding, found = self._one(file, truths.get(client), shown, keep)
+                finding, recovered = self._attack_file(file, truths.get(client), shown, keep)
                 updates.append(finding)
-                if found is None:
+                if recovered is None:
                     shown.failed(file.name, finding.why)
                 else:
-                    attacked.append(found)
+                    attacked.append(recovered)
                 shown.ended()
             each += attacked
             if len(own) > 1:
                 together.append(self._linked(client, attacked, truths.get(client)))
         lost = {place: update.why for place, update in enumerate(updates) if update.records is None}
-        return FederationFindings(tuple(updates), tuple(together), self.attack, self._every(each, lost))
+        return FederationFindings(tuple(updates), tuple(together), self.attack, self._as_audit(each, lost))
 
-    def _every(self, each: Sequence[Recovered], lost: Mapping[int, str]) -> Attacked | None:
-        """Return all updates as one audit; None where none could be attacked."""
+    def _as_audit(self, each: Sequence[Recovered], lost: Mapping[int, str]) -> Attacked | None:
+        """Join the attacked updates into one audit; return None where no update could be attacked."""
         if not each:
             return None
         first = each[0].attacked.audit
-        parts = {part.called: part for one in each for part in one.attacked.audit.spec.defenses}
+        parts = {part.called: part for recovered in each for part in recovered.attacked.audit.spec.defenses}
         spec = first.spec.model_copy(update={"defenses": tuple(parts.values()), "gate": self.gate})
-        return several("captured updates", spec, [one.attacked for one in each], lost)
+        return several("captured updates", spec, [recovered.attacked for recovered in each], lost)
 
-    def _one(
-        self,
-        file: CapturedFile,
-        truth: Path | None,
-        listener: Listener,
-        keep: Callable[[str, Recovered], None] | None,
+    def _attack_file(
+        self, file: CapturedFile, truth: Path | None, listener: Listener, keep: Callable[[str, Recovered], None] | None
     ) -> tuple[UpdateFinding, Recovered | None]:
-        """Return the finding of an update, and what links it with others; None where it could not be attacked."""
+        """Attack one file; return its finding, and the attacked update or None where the attack failed."""
         done = 0.0
 
         def advance(share: float) -> None:
@@ -369,7 +337,7 @@ class FederationAttack:
         try:
             if file.why is not None:
                 raise BadInputError(file.why)
-            found = self.update(file.path, self._weights(file), truth, advance, alone=False)
+            recovered = self.update(file.path, self._weights(file), truth, advance, alone=False)
         except CertifiedWrongError:
             raise
         # An odd update may break an attack in any way; the others are attacked all the same.
@@ -379,35 +347,35 @@ class FederationAttack:
             listener.advance(1.0 - done)
         try:
             if keep is not None:
-                keep(file.name, found)
+                keep(file.name, recovered)
         except (BadInputError, OSError):
             # What cannot be written for one update cannot be for the others.
             raise
         except Exception as error:
             return _without(file, error), None
-        guess = found.guess
-        records, cells, estimated = _counts(guess, found.certainty)
+        guess = recovered.guess
+        records, cells, estimated = _counts(guess, recovered.certainty)
         regime = "" if guess.regime is None else guess.regime[0]
         outcome: Outcome = "proved" if records else "estimated" if estimated else "nothing"
         why = regime.removeprefix(NOT_TRIED)
         if outcome == "nothing" and regime.startswith(NOT_TRIED):
             outcome = "not tried"
-        doubt = _doubt(found)
+        doubt = _doubt(recovered)
         if outcome == "nothing" and doubt is not None:
             outcome, why = "not tried", f"{why}: {doubt}"
         return UpdateFinding(
             file=file.name,
             client=file.client,
             round=file.round,
-            records=found.number,
+            records=recovered.number,
             outcome=outcome,
             why=why,
             proved_records=records,
             proved_cells=cells,
             estimated_records=estimated,
-            score=found.attacked.row(),
-            notes=found.notes,
-        ), found
+            score=recovered.attacked.row(),
+            notes=recovered.notes,
+        ), recovered
 
     def update(
         self,
@@ -417,7 +385,7 @@ class FederationAttack:
         progress: Progress | None = None,
         alone: bool = True,
     ) -> Recovered:
-        """Return what one update gives away.
+        """Attack one update.
 
         Args:
             path: file of the update.
@@ -432,7 +400,7 @@ class FederationAttack:
         """
         about = read_description(path)
         schema, notes = client_schema(self.schema, about), list[str]()
-        statistics, origin = known_statistics(schema, about, self._reference(schema))
+        statistics, origin = attacker_statistics(schema, about, self._reference(schema))
         head, seed = self.head or about.head, self.model_seed
         rows = None if truth is None else Table.read(truth, schema, self.separator, missing=None)
         model, _ = make_model(
@@ -448,9 +416,9 @@ class FederationAttack:
         capture = load_capture(path, model, schema)
         if weights is None:
             notes.append(f"weights: those of the model's initialisation with seed {seed}; give --weights if it moved")
-        known = about.batch_size or self.batch_size
-        if not alone and rows is not None and len(rows) != known:
-            of = "an unknown number of" if known is None else f"{known}"
+        records = about.batch_size or self.batch_size
+        if not alone and rows is not None and len(rows) != records:
+            of = "an unknown number of" if records is None else f"{records}"
             notes.append(f"not scored by itself: the client's own rows are {len(rows)}, the update is of {of} records")
             rows = None
         return recover(
@@ -470,7 +438,7 @@ class FederationAttack:
         )
 
     def _linked(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
-        """Return what the updates of a client give away together, or the error that linking them failed with."""
+        """Attack the updates of a client together; an error becomes a finding of its own."""
         try:
             return self._together(client, attacked, truth)
         except CertifiedWrongError:
@@ -479,9 +447,9 @@ class FederationAttack:
             return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {one_line(error)}", failed=True)
 
     def _together(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
-        """Return what the updates of a client give away together."""
+        """Attack the updates of a client together."""
         why = _unlinkable(attacked)
-        largest = max((one.number for one in attacked), default=0)
+        largest = max((recovered.number for recovered in attacked), default=0)
         if not why and self.holds is not None and self.holds < largest:
             why = f"the client holds {self.holds} records, but an update is of {largest}"
         if why:
@@ -491,32 +459,32 @@ class FederationAttack:
         rows = None if truth is None else Table.read(truth, schema, self.separator, missing=None)
         if rows is not None and len(rows) < largest:
             rows = None
-        total = sum(one.number for one in attacked)
-        held = self.holds if rows is None else len(rows)
-        if held is not None:
-            total = held
-        known = first.capture.about.known(first.number)
-        knowledge = Knowledge(schema, statistics, total, defense=known)
-        view = RoundsView(tuple(one.capture.view for one in attacked), largest)
-        made = registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
-        same = held == largest and {one.number for one in attacked} == {largest}
-        if isinstance(made, Reconstruction) and same and made.joins(view, knowledge):
-            guess = OverRounds(made)(view, knowledge, [stream(self.seed, 0, "starts")])
+        total = sum(recovered.number for recovered in attacked)
+        client_rows = self.holds if rows is None else len(rows)
+        if client_rows is not None:
+            total = client_rows
+        defense = first.capture.about.known(first.number)
+        knowledge = Knowledge(schema, statistics, total, defense=defense)
+        view = RoundsView(tuple(recovered.capture.view for recovered in attacked), largest)
+        attack = registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
+        same = client_rows == largest and {recovered.number for recovered in attacked} == {largest}
+        if isinstance(attack, Reconstruction) and same and attack.joins(view, knowledge):
+            guess = OverRounds(attack)(view, knowledge, [stream(self.seed, 0, "starts")])
             way = _MATCHED
         else:
-            guess = pooled([one.guess for one in attacked], knowledge)
+            guess = pooled([recovered.guess for recovered in attacked], knowledge)
             way = _LINKED
         certainty, _ = doubts(schema, statistics, guess)
         records, cells, estimated = _counts(guess, certainty)
         if way == _LINKED:
             # Records that no round has shown are filled by the marginals, which is no estimate from an update.
-            estimated = min(estimated, sum(_counts(one.guess, one.certainty)[2] for one in attacked))
+            estimated = min(estimated, sum(_counts(recovered.guess, recovered.certainty)[2] for recovered in attacked))
         exposure = RecordsExposure("horizontal", view, knowledge, self.seed, lambda _: guess, rows)
         score = None if rows is None else self._scored(first, exposure)
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
 
     def _scored(self, first: Recovered, exposure: RecordsExposure) -> ResultRow | None:
-        """Return the share of cells that is read of all rounds of a client."""
+        """Return the share of cells that the attack reads from all rounds of a client."""
         audit = first.attacked.audit
         return run_parts(exposure.audit(audit.spec, audit.about, first.capture.about.defense)).row()
 
@@ -550,7 +518,7 @@ class FederationAttack:
         return self.reference
 
     def _truths(self, clients: Sequence[str]) -> dict[str, Path]:
-        """Return the file of each client's own rows, as far as there is one."""
+        """Return the files of the clients' own rows, by client, as far as they exist."""
         if self.truth is None:
             return {}
         if not self.truth.is_dir():
@@ -560,32 +528,32 @@ class FederationAttack:
                     "folder with ID.csv for each client whose rows are known, or the updates of one client."
                 )
             return {clients[0]: self.truth}
-        found = {}
+        files = {}
         for client in clients:
             names = [] if set(client) & set("/\\\0") else [f"{client}.csv", f"client-{client}.csv"]
             there = [self.truth / name for name in names if (self.truth / name).is_file()]
             if there:
-                found[client] = there[0]
-        if not found:
+                files[client] = there[0]
+        if not files:
             raise BadInputError(
                 f"--truth {str(self.truth)!r} has no table of any client; name them ID.csv, such as {clients[0]}.csv."
             )
-        return found
+        return files
 
 
 def _without(file: CapturedFile, error: Exception) -> UpdateFinding:
-    """Return the finding of an update that could not be attacked."""
+    """Return the finding on an update whose attack failed."""
     outcome: Outcome = "not tried" if isinstance(error, BadInputError) else "failed"
     return UpdateFinding(file.name, file.client, file.round, None, outcome, one_line(error).rstrip("."))
 
 
-def _doubt(found: Recovered) -> str | None:
-    """Return why an update in which nothing was proved is not shown to hold nothing; None where it is."""
-    guess, about = found.guess, found.capture.about
+def _doubt(recovered: Recovered) -> str | None:
+    """Return why an update without a proved cell may still leak; None where the search was complete."""
+    guess, about = recovered.guess, recovered.capture.about
     [search] = guess.searches or [None]
     if search is None or about.defense is not None or about.sent_as != "full" or about.precision in _COARSE:
         return None
-    return search.doubt(found.number, found.schema.width)
+    return search.doubt(recovered.number, recovered.schema.width)
 
 
 def _counts(guess: RecordsGuess, certainty: torch.Tensor) -> tuple[int, int, int]:
@@ -601,12 +569,12 @@ def _unlinkable(attacked: Sequence[Recovered]) -> str:
     """Return why rounds cannot be linked; empty where they can."""
     if len(attacked) < 2:
         return f"{len(attacked)} of the client's updates could be attacked"
-    if any(one.capture.about.clients > 1 for one in attacked):
+    if any(recovered.capture.about.clients > 1 for recovered in attacked):
         return "an update is the mean over several clients"
-    if len({one.capture.about.protocol for one in attacked}) > 1:
+    if len({recovered.capture.about.protocol for recovered in attacked}) > 1:
         return "the updates are of two protocols"
-    if any(one.schema != attacked[0].schema for one in attacked):
+    if any(recovered.schema != attacked[0].schema for recovered in attacked):
         return "the client encoded its rows in several ways"
-    if any((one.guess.labels is None) != (attacked[0].guess.labels is None) for one in attacked):
+    if any((recovered.guess.labels is None) != (attacked[0].guess.labels is None) for recovered in attacked):
         return "labels are known in some rounds only"
     return ""

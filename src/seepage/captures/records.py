@@ -24,13 +24,9 @@ from seepage.wire.secret import RecordsSecret
 
 @dataclass
 class RecordsExposure(Exposure):
-    """A captured message as an attacker has it, one victim.
+    """A captured message of one victim, as the attacker sees it.
 
     Attributes:
-        setting: name of the setting.
-        view: what was received.
-        knowledge: what the attacker has beside it.
-        seed: seed of the baselines.
         attack: attack, which is called with a function that takes note of its progress, or None.
         truth: true records; None where they are not known.
         metrics: names of the figures; all if empty.
@@ -47,14 +43,14 @@ class RecordsExposure(Exposure):
     guess: RecordsGuess | None = None
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Run the attack, or a baseline, and hold its guess against the truth where that is known."""
-        known, begun = self.knowledge, time.perf_counter()
+        """Run the attack or a baseline, and score its guess where the truth is known."""
+        knowledge, begun = self.knowledge, time.perf_counter()
         if part.kind == "attack":
             guess = self.guess = self.attack(progress)
         else:
             baseline = make_part(registry.baselines.of(self.setting), part.part)
             # What only an attacker is granted is no baseline's business.
-            plainly = replace(known, batch_statistics=None)
+            plainly = replace(knowledge, batch_statistics=None)
             guess = baseline(self.view, plainly, [stream(self.seed, 0, "baseline")])
         seconds = time.perf_counter() - begun
         if self.truth is None:
@@ -62,7 +58,9 @@ class RecordsExposure(Exposure):
         secret = RecordsSecret(self.truth.cells[None], self.truth.labels[None])
         metrics = [create(name) for name in self.metrics or registry.metrics.names()]
         keep = False if part.kind == "attack" else None
-        return records_outcome(known.schema, known.statistics, secret, guess, metrics, seconds, keep_records=keep)
+        return records_outcome(
+            knowledge.schema, knowledge.statistics, secret, guess, metrics, seconds, keep_records=keep
+        )
 
     def audit(
         self,
@@ -76,9 +74,6 @@ class RecordsExposure(Exposure):
 
         Args:
             spec: what to do; its first attack is that of the exposure.
-            facts: the capture in words.
-            defense: defense that the message went through, its name and its options.
-            settings, knowledge: options of the attack and what it was granted, for results.
         """
         schema, records, setting = self.knowledge.schema, self.knowledge.batch_size, self.setting
         defenses = tuple(Part(name=name, options=dict(options)) for name, options in (defense or {}).items())

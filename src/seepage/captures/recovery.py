@@ -43,7 +43,7 @@ _MOST_NUMBERS = 2**26
 _MOST_RECORDS = 2**13
 
 Origin = Literal["reference rows", "encoding", "bounds"]
-_SAID: dict[Origin, str] = {
+_ORIGIN_WORDS: dict[Origin, str] = {
     "reference rows": "marginals and moments of the reference rows",
     "encoding": "what rows are standardised with, as the update says; normal and independent columns assumed",
     "bounds": "assumed: every category and every number within the schema's bounds equally likely",
@@ -52,19 +52,13 @@ _SAID: dict[Origin, str] = {
 
 @dataclass(frozen=True)
 class Recovered:
-    """What was read out of one update.
+    """The records that an attack read from one update.
 
     Attributes:
-        attacked: the update as an audit, with what attack and baselines got.
-        capture: the update and its model.
-        statistics: what the attacker knows of the columns.
         guess: records in no particular order, and the attacker's own doubts.
         certainty: certainty of each cell in [0, 1], see ``assessment.certainties``; NaN where the attack has no
             ensemble.
         spread: standard deviation of each continuous cell in its column's unit; NaN elsewhere.
-        settings: attack, seed and other settings of the run.
-        knowledge: what the attacker was granted or assumed.
-        notes: what a reader should know of the update.
     """
 
     attacked: Attacked
@@ -102,7 +96,7 @@ class Recovered:
         return {FILES[0]: self.records, FILES[1]: self.confidence}
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what goes beside the rows of results as JSON values; no guessed cell."""
+        """Return settings, knowledge, notes and certainty as JSON values, without any guessed cell."""
         means = self.certainty.nanmean(dim=0)
         certain = {name: _plain(mean) for name, mean in zip(self.schema.names, means, strict=True)}
         plain = {"settings": self.settings, "knowledge": self.knowledge, "notes": list(self.notes)}
@@ -127,17 +121,16 @@ class Recovered:
         )
 
 
-def known_statistics(
+def attacker_statistics(
     schema: Schema, about: Description | None = None, reference: Table | None = None
 ) -> tuple[Statistics, Origin]:
-    """Return the statistics that an attacker of an update has, and where they are from.
+    """Return the attacker's statistics of the columns, and their origin.
 
     Rows of the same kind are best; else what the update says rows are standardised with; else the schema's bounds
     alone. Where the update says it, rows are standardised as the client did.
 
     Args:
         schema: schema of the table, in the order of the client's encoder, see ``client_schema``.
-        about: what is known of the update besides its numbers.
         reference: public rows of the same schema.
     """
     stated_by = None
@@ -146,8 +139,8 @@ def known_statistics(
     elif about is not None and about.encoding is not None:
         stated_by = about.encoding.mean, about.encoding.std
     if stated_by is None:
-        found = uniform_statistics(schema) if reference is None else Statistics.of(reference)
-        return found, "bounds" if reference is None else "reference rows"
+        reference_statistics = uniform_statistics(schema) if reference is None else Statistics.of(reference)
+        return reference_statistics, "bounds" if reference is None else "reference rows"
     stated = standardised_statistics(schema, *stated_by)
     if reference is None:
         return stated, "encoding"
@@ -155,16 +148,12 @@ def known_statistics(
 
 
 def states_encoding(about: Description) -> bool:
-    """Return whether an update says with what its rows were standardised."""
+    """Return whether an update states how its rows were standardised."""
     return about.encoding is not None or about.encoder is not None
 
 
 def client_schema(schema: Schema, about: Description) -> Schema:
-    """Return the schema with columns and categories in the order in which the client's encoder has them.
-
-    Raises:
-        BadInputError: schema and encoder have not the same columns and categories.
-    """
+    """Return the schema with columns and categories in the order in which the client's encoder has them."""
     return schema if about.encoder is None else about.encoder.arranged(schema)
 
 
@@ -184,17 +173,12 @@ def recover(
     gate: Gate | None = None,
     notes: Sequence[str] = (),
 ) -> Recovered:
-    """Attack a captured update as an audit attacks its first victim of the same seed.
+    """Attack a captured update in the way in which an audit attacks its first victim of the same seed.
 
     Args:
-        capture: the update and its model.
-        schema: schema of the table.
-        statistics, origin: what the attacker knows of the columns, see ``known_statistics``.
-        attack: registered name.
+        statistics, origin: what the attacker knows of the columns, see ``attacker_statistics``.
         batch_size: number of records, where the update does not say it; counted if neither does, see
             ``count_records``.
-        options: arguments of the attack.
-        seed: seed of the attack's random starts.
         truth: the batch's records in any order, to score the guess with.
         progress: called now and then with the share of the work done since the last call.
         allow_large: whether to attack batches that may take more memory than the machine has.
@@ -207,16 +191,16 @@ def recover(
     """
     records, counted = _records(capture, schema, statistics, batch_size, truth, seed)
     knowledge, model = _knowledge(capture, schema, statistics, records), capture.view.model
-    made = registry.attacks.of("horizontal").create(attack, **(options or {}))
+    method = registry.attacks.of("horizontal").create(attack, **(options or {}))
     if not allow_large:
-        _check_size(records, schema.width, int(getattr(made, "restarts", 1)))
+        _check_size(records, schema.width, int(getattr(method, "restarts", 1)))
     # An attack that another package adds may have no progress to report.
-    reports = "progress" in inspect.signature(made).parameters
+    reports = "progress" in inspect.signature(method).parameters
     doubt = coarse(capture.about, model)
 
     def read(progress: Progress | None) -> RecordsGuess:
         listening = {"progress": progress} if reports and progress is not None else {}
-        guess = made(capture.view, knowledge, [stream(seed, 0, "starts")], **listening)
+        guess = method(capture.view, knowledge, [stream(seed, 0, "starts")], **listening)
         if guess.proofs is None or doubt is None:
             return guess
         return replace(guess, proofs=(kernel.nothing(guess.cells.shape[1], guess.cells.shape[2], doubt),))
@@ -232,7 +216,7 @@ def recover(
     }
     granted = {
         **knowledge.describe(),
-        "statistics": _SAID[origin],
+        "statistics": _ORIGIN_WORDS[origin],
         "encoding": "as the update says" if states_encoding(capture.about) else "that of the statistics",
         "labels": "restored" if knowledge.labels is None else "those in the update",
         "records": "counted in the update" if counted else "granted",
@@ -242,16 +226,18 @@ def recover(
     facts = update_facts(capture.about, model, records, origin, notes)
     exposure = RecordsExposure("horizontal", capture.view, knowledge, seed, read, truth)
     audit = exposure.audit(spec, facts, capture.about.defense, settings, granted)
-    found = run_parts(audit, progress=lambda _: progress)
+    attacked = run_parts(audit, progress=lambda _: progress)
     guess = exposure.guess
     assert guess is not None
     certainty, spread = doubts(schema, statistics, guess)
     loss = None if guess.loss is None else _plain(guess.loss[0])
-    return Recovered(found, capture, statistics, guess, certainty, spread, {**settings, "loss": loss}, granted, notes)
+    return Recovered(
+        attacked, capture, statistics, guess, certainty, spread, {**settings, "loss": loss}, granted, notes
+    )
 
 
 def _knowledge(capture: Capture, schema: Schema, statistics: Statistics, records: int) -> Knowledge:
-    """Return what the attacker has beside the update."""
+    """Return the attacker's knowledge besides the update."""
     given, model = capture.about.labels, capture.view.model
     if given is None and model.head == "regression":
         raise BadInputError(
@@ -280,15 +266,7 @@ def _check_size(records: int, width: int, restarts: int) -> None:
 
 
 def update_facts(about: Description, model: Model, records: int, origin: Origin, notes: Sequence[str] = ()) -> About:
-    """Return a captured update in words.
-
-    Args:
-        about: what is known of it besides its numbers.
-        model: network that was sent.
-        records: number of records behind it.
-        origin: origin of the statistics.
-        notes: what a reader should know of it.
-    """
+    """Return the description of a captured update for the head of a report."""
     return About(
         "captured update",
         about.protocol,
@@ -298,7 +276,7 @@ def update_facts(about: Description, model: Model, records: int, origin: Origin,
         threat_model=(
             "The attacker is the server, honest but curious: it has the update, the model that it sent and the schema.",
             f"The update is {about.describe()}, of {records:,} records.",
-            f"Columns: {_SAID[origin]}.",
+            f"Columns: {_ORIGIN_WORDS[origin]}.",
         ),
         notes=tuple(notes),
         without_dropout=model.switched_off,
@@ -308,7 +286,7 @@ def update_facts(about: Description, model: Model, records: int, origin: Origin,
 def doubts(
     schema: Schema, statistics: Statistics, guess: RecordsGuess
 ) -> tuple[Float[Tensor, "record column"], Float[Tensor, "record column"]]:
-    """Return certainty and spread of each cell of the first victim, see ``Recovered``.
+    """Return certainty and spread of each cell of the first victim; ``Recovered`` describes both.
 
     Args:
         schema, statistics: schema and statistics of the attacker.
@@ -326,7 +304,7 @@ def doubts(
 
 
 def _assumed(model: Model) -> list[str]:
-    """Return what was taken for granted of the client's training."""
+    """Return notes on what the attack assumes about the client's training."""
     notes = []
     if model.switched_off:
         notes.append(
@@ -339,31 +317,19 @@ def _assumed(model: Model) -> list[str]:
     return notes
 
 
-def write_recovered(folder: Path, found: Recovered) -> None:
-    """Write ``reconstruction.csv``, ``confidence.csv`` and ``results.json`` for their owner alone.
-
-    Raises:
-        BadInputError: the folder holds one of them already, or cannot be written.
-    """
+def write_recovered(folder: Path, recovered: Recovered) -> None:
+    """Write ``reconstruction.csv``, ``confidence.csv`` and ``results.json``, readable for their owner alone."""
     check_new(folder)
     make_folder(folder, private=True)
-    for name, table in found.tables.items():
+    for name, table in recovered.tables.items():
         write_whole(folder / name, table.to_csv(index=False), private=True)
     # Last: where it is, the others are whole.
-    results = as_json(found.attacked.rows, further=found.to_plain())
+    results = as_json(recovered.attacked.rows, further=recovered.to_plain())
     write_whole(folder / FILES[2], results + "\n", private=True)
 
 
 def check_new(folder: Path, files: Sequence[str] = FILES) -> None:
-    """Refuse a folder in which something would be replaced.
-
-    Args:
-        folder: folder of the results.
-        files: names of the files that are written to it.
-
-    Raises:
-        BadInputError: it is a file, or holds files of these names.
-    """
+    """Refuse a folder that already holds one of the files."""
     if folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
     there = [name for name in files if (folder / name).exists()]
@@ -374,7 +340,7 @@ def check_new(folder: Path, files: Sequence[str] = FILES) -> None:
 def _records(
     capture: Capture, schema: Schema, statistics: Statistics, batch_size: int | None, truth: Table | None, seed: int
 ) -> tuple[int, bool]:
-    """Return the number of records, and whether it was read from the update itself."""
+    """Return the number of records, and whether it was counted in the update itself."""
     if batch_size is not None:
         check_count("batch_size", batch_size)
     stated = capture.about.batch_size

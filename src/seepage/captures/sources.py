@@ -16,19 +16,8 @@ from seepage import registry
 from seepage.attacks.horizontal.exact.certifying import WrittenCertificate, check_new_certificate, write_certificate
 from seepage.captures.audit import Attacked
 from seepage.captures.federation import FederationAttack, FederationFindings, find_captures
-from seepage.captures.recovery import (
-    FILES,
-    Recovered,
-    check_new,
-    write_recovered,
-)
-from seepage.captures.spec import (
-    PROOFS_ONLY,
-    AttackSpec,
-    SplitTranscriptSpec,
-    TreeFilesSpec,
-    VerticalTranscriptSpec,
-)
+from seepage.captures.recovery import FILES, Recovered, check_new, write_recovered
+from seepage.captures.spec import PROOFS_ONLY, AttackSpec, SplitTranscriptSpec, TreeFilesSpec, VerticalTranscriptSpec
 from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFindings
 from seepage.captures.transcripts import TRANSCRIPT, is_transcript, read_about, read_transcript
 from seepage.captures.trees import ReadTrees, is_tree_file, load_tree_files, read_trees
@@ -50,20 +39,20 @@ _OF = {
     "regularisation": "tree files",
     "learning_rate": "tree files",
 }
-_EVERY = frozenset({"schema_file", "data", "truth", "separator", "seed", "device", "threads", "allow_large", "gate"})
-_UPDATES = _EVERY | {"model", "weights", "head", "model_seed", "dropout", "batch_size", "attacks", "proofs_only"}
+_COMMON = frozenset({"schema_file", "data", "truth", "separator", "seed", "device", "threads", "allow_large", "gate"})
+_UPDATES = _COMMON | {"model", "weights", "head", "model_seed", "dropout", "batch_size", "attacks", "proofs_only"}
 _UPDATES |= {"restore_labels", "profile", "restarts", "iterations"}
+# Fields of a spec that are fields of ``FederationAttack``, too.
+_SHARED = ("truth", "weights", "batch_size", "holds", "head", "separator", "seed", "restore_labels", "allow_large")
+_SHARED += ("model_seed", "dropout", "gate")
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a capture gave away.
+class CaptureResult:
+    """The results of an attack on a capture.
 
     Attributes:
-        findings: findings of its kind.
         attacked: the same as an audit; None where nothing could be attacked.
-        plain: what goes beside the rows of results, as JSON values.
-        tables: tables that are written, by name of the file.
         certificate: certificate that was written; None without one.
         incomplete: whether a part of the capture could not be attacked.
     """
@@ -77,19 +66,11 @@ class Found:
 
 
 class CapturedSource(ABC):
-    """A capture on disk with what is to be done.
-
-    Args:
-        path: file or folder.
-        given: fields of the spec that were given.
+    """A capture on disk with the spec of the attack on it.
 
     Attributes:
-        words: words for it, in messages.
-        takes: names of the fields of the spec that are of use for it.
-        specs: class of the spec.
-
-    Raises:
-        BadInputError: a value cannot be used, or a field is of another kind of capture.
+        words: the kind of capture in messages.
+        takes: names of the fields of the spec that this kind uses; others are refused.
     """
 
     words: ClassVar[str]
@@ -109,26 +90,18 @@ class CapturedSource(ABC):
     @staticmethod
     @abstractmethod
     def reads(path: Path) -> bool:
-        """Return whether a path is of this kind."""
+        """Return whether a path holds a capture of this kind."""
 
     @abstractmethod
-    def attack(self, out: Path, listener: Listener) -> Found:
+    def attack(self, out: Path, listener: Listener) -> CaptureResult:
         """Attack the capture.
 
         Args:
             out: folder of the results; nothing in it is replaced.
-            listener: object that is informed of the progress.
-
-        Raises:
-            BadInputError: the capture cannot be read or attacked, or the folder holds results.
         """
 
     def schema(self, what: str) -> Schema:
-        """Return the schema of the client's table.
-
-        Args:
-            what: words for what is read with it.
-        """
+        """Return the schema of the client's table; ``what`` begins its error message, such as "tree files are"."""
         if self.spec.schema_file is None:
             raise BadInputError(f"Missing option '--schema': {what} read with the schema of the client's table.")
         return Schema.load(self.spec.schema_file)
@@ -142,7 +115,7 @@ class TranscriptFolder(CapturedSource):
     """The folder of a transcript of split or vertical training."""
 
     words = "a transcript"
-    takes = _EVERY | {"model", "attacks", "known"}
+    takes = _COMMON | {"model", "attacks", "known"}
 
     def __init__(self, path: Path, given: Mapping[str, object]) -> None:
         vertical = read_about(path / TRANSCRIPT).setting == "vertical"
@@ -154,23 +127,25 @@ class TranscriptFolder(CapturedSource):
         """Return whether a folder holds a transcript."""
         return is_transcript(path)
 
-    def attack(self, out: Path, listener: Listener) -> Found:
-        """Attack the transcript with all attacks that are named, or that can be tried."""
+    def attack(self, out: Path, listener: Listener) -> CaptureResult:
+        """Run the named attacks on the transcript, or all attacks that can be tried."""
         spec = self.spec
         training = read_transcript(self.path, None if spec.schema_file is None else Schema.load(spec.schema_file))
-        made = TranscriptAttack(
+        attack = TranscriptAttack(
             training, spec.model, spec.attacks, spec.data, spec.known, spec.truth, spec.separator, spec.seed, spec.gate
         )
         check_new(out, (RESULTS, RECONSTRUCTION))
-        found = made.run(listener.started)
-        return Found(found, found.attacked, found.to_plain(), {RECONSTRUCTION: found.reconstruction})
+        findings = attack.run(listener.started)
+        return CaptureResult(
+            findings, findings.attacked, findings.to_plain(), {RECONSTRUCTION: findings.reconstruction}
+        )
 
 
 class TreeFiles(CapturedSource):
     """A client's trees as xgboost's JSON, or a folder with those of its rounds."""
 
     words = "tree files"
-    takes = _EVERY | {"batch_size", "regularisation", "learning_rate"}
+    takes = _COMMON | {"batch_size", "regularisation", "learning_rate"}
     specs = TreeFilesSpec
 
     @staticmethod
@@ -178,7 +153,7 @@ class TreeFiles(CapturedSource):
         """Return whether a path is a tree file, or a folder of them and of no other captures."""
         return is_tree_file(path)
 
-    def attack(self, out: Path, listener: Listener) -> Found:
+    def attack(self, out: Path, listener: Listener) -> CaptureResult:
         """Read the files, and guess the client's rows."""
         spec, schema = self.spec, self.schema("tree files are")
         check_new(out, (RECONSTRUCTION, RESULTS))
@@ -189,7 +164,7 @@ class TreeFiles(CapturedSource):
             raise BadInputError(
                 "cells that trees do not tell are drawn from public rows of the same kind; give some with --data FILE."
             )
-        found = read_trees(
+        findings = read_trees(
             load_tree_files(self.path, schema.width),
             schema,
             Statistics.of(public),
@@ -200,8 +175,8 @@ class TreeFiles(CapturedSource):
             self.table(spec.truth, schema),
             spec.gate,
         )
-        guessed = frame_of(schema, found.guess.cells[0])
-        return Found(found, found.attacked, found.to_plain(), {RECONSTRUCTION: guessed})
+        guessed = frame_of(schema, findings.guess.cells[0])
+        return CaptureResult(findings, findings.attacked, findings.to_plain(), {RECONSTRUCTION: guessed})
 
 
 class UpdateFolder(CapturedSource):
@@ -233,17 +208,17 @@ class UpdateFolder(CapturedSource):
         return path.is_dir()
 
     def _options(self) -> dict[str, Any]:
-        """Return what was asked for; each attack says itself what it does not take."""
+        """Return the options that the spec sets; the attack itself refuses those that it does not take."""
         spec, factory = self.spec, registry.attacks.of("horizontal")[self.name].factory
         profiled = spec.profile != "default" or "profile" in inspect.signature(factory).parameters
-        asked = {"restarts": spec.restarts, "iterations": spec.iterations}
-        found: dict[str, Any] = {"profile": spec.profile} if profiled else {}
-        found |= {name: value for name, value in asked.items() if value is not None}
-        return found | (PROOFS_ONLY if spec.proofs_only else {})
+        limits = {"restarts": spec.restarts, "iterations": spec.iterations}
+        options: dict[str, Any] = {"profile": spec.profile} if profiled else {}
+        options |= {name: value for name, value in limits.items() if value is not None}
+        return options | (PROOFS_ONLY if spec.proofs_only else {})
 
     @property
-    def made(self) -> FederationAttack:
-        """The attack."""
+    def federation_attack(self) -> FederationAttack:
+        """The attack with the options of the spec."""
         spec = self.spec
         assert spec.model is not None
         return FederationAttack(
@@ -252,29 +227,18 @@ class UpdateFolder(CapturedSource):
             self.name,
             self.options,
             reference=spec.data,
-            truth=spec.truth,
-            weights=spec.weights,
-            batch_size=spec.batch_size,
-            holds=spec.holds,
-            head=spec.head,
-            separator=spec.separator,
             device=find_device(spec.device),
-            seed=spec.seed,
-            restore_labels=spec.restore_labels,
-            allow_large=spec.allow_large,
-            model_seed=spec.model_seed,
-            dropout=spec.dropout,
-            gate=spec.gate,
+            **{name: getattr(spec, name) for name in _SHARED},
         )
 
-    def attack(self, out: Path, listener: Listener) -> Found:
+    def attack(self, out: Path, listener: Listener) -> CaptureResult:
         """Attack every update, and link the rounds of each client."""
-        made = self.made
+        attack = self.federation_attack
         check_new(out, (RESULTS, PAGE))
         for file in find_captures(self.path, self.spec.weights):
             check_new(out / file.name)
-        found = made.run(self.path, listener, lambda name, recovered: write_recovered(out / name, recovered))
-        return Found(found, found.attacked, found.to_plain(), {}, incomplete=found.incomplete)
+        findings = attack.run(self.path, listener, lambda name, update: write_recovered(out / name, update))
+        return CaptureResult(findings, findings.attacked, findings.to_plain(), {}, incomplete=findings.incomplete)
 
 
 class UpdateFile(UpdateFolder):
@@ -288,20 +252,20 @@ class UpdateFile(UpdateFolder):
         """Return whether a path is no folder."""
         return not path.is_dir()
 
-    def attack(self, out: Path, listener: Listener) -> Found:
+    def attack(self, out: Path, listener: Listener) -> CaptureResult:
         """Attack the update, and write a certificate where one is asked for."""
         spec, written = self.spec, None
         check_new(out, (*FILES, PAGE))
         if spec.certificate is not None:
             check_new_certificate(spec.certificate)
         listener.begin(1.0, jobs=1)
-        found = self.made.update(self.path, spec.weights, spec.truth, listener.advance)
+        recovered = self.federation_attack.update(self.path, spec.weights, spec.truth, listener.advance)
         if spec.certificate is not None:
-            view, opened = found.capture.view, spec.open_certificate
+            view, opened = recovered.capture.view, spec.open_certificate
             written = write_certificate(
-                spec.certificate, found.guess, view, found.schema, found.statistics, opened=opened
+                spec.certificate, recovered.guess, view, recovered.schema, recovered.statistics, opened=opened
             )
-        return Found(found, found.attacked, found.to_plain(), found.tables, written)
+        return CaptureResult(recovered, recovered.attacked, recovered.to_plain(), recovered.tables, written)
 
 
 # The first that reads a path counts.
@@ -309,13 +273,5 @@ KINDS: tuple[type[CapturedSource], ...] = (TranscriptFolder, TreeFiles, UpdateFo
 
 
 def open_source(path: Path, given: Mapping[str, object]) -> CapturedSource:
-    """Return the capture at a path, with what is to be done.
-
-    Args:
-        path: file or folder.
-        given: fields of the spec that were given.
-
-    Raises:
-        BadInputError: a value cannot be used, or a field is of another kind of capture.
-    """
+    """Return the capture at a path with the spec of the attack on it."""
     return next(kind for kind in KINDS if kind.reads(path))(path, given)

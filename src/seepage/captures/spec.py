@@ -21,12 +21,12 @@ PROOFS_ONLY = {"restarts": 1, "iterations": 1}
 
 
 def _of_audits(name: str) -> Option:
-    """Return what audits say of a field."""
+    """Return the option of audits for a field of the same name."""
     return fields_of(HorizontalSpec)[name].option
 
 
 class AttackSpec(Spec):
-    """An attack on a captured update, or on a folder of them; its fields say themselves what they are.
+    """The spec of an attack on a captured update or on a folder of updates; each field describes itself.
 
     Example:
         >>> AttackSpec.of(attacks=["unmix"], model="nn3").attacks[0].called
@@ -160,7 +160,7 @@ class SplitTranscriptSpec(AttackSpec):
     members: ClassVar[str] = "records"
 
     def check_parts(self) -> None:
-        """Leave options of attacks to the attacks: one that does not fit is not tried, and the others are."""
+        """Check nothing: an attack whose options do not fit is reported as not tried, and the others run."""
 
 
 class VerticalTranscriptSpec(SplitTranscriptSpec):
@@ -180,7 +180,7 @@ class TreeFilesSpec(AttackSpec):
 
 
 def labelled(values: Iterable[object]) -> tuple[Part, ...]:
-    """Return attacks without repeats, of which those of the same label have all their options as label.
+    """Return the attacks without repeats; attacks of the same label get their options as label.
 
     Args:
         values: attacks by name, as text with options, or as mappings.

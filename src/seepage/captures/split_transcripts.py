@@ -20,11 +20,12 @@ from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.space import Space
 from seepage.captures.transcript_runs import (
-    NO_MEANING,
     TranscriptExposure,
     TranscriptTables,
     UnknownPart,
+    gathered,
     history_of,
+    meaningful,
 )
 from seepage.captures.transcripts import RecordedTraining, RoundMessages
 from seepage.errors import BadInputError, one_line, unknown_name
@@ -75,11 +76,7 @@ class SplitTranscriptExposure(TranscriptExposure):
     """A transcript of split learning in which the server holds columns of its own.
 
     Args:
-        tables: the transcript with the tables beside it.
         model: the network, see ``split_model``.
-
-    Raises:
-        BadInputError: no gradient came back in any round.
     """
 
     setting = "split"
@@ -89,14 +86,14 @@ class SplitTranscriptExposure(TranscriptExposure):
         super().__init__(tables)
         self.reveals = (CutView, ReturnedView)
         training = tables.training
-        if any(one.gradient is None for one in training.rounds):
-            kept = tuple(one for one in training.rounds if one.gradient is not None)
-            if not kept:
+        if any(messages.gradient is None for messages in training.rounds):
+            answered = tuple(messages for messages in training.rounds if messages.gradient is not None)
+            if not answered:
                 raise BadInputError(
                     "no round of the transcript holds gradients, which are what the server of split learning receives."
                 )
-            self.notes.append(f"{len(training.rounds) - len(kept)} rounds without gradients are left out")
-            training = replace(training, rounds=kept)
+            self.notes.append(f"{len(training.rounds) - len(answered)} rounds without gradients are left out")
+            training = replace(training, rounds=answered)
         self.training = training
         self._base = model
         self._models: dict[int, SplitModel] = {}
@@ -104,30 +101,28 @@ class SplitTranscriptExposure(TranscriptExposure):
             self.grants.add("weights")
         if tables.public is not None:
             self.grants.add("auxiliary")
-        if tables.known_labels is not None:
-            self.grants.add("labels")
-        self._known = _known_cut(training.about.defense)
+        self._defense = _cut_defense(training.about.defense)
         space = Space.of(self._base, CutKnowledge(tables.schema, tables.statistics))
         self.limits = [*filter(None, [not_exact(self._base, space)])]
-        self._every, self._used = self._histories()
-        self.places = torch.tensor(sorted(self._every))
-        for one in training.rounds:
+        self._all_messages, self._used_messages = self._histories()
+        self.places = torch.tensor(sorted(self._all_messages))
+        for messages in training.rounds:
             # Weights that do not fit are refused before anything is attacked.
-            self._with_weights(self._weights_of(one.number))
+            self._with_weights(self._weights_of(messages.number))
 
     def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
         """Return the figures of a guess of the private columns and labels, and keep its answers."""
-        made = Posterior(observed=False) if part.part.name == PRIOR else make_part(registered, part.part)
+        guesser = Posterior(observed=False) if part.part.name == PRIOR else make_part(registered, part.part)
         begun = time.perf_counter()
         if part.kind == "baseline":
-            guess = self._answered(made, False, self._every)
+            guess = self._answered(guesser, False, self._all_messages)
             return self._scored(guess, time.perf_counter() - begun)
-        guess = self._guess(made, "auxiliary" in entry_of(registered, part.part).needs)
+        guess = self._guess(guesser, "auxiliary" in entry_of(registered, part.part).needs)
         fits = self._fitting(part.part, guess)
         if fits is not None and guess.ties is not None:
             # Several answers of which none replays the message are no ties.
             guess = replace(guess, ties=torch.where(fits, guess.ties.cpu(), 0))
-        found = self._scored(guess, time.perf_counter() - begun)
+        scored = self._scored(guess, time.perf_counter() - begun)
         self._keep_answers(part, guess)
         if guess.proof is not None and guess.proof.doubt is not None and not self.doubts:
             less = "not all that it may" if bool(guess.proof.cells.any()) else "nothing"
@@ -135,48 +130,52 @@ class SplitTranscriptExposure(TranscriptExposure):
         shown = shown_figures(self._base.schema, self._base.private, guess)
         if fits is not None:
             shown["replayed", None] = float(fits.double().mean())
-        return replace(found, figures={**found.figures, **shown})
+        return replace(scored, figures={**scored.figures, **shown})
 
     def _keep_answers(self, part: PlannedPart, guess: CutGuess) -> None:
         model = self._base
         columns = [model.schema.columns[i] for i in model.private]
         alone = Schema.model_construct(columns=(*columns, model.schema.target), target=model.schema.target)
         frame = frame_of(alone, torch.cat([guess.cells, guess.labels[:, None].to(guess.cells)], dim=1))
-        said: dict[str, Iterable[object]] = {name: frame[name] for name in frame.columns}
+        answers: dict[str, Iterable[object]] = {name: frame[name] for name in frame.columns}
         if guess.certified is not None:
-            held = zip(columns, guess.certified.unbind(1), strict=True)
-            said |= {f"{column.name} certified": cells.tolist() for column, cells in held}
-        self.keep(part, self.places, said)
+            certified = zip(columns, guess.certified.unbind(1), strict=True)
+            answers |= {f"{column.name} certified": cells.tolist() for column, cells in certified}
+        self.keep(part, self.places, answers)
 
     def _guess(self, attack: Callable[..., CutGuess], auxiliary: bool) -> CutGuess:
-        """Return an attack's guess for all records; that of those without a gradient is the prior's."""
-        if not self._used:
-            check_gradient(self._view(0, None, [seen[-1] for seen in self._every.values()], list(self._every)))
-        guess = self._answered(attack, auxiliary, self._used)
-        rest = {place: seen for place, seen in self._every.items() if place not in self._used}
+        """Return an attack's guess of all records; records without a gradient get the guess of the prior."""
+        if not self._used_messages:
+            check_gradient(
+                self._view(0, None, [seen[-1] for seen in self._all_messages.values()], list(self._all_messages))
+            )
+        guess = self._answered(attack, auxiliary, self._used_messages)
+        rest = {place: seen for place, seen in self._all_messages.items() if place not in self._used_messages}
         if not rest:
             return guess
         prior = replace(attack, observed=False) if isinstance(attack, Posterior) else self._prior
         unread = _unread(guess, self._answered(prior, False, rest))
-        return CutGuess.joined([guess, unread]).take(torch.tensor([*sorted(self._used), *sorted(rest)]).argsort())
+        return CutGuess.joined([guess, unread]).take(
+            torch.tensor([*sorted(self._used_messages), *sorted(rest)]).argsort()
+        )
 
     @property
     def _prior(self) -> Callable[..., CutGuess]:
-        """Return the baseline that answers records without a gradient."""
+        """Return the baseline that guesses records without a gradient."""
         if self.training.weights:
             return Posterior(observed=False)
         return cast("Callable[..., CutGuess]", registry.baselines.of("split").create("marginals"))
 
     def _answered(self, attack: Callable[..., CutGuess], auxiliary: bool, history: _History) -> CutGuess:
-        """Return the guess for the records of a history, in the order of their positions."""
+        """Return an attack's guess of the records of a history, in the order of their positions."""
         rows = self.tables.public
         # Without its own columns the server cannot tell its records by them from the auxiliary rows.
-        held = None if rows is None or not (auxiliary or self.training.own is not None) else rows
+        auxiliary_rows = None if rows is None or not (auxiliary or self.training.own is not None) else rows
         knowledge = CutKnowledge(
             self.tables.schema,
             self.tables.statistics,
-            self._known,
-            None if held is None else Auxiliary(held.cells, held.labels),
+            self._defense,
+            None if auxiliary_rows is None else Auxiliary(auxiliary_rows.cells, auxiliary_rows.labels),
         )
         seeds = [stream(self.tables.seed, 0, "starts")]
         if isinstance(attack, Posterior):
@@ -192,10 +191,9 @@ class SplitTranscriptExposure(TranscriptExposure):
         return CutGuess.joined([attack(group.view, knowledge, seeds) for group in groups]).take(order)
 
     def _fitting(self, part: Part, guess: CutGuess) -> Bool[Tensor, " record"] | None:
-        """Return whose newest message the guess replays, up to rounding, and say so where these are few.
+        """Return which records' newest messages the guess replays up to rounding; note a doubt where they are few.
 
         Args:
-            part: the attack.
             guess: its guess for all records; None is returned where it compares no messages, or changes them first.
         """
         if guess.residual is None or not {"scale", "undo_mean"}.isdisjoint(part.options):
@@ -204,31 +202,31 @@ class SplitTranscriptExposure(TranscriptExposure):
         # In twice the precision: squares of numbers that training should not have would overflow.
         size = rounding(gradient.double()) * (torch.finfo(gradient.dtype).eps / torch.finfo(torch.float64).eps)
         within = guess.residual.isfinite() & (guess.residual <= FAR * size)
-        read = torch.isin(self.places, torch.tensor(sorted(self._used)))
+        read = torch.isin(self.places, torch.tensor(sorted(self._used_messages)))
         share = float(within[read].double().mean())
-        if share < _MOST and self._known.bare and not self.limits and not self.doubts:
+        if share < _MOST and self._defense.bare and not self.limits and not self.doubts:
             self.doubts.append(_misfit(part.called, int((~within[read]).sum()), int(read.sum()), self._base.client))
         return within & read
 
     def _scored(self, guess: CutGuess, seconds: float) -> UnitFigures:
-        """Return the figures of a guess of the records with a known truth; none without one."""
-        known, seconds = self.tables.true_cells(self.places), seconds / len(self.places)
-        if known is None:
+        """Return the figures of a guess on the records with a known truth; no figures without a truth."""
+        true_cells, seconds = self.tables.true_cells(self.places), seconds / len(self.places)
+        if true_cells is None:
             return UnitFigures({}, seconds)
-        at, held = known
-        model, seen = self._base, CutTranscript(self._newest_view(), held[:, :-1], held[:, -1])
+        at, true = true_cells
+        model, seen = self._base, CutTranscript(self._newest_view(), true[:, :-1], true[:, -1])
         statistics = self.tables.statistics
-        found = columns_figures(model.schema, model.private, statistics, seen, guess.take(at), seconds, False)
+        scored = columns_figures(model.schema, model.private, statistics, seen, guess.take(at), seconds, False)
         labels = LabelGuess(guess.labels[None], None if guess.label_chances is None else guess.label_chances[None])
         right, target = self.right_labels(self.places, labels), model.schema.target.name
-        figures = {key: value for key, value in found.figures.items() if key[0] not in NO_MEANING and key[1] != target}
-        each = {key: values for key, values in found.each.items() if key[1] != target}
+        figures = {key: value for key, value in meaningful(scored.figures).items() if key[1] != target}
+        each = {key: values for key, values in scored.each.items() if key[1] != target}
         if right is not None:
             figures, each = {**figures, **right.figures}, {**each, **right.each}
-        return replace(found, figures=figures, each=each)
+        return replace(scored, figures=figures, each=each)
 
     def baselines(self) -> list[Part]:
-        """Return the prior where the client's weights are there, the marginals, and neighbours by own columns."""
+        """Return the baselines that the transcript has the knowledge for."""
         neighbours = self.training.own is not None and self.tables.public is not None
         return [
             *([Part(name=PRIOR)] if self.training.weights else []),
@@ -237,12 +235,12 @@ class SplitTranscriptExposure(TranscriptExposure):
         ]
 
     def _newest_view(self) -> CutView:
-        """Return the newest message of all records; the model is that of any round."""
-        newest = [(self._used.get(place) or self._every[place])[-1] for place in self.places.tolist()]
+        """Return the newest message of each record as one view; its model is that of any round."""
+        newest = [(self._used_messages.get(place) or self._all_messages[place])[-1] for place in self.places.tolist()]
         return self._view(0, None, newest, self.places.tolist())
 
     def returned(self) -> tuple[Tensor, ReturnedView]:
-        """Return what came back of all records, beside the server's own columns."""
+        """Return the gradients that came back of all records, with the server's own columns."""
         view = self._newest_view()
         own = torch.zeros(1, view.records, 1)
         if self.training.own is not None:
@@ -252,30 +250,33 @@ class SplitTranscriptExposure(TranscriptExposure):
         return self.places, ReturnedView(view.cut[None], view.own_gradient[None], own.to(view.cut.dtype))
 
     def _histories(self) -> tuple[_History, _History]:
-        """Return the messages of all records, and those that tell something of the records that have such.
+        """Return the messages of all records, and the messages that attacks use.
 
         Messages without a gradient tell nothing. Those of rounds whose client weights are not there are left out where
         a record has others.
         """
         rounds, numbers = self.training.rounds, [number for number, _ in self.training.weights]
-        every = dict(sorted(history_of(rounds, self.tables.places).items()))
-        back = [torch.zeros(0) if one.gradient is None else one.gradient.any(dim=1) for one in rounds]
-        used = {place: [one for one in seen if bool(back[one[0]][one[1]])] for place, seen in every.items()}
+        history = dict(sorted(history_of(rounds, self.tables.places).items()))
+        back = [torch.zeros(0) if messages.gradient is None else messages.gradient.any(dim=1) for messages in rounds]
+        used = {
+            place: [messages for messages in seen if bool(back[messages[0]][messages[1]])]
+            for place, seen in history.items()
+        }
         used = {place: seen for place, seen in used.items() if seen}
-        if used and len(used) < len(every):
+        if used and len(used) < len(history):
             self.notes.append(
-                f"{len(every) - len(used):,} of {len(every):,} records have a gradient of zero in all of their "
+                f"{len(history) - len(used):,} of {len(history):,} records have a gradient of zero in all of their "
                 "messages: nothing came back of them to attack, so that their answers are those of the prior, and none "
                 "is certified"
             )
         if not numbers:
-            return every, used
-        apart = [abs(one.number - numbers[self._weights_of(one.number)]) for one in rounds]
-        own = {place: [one for one in seen if not apart[one[0]]] for place, seen in used.items()}
+            return history, used
+        apart = [abs(messages.number - numbers[self._weights_of(messages.number)]) for messages in rounds]
+        own = {place: [messages for messages in seen if not apart[messages[0]]] for place, seen in used.items()}
         if any(0 < len(own[place]) < len(seen) for place, seen in used.items()):
             self.notes.append("of records with messages of rounds whose client weights are there, others are left out")
         # Gradients as they are exclude the truth under weights that are off, one message more than another.
-        lacking = 1 if self._known.bare else None
+        lacking = 1 if self._defense.bare else None
         used = {place: own[place] or list(_newest({0: seen}, lacking)[0]) for place, seen in used.items()}
         most = max((apart[k] for seen in used.values() for k, _ in seen), default=0)
         if most > 0:
@@ -283,12 +284,12 @@ class SplitTranscriptExposure(TranscriptExposure):
                 f"client weights are up to {most:,} round(s) away from the messages that they are held against; "
                 "write them before each round for exact answers"
             )
-            if not self._known.clips:
+            if not self._defense.clips:
                 self.further = [Part(name="posterior", options={"weights": "about"}, label="posterior_about")]
-        return every, used
+        return history, used
 
     def _together(self, history: _History) -> _History:
-        """Return the newest messages of each record, as many as there may be groups with the same weights in all."""
+        """Return the newest messages of each record, limited so that there are few groups with the same weights."""
         most = max(len(seen) for seen in history.values())
         taken = next(
             (
@@ -309,20 +310,20 @@ class SplitTranscriptExposure(TranscriptExposure):
     def _rounds(self, history: _History) -> CutRounds:
         """Return the messages of a history by round, the newest first; records are numbered by their positions."""
         number = {place: k for k, place in enumerate(sorted(history))}
-        held: dict[int, list[tuple[int, int]]] = {}
+        by_round: dict[int, list[tuple[int, int]]] = {}
         for place, seen in history.items():
             for k, row in seen:
-                held.setdefault(k, []).append((place, row))
+                by_round.setdefault(k, []).append((place, row))
         views, rows = [], []
-        for k, messages in sorted(held.items(), reverse=True):
-            one = self.training.rounds[k]
+        for k, messages in sorted(by_round.items(), reverse=True):
+            round_messages = self.training.rounds[k]
             places = [place for place, _ in messages]
-            views.append(self._view(*self._kind(one), [(k, row) for _, row in messages], places))
+            views.append(self._view(*self._kind(round_messages), [(k, row) for _, row in messages], places))
             rows.append(torch.tensor([number[place] for place in places]))
         return CutRounds(tuple(views), tuple(rows))
 
     def _grouped(self, history: _History) -> list[_Group]:
-        """Return the records by the weights and bounds of all their messages."""
+        """Return groups of records whose messages have the same weights and bounds."""
         groups = []
         for kinds, places in self._keyed(history).items():
             exchanges = zip(*(reversed(history[place]) for place in places), strict=True)
@@ -334,35 +335,27 @@ class SplitTranscriptExposure(TranscriptExposure):
         return self._weights_of(messages.number), messages.clip
 
     def _keyed(self, history: _History) -> dict[tuple[_Kind, ...], list[int]]:
-        """Return records by the weights and bounds of their exchanges, the newest first."""
+        """Return the records by the weights and bounds of their messages, the newest message first."""
         keyed: dict[tuple[_Kind, ...], list[int]] = {}
-        kinds = [self._kind(one) for one in self.training.rounds]
+        kinds = [self._kind(messages) for messages in self.training.rounds]
         for place, seen in history.items():
             keyed.setdefault(tuple(kinds[k] for k, _ in reversed(seen)), []).append(place)
         return keyed
 
     def _weights_of(self, number: int) -> int:
-        """Return the place of the newest weights before a round, or of the oldest where there are none before."""
-        return max(0, bisect_right([one for one, _ in self.training.weights], number) - 1)
+        """Return the index of the newest weights before a round; of the oldest weights for earlier rounds."""
+        return max(0, bisect_right([before for before, _ in self.training.weights], number) - 1)
 
     def _view(
         self, weights: int, clip: float | None, exchange: Sequence[tuple[int, int]], places: Sequence[int]
     ) -> CutView:
-        rounds, model = self.training.rounds, self._base
-
-        def gathered(name: str) -> Tensor:
-            return torch.stack([getattr(rounds[k], name)[row] for k, row in exchange])
-
-        features = torch.zeros(len(places), len(model.public), dtype=torch.float64)
-        if self.training.own is not None:
-            rows, cells, _ = self.training.own
-            features = cells[[rows[self.tables.ids[place]] for place in places]]
+        rounds, model, own = self.training.rounds, self._base, self.tables.own_cells(places)
         return CutView(
             self._with_weights(weights),
-            features,
-            gathered("activations").to(model.dtype),
-            gathered("gradient").to(model.dtype),
-            gathered("behind"),
+            torch.zeros(len(places), len(model.public), dtype=torch.float64) if own is None else own,
+            gathered(rounds, "activations", exchange).to(model.dtype),
+            gathered(rounds, "gradient", exchange).to(model.dtype),
+            gathered(rounds, "behind", exchange),
             clip,
         )
 
@@ -377,14 +370,10 @@ class SplitTranscriptExposure(TranscriptExposure):
 
 
 def split_model(training: RecordedTraining, named: str | None) -> SplitModel:
-    """Return the network of a transcript, with the server's weights as far as they are known and others drawn anew.
+    """Return the network of a transcript with the server's weights where the transcript holds them.
 
     Args:
-        training: the transcript.
         named: name of the network, or reference of one of the user's own; that of the transcript if None.
-
-    Raises:
-        BadInputError: there is no such network, or it does not fit the transcript.
     """
     about, schema = training.about, training.schema
     name = named or about.model or "deepfm"
@@ -395,40 +384,36 @@ def split_model(training: RecordedTraining, named: str | None) -> SplitModel:
             "yourself with --model."
         )
     if is_own(name):
-        made = own_split(find_own(name), schema, private, 0, head, about.options)
+        model = own_split(find_own(name), schema, private, 0, head, about.options)
     elif name == "deepfm":
         try:
-            made = deepfm(schema, private, 0, head=head, **about.options)  # pyright: ignore[reportArgumentType]
+            model = deepfm(schema, private, 0, head=head, **about.options)  # pyright: ignore[reportArgumentType]
         except TypeError as error:
             raise BadInputError(f"options of the transcript's network do not fit deepfm ({error}).") from error
     else:
         raise unknown_name("network of split learning", name, ["deepfm", "file.py:factory"])
     server: nn.Module = UnknownPart("the weights of the server's part; put server.safetensors into the folder")
     if training.server is not None:
-        load_weights(made.server, training.server)
-        server = made.server
-    made = replace(made, server=server)
-    _check_fits(made, training.rounds[0])
-    return made
+        load_weights(model.server, training.server)
+        server = model.server
+    model = replace(model, server=server)
+    _check_fits(model, training.rounds[0])
+    return model
 
 
-def _known_cut(defense: Mapping[str, Mapping[str, object]] | None) -> KnownCut:
-    """Return what an attacker knows of a stated defense of split learning."""
+def _cut_defense(defense: Mapping[str, Mapping[str, object]] | None) -> KnownCut:
+    """Return the attacker's knowledge of a stated defense of split learning."""
     if not defense:
         return KnownCut()
     listed = [{"name": name, **options} for name, options in defense.items()]
-    made = defense_of(
+    mechanism = defense_of(
         Part.model_validate(as_part(listed[0] if len(listed) == 1 else {"all": listed, "label": "stated"}))
     )
-    return SplitLearning(flip=made.flip, noise=made.noise, returned=made.returned).known()
+    return SplitLearning(flip=mechanism.flip, noise=mechanism.noise, returned=mechanism.returned).known()
 
 
 def _check_fits(model: SplitModel, messages: RoundMessages) -> None:
-    """Refuse a network that does not take the activations of a transcript.
-
-    Raises:
-        BadInputError: it does not.
-    """
+    """Refuse a network that does not take the activations of a transcript."""
     cut = messages.activations[:2].to(model.dtype)
     cells = torch.zeros(len(cut), len(model.private), dtype=model.dtype)
     try:
@@ -452,13 +437,10 @@ def _newest(history: _History, number: int | None) -> _History:
 
 
 def _misfit(attack: str, lacking: int, records: int, client: nn.Module) -> str:
-    """Return, as a sentence, that messages are not replayed, with what may be the cause.
+    """Return a sentence saying that messages are not replayed, and possible causes.
 
     Args:
-        attack: label of the attack.
         lacking: number of records whose message is not replayed.
-        records: number of records that were attacked.
-        client: client part.
     """
     whose = "any message" if lacking == records else f"the message of {lacking:,} of {records:,} records"
     layers = sorted({place.partition(" ")[0] for place in [*dropping(client), *normalising(client)]})
@@ -474,7 +456,7 @@ def _misfit(attack: str, lacking: int, records: int, client: nn.Module) -> str:
 
 
 def _unread(guess: CutGuess, prior: CutGuess) -> CutGuess:
-    """Return the prior's answers for records without a message, with the fields of an attack's guess of others."""
+    """Return the prior's guess of records without a message, with the fields that the attack's guess has."""
     records, private = prior.cells.shape
     never = torch.zeros(records, dtype=torch.bool)
     nowhere = torch.full((records,), torch.nan, dtype=torch.float64)

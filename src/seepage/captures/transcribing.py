@@ -129,8 +129,8 @@ class TranscriptWriter:
         if outputs is not None:
             tensors["outputs"] = outputs.detach().cpu().clone().contiguous()
             awaited["output_gradients"] = (outputs, output_gradients)
-        given = {name: found for name, (_, found) in awaited.items() if found is not None}
-        hooked = {name: sent for name, (sent, found) in awaited.items() if found is None and sent.requires_grad}
+        given = {name: gradient for name, (_, gradient) in awaited.items() if gradient is not None}
+        hooked = {name: sent for name, (sent, gradient) in awaited.items() if gradient is None and sent.requires_grad}
         # What is sent on tells by its gradients alone; those of the activations are then of no use.
         needed = "gradients" if outputs is None else "output_gradients"
         if needed not in {**given, **hooked}:
@@ -161,26 +161,26 @@ class TranscriptWriter:
     def _when_there(
         self, number: int, tensors: Mapping[str, Tensor], given: dict[str, Tensor], name: str, hooked: set[str]
     ) -> Callable[[Tensor], None]:
-        """Return what takes a gradient when it comes, and writes the round when it is the last one."""
+        """Return a hook that takes a gradient, and writes the round when it was the last gradient of the round."""
 
-        def take(found: Tensor) -> None:
-            given[name] = found
+        def take(gradient: Tensor) -> None:
+            given[name] = gradient
             if hooked <= set(given):
                 self._write(number, tensors, given)
 
         return take
 
     def _write(self, number: int, tensors: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
-        found = dict(tensors)
+        written = dict(tensors)
         for name, gradient in gradients.items():
             sent = "activations" if name == "gradients" else "outputs"
-            if gradient.shape != found[sent].shape:
+            if gradient.shape != written[sent].shape:
                 raise BadInputError(
                     f"round {number} has {name} of shape {tuple(gradient.shape)} for {sent} of shape "
-                    f"{tuple(found[sent].shape)}; give one gradient for each of the {sent}."
+                    f"{tuple(written[sent].shape)}; give one gradient for each of the {sent}."
                 )
-            found[name] = gradient.detach().cpu().clone().contiguous()
-        write_whole(self.folder / f"round-{number:06d}.safetensors", save(found), private=True)
+            written[name] = gradient.detach().cpu().clone().contiguous()
+        write_whole(self.folder / f"round-{number:06d}.safetensors", save(written), private=True)
 
 
 def write_weights(module: nn.Module, folder: str | Path, number: int) -> None:
@@ -205,11 +205,7 @@ def write_weights(module: nn.Module, folder: str | Path, number: int) -> None:
 
 
 def check_round(number: object) -> int:
-    """Return the number of a round.
-
-    Raises:
-        BadInputError: it is not a whole number from 0 up.
-    """
+    """Return the number of a round."""
     if number == 0 and not isinstance(number, bool):
         return 0
     check_count("number of the round", number)
@@ -224,10 +220,10 @@ def _saved(module: nn.Module) -> bytes:
 def _as_ids(ids: Ids) -> Tensor:
     """Return ids as a tensor: whole numbers, or rows of UTF-8 bytes that are filled up with zeros."""
     listed = ids.tolist() if isinstance(ids, Tensor) else list(ids)
-    if listed and all(isinstance(one, str) for one in listed):
-        encoded = [str(one).encode() for one in listed]
+    if listed and all(isinstance(identifier, str) for identifier in listed):
+        encoded = [str(identifier).encode() for identifier in listed]
         width = max(map(len, encoded)) or 1
-        return torch.tensor([list(one.ljust(width, b"\0")) for one in encoded], dtype=torch.uint8)
-    if not listed or not all(isinstance(one, int) and not isinstance(one, bool) for one in listed):
+        return torch.tensor([list(identifier.ljust(width, b"\0")) for identifier in encoded], dtype=torch.uint8)
+    if not listed or not all(isinstance(identifier, int) and not isinstance(identifier, bool) for identifier in listed):
         raise BadInputError("ids are whole numbers or texts, one a record, and there is at least one.")
     return torch.tensor(listed, dtype=torch.int64)

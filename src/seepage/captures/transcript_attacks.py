@@ -45,13 +45,10 @@ _ACTIVE = "it is active: it needs a training that it changes, which no transcrip
 
 @dataclass(frozen=True)
 class TriedAttack:
-    """What one attack read.
+    """The results of one attack.
 
     Attributes:
-        attack: label of the attack.
         sought: ``columns``, or ``label`` where labels alone are guessed.
-        records: number of records that it guessed.
-        seconds: time for a record.
         shown: figures of its own answers, by metric and column: shares that are likely, certified, tied or possible.
         rows: results beside the best baseline; None without the truth.
         answers: guessed cells of each record, with its id, for ``reconstruction.csv``.
@@ -68,20 +65,15 @@ class TriedAttack:
 
 @dataclass(frozen=True)
 class TranscriptFindings:
-    """What a transcript gives away.
+    """The results of all attacks on a transcript.
 
     Attributes:
         attacked: the transcript as an audit, with what each attack and baseline got.
         setting: ``split`` or ``vertical``.
-        records, rounds: number of records, and of rounds in which they were seen.
-        private: names of the private columns.
         answers: guessed cells of each record by the label of the attack.
-        knowledge: what attacks were granted or assumed.
-        notes: what a reader should know of the transcript.
         scored: number of records with a known truth; None without.
         limits: sentence for each part of the network that no attack solves exactly.
         doubts: sentence for an attack whose answers replay few messages, so that something does not fit.
-        assumed: names of attacked columns whose marginals nothing tells, so that baselines take all values as likely.
     """
 
     attacked: Attacked
@@ -104,7 +96,7 @@ class TranscriptFindings:
 
     @property
     def tried(self) -> tuple[TriedAttack, ...]:
-        """What each attack that ran has read."""
+        """Results of each attack that ran."""
         return tuple(
             self._tried(run.label, run.part.column is not None, run.seconds or 0.0)
             for run in self.attacked.runs
@@ -120,7 +112,7 @@ class TranscriptFindings:
         return TriedAttack(label, sought, len(answers), seconds, shown, scored or None, answers)
 
     def to_plain(self) -> dict[str, Json]:
-        """Return what goes beside the rows of results as JSON values; no guessed cell."""
+        """Return the findings as JSON values, without any guessed cell."""
         return {
             "setting": self.setting,
             "records": self.records,
@@ -129,7 +121,9 @@ class TranscriptFindings:
             "knowledge": dict(self.knowledge),
             "notes": list(self.notes),
             "scored": self.scored,
-            "attacks": [{"attack": one.attack, "sought": one.sought, "records": one.records} for one in self.tried],
+            "attacks": [
+                {"attack": tried.attack, "sought": tried.sought, "records": tried.records} for tried in self.tried
+            ],
             "not_tried": [{"attack": name, "reason": reason} for name, reason in self.not_tried.items()],
         }
 
@@ -148,12 +142,7 @@ class TranscriptAttack:
         training: the transcript.
         model: name of the network, or ``path/to/file.py:factory`` of one of your own; that of the transcript if None.
         attacks: attacks by name, with options; all that the setting knows if empty.
-        data: public rows of the same kind.
-        known: table of records that the attacker knows, with ids and the label, all private columns, or both.
-        truth: table of true private cells and labels, with ids.
-        separator: separator of the cells of CSV files.
-        seed: seed of the attacks.
-        gate: limit that the transcript has to stay below; None without one.
+        data, known, truth, separator, seed, gate: fields of ``AttackSpec``.
 
     Raises:
         BadInputError: something does not fit the transcript.
@@ -180,13 +169,13 @@ class TranscriptAttack:
         self._model = split_model(training, self.model) if columns else None
 
     def run(self, progress: Callable[[str], None] | None = None) -> TranscriptFindings:
-        """Return what the attacks read.
+        """Run the attacks and return what they read.
 
         Args:
-            progress: called with the label of each attack before it begins.
+            progress: function that is called with the label of each attack before it begins.
 
         Raises:
-            BadInputError: nothing is left to attack, or something does not fit the transcript.
+            BadInputError: nothing is left to attack, or a file does not fit the transcript.
             CertifiedWrongError: the truth contradicts a cell that is certified.
         """
         training, tables = self.training, self._tables
@@ -197,13 +186,13 @@ class TranscriptAttack:
                 tables, self.model
             )
         registered = registry.attacks.of(exposure.setting)
-        found = run_parts(
+        attacked = run_parts(
             self._audit(exposure),
             lambda part: _lacks(entry_of(registered, part.part), exposure),
             None if progress is None else lambda label: progress(label),
         )
         return TranscriptFindings(
-            found,
+            attacked,
             exposure.setting,
             len(tables.ids),
             len(training.rounds),

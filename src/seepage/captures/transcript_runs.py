@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seepage import registry
+from seepage.assessment import Figures
 from seepage.captures.transcripts import RecordedTraining, RoundMessages, read_cells
 from seepage.errors import BadInputError
 from seepage.needs import Need
@@ -39,32 +40,23 @@ class TranscriptTables:
     """A transcript with the tables beside it: public rows, records that the attacker knows, and the truth.
 
     Args:
-        training: the transcript.
         data: public rows of the same kind.
-        known: table of records that the attacker knows, with ids and the label, all private columns, or both.
-        truth: table of true private cells and labels, with ids.
-        separator: separator of the cells of CSV files.
-        seed: seed of the attacks.
 
     Attributes:
         statistics: marginals of the public rows, or without any of the known records; of other columns all values are
             likely.
-        assumed: names of private columns, and of the target, whose marginals nothing tells.
         public: public rows; None without.
         places: position of each record by its id.
         known_labels, leaked: positions of records with a known label, or with known private cells, and these; None
             without.
         truth: positions of records with a known truth, with true private cells and label; None without.
-
-    Raises:
-        BadInputError: something does not fit the transcript.
     """
 
     def __init__(
         self,
         training: RecordedTraining,
         data: Path | None,
-        known: Path | None,
+        granted: Path | None,
         truth: Path | None,
         separator: str,
         seed: int,
@@ -72,11 +64,11 @@ class TranscriptTables:
         self.training, self.schema, self.separator, self.seed = training, training.schema, separator, seed
         schema = self.schema
         self.public = None if data is None else Table.read(data, schema, separator, missing=None)
-        self.places = {one: place for place, one in enumerate(training.ids)}
+        self.places = {identifier: place for place, identifier in enumerate(training.ids)}
         self._secret = [schema.columns[i] for i in training.private]
         self.truth = self._table(truth, "the truth", (*self._secret, schema.target))
-        self.known_labels, self.leaked = self._what_is_known(known)
-        cells = self._known_cells()
+        self.known_labels, self.leaked = self._granted_records(granted)
+        cells = self._leaked_cells()
         self.statistics = partial_statistics(schema, cells) if self.public is None else Statistics.of(self.public)
         names = [column.name for column in (*self._secret, schema.target)]
         self.assumed = tuple(name for name in names if self.public is None and name not in cells)
@@ -88,7 +80,7 @@ class TranscriptTables:
 
     @property
     def origin(self) -> str:
-        """Words for where the statistics come from."""
+        """Origin of the statistics, in words."""
         if self.public is not None:
             return "marginals of the public rows"
         assumed = f"all values likely of {', '.join(self.assumed)}"
@@ -96,28 +88,37 @@ class TranscriptTables:
             return f"assumed: {assumed}"
         return "marginals of the known records" + (f"; assumed: {assumed}" if self.assumed else "")
 
-    def _known_cells(self) -> dict[str, Tensor]:
+    def _leaked_cells(self) -> dict[str, Tensor]:
         """Return the cells of known records, by column."""
-        known = {}
+        leaked_cells = {}
         if self.leaked is not None:
-            known |= {column.name: cells for column, cells in zip(self._secret, self.leaked[1].unbind(1), strict=True)}
+            leaked_cells |= {
+                column.name: cells for column, cells in zip(self._secret, self.leaked[1].unbind(1), strict=True)
+            }
         if self.known_labels is not None:
-            known[self.schema.target.name] = self.known_labels[1]
-        return known
+            leaked_cells[self.schema.target.name] = self.known_labels[1]
+        return leaked_cells
 
     def true_cells(self, places: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return which of some records have a known truth, by their position, and its cells; None where none has."""
+        """Return indices of the given records with a known truth, and their true cells; None without any."""
         if self.truth is None:
             return None
         at, cells = _among(self.truth, places)
         return (at, cells) if len(at) else None
+
+    def own_cells(self, places: Sequence[int]) -> Tensor | None:
+        """Return the attacker's own cells of some records, and labels where it gave them; None without own columns."""
+        if self.training.own is None:
+            return None
+        rows, cells, _ = self.training.own
+        return cells[[rows[self.ids[place]] for place in places]]
 
     def _table(self, path: Path | None, what: str, columns: Sequence[Column]) -> tuple[Tensor, Tensor] | None:
         """Return positions of the transcript's records in a table, and their cells."""
         if path is None:
             return None
         rows, cells = read_cells(path, columns, self.training.about.id, what, self.separator)
-        there = [(place, rows[one]) for one, place in self.places.items() if one in rows]
+        there = [(place, rows[identifier]) for identifier, place in self.places.items() if identifier in rows]
         if not there:
             raise BadInputError(
                 f"{what}, {str(path)!r}, and the transcript have no record in common: ids there are such as "
@@ -126,43 +127,39 @@ class TranscriptTables:
         places, at = map(list, zip(*there, strict=True))
         return torch.tensor(places), cells[at]
 
-    def _what_is_known(self, known: Path | None) -> tuple[tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor] | None]:
+    def _granted_records(
+        self, granted: Path | None
+    ) -> tuple[tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor] | None]:
         """Return known labels, and known private cells, each with the positions of their records."""
-        if known is None:
+        if granted is None:
             return None, None
-        names = open_table(known, self.separator).names
+        names = open_table(granted, self.separator).names
         target, what = self.schema.target, "the known records"
         private = [column.name for column in self._secret]
         lacking = [name for name in private if name not in names]
         if target.name not in names and lacking:
             raise BadInputError(
-                f"{what}, {str(known)!r}, have neither the label {target.name!r} nor all private columns (they "
+                f"{what}, {str(granted)!r}, have neither the label {target.name!r} nor all private columns (they "
                 f"lack {', '.join(map(repr, lacking))}); give one of the two."
             )
-        labels = None if target.name not in names else self._table(known, what, [target])
-        leaked = None if lacking else self._table(known, what, self._secret)
+        labels = None if target.name not in names else self._table(granted, what, [target])
+        leaked = None if lacking else self._table(granted, what, self._secret)
         return None if labels is None else (labels[0], labels[1][:, 0]), leaked
 
     def labels_of(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which of some records have a label that the attacker knows, by their position, and these labels."""
+        """Return indices of the given records whose labels the attacker knows, and these labels."""
         if self.known_labels is None:
             return torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.float64)
         return _among(self.known_labels, places)
 
 
 class TranscriptExposure(Exposure, ABC):
-    """A transcript as an attacker has it.
+    """A transcript as the attacker sees it.
 
     Attributes:
-        tables: the transcript with the tables beside it.
-        reveals: views that it shows.
-        grants: side information that it holds.
-        notes: what a reader should know of it.
         limits: sentence for each part of the network that no attack solves exactly.
-        doubts: sentence for an attack so far whose answers replay few messages.
         further: attacks that are tried beside all registered ones, where none is named.
         answers: guessed cells of each record by the label of the attack, with the record's id.
-        about: reading of the figures.
     """
 
     setting: ClassVar[str]
@@ -171,7 +168,7 @@ class TranscriptExposure(Exposure, ABC):
     def __init__(self, tables: TranscriptTables) -> None:
         self.tables = tables
         self.reveals: tuple[type, ...] = ()
-        self.grants: set[Need] = set()
+        self.grants: set[Need] = set() if tables.known_labels is None else {"labels"}
         self.notes: list[str] = []
         self.limits: list[str] = []
         self.doubts: list[str] = []
@@ -180,53 +177,44 @@ class TranscriptExposure(Exposure, ABC):
         self.about = About("transcript", tables.training.about.topology, "", scales=self.scales)
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Run an attack or a baseline, and hold its guess against the truth where that is known."""
+        """Run an attack or a baseline, and score its guess where the truth is known."""
         registered = (registry.attacks if part.kind == "attack" else registry.baselines).of(self.setting)
-        found = self.columns(part, registered) if part.column is None else self.label(part, registered)
-        return outcome([found], self.about)
+        figures = self.columns(part, registered) if part.column is None else self.label(part, registered)
+        return outcome([figures], self.about)
 
     @abstractmethod
     def baselines(self) -> Sequence[Part]:
-        """Return the baselines of columns that this transcript has what is needed for."""
+        """Return the baselines of columns that the transcript has the knowledge for."""
 
     @abstractmethod
     def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
-        """Return the figures of a guess of the private columns, and keep its answers.
-
-        Args:
-            part: attack or baseline.
-            registered: those of its kind.
-        """
+        """Guess the private columns, keep the guess and return its figures."""
 
     @abstractmethod
     def returned(self) -> tuple[Tensor, ReturnedView]:
-        """Return positions of the records of which something came back, and what did."""
+        """Return the positions of the records whose gradients came back, and these gradients as a view."""
 
     def label(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
-        """Return the figures of a guess of labels alone, and keep its answers.
-
-        Args:
-            part: attack or baseline.
-            registered: those of its kind.
-        """
+        """Guess labels alone, keep the guess and return its figures."""
         tables, target = self.tables, self.tables.schema.target
         places, view = self.returned()
         at, labels = tables.labels_of(places)
         knowledge = LabelKnowledge(target, tables.statistics.target, at[None], labels[None])
-        made, begun = make_part(registered, part.part), time.perf_counter()
-        guess: LabelGuess = made(view, knowledge, [stream(tables.seed, 0, "starts")])
+        attack, begun = make_part(registered, part.part), time.perf_counter()
+        guess: LabelGuess = attack(view, knowledge, [stream(tables.seed, 0, "starts")])
         seconds = (time.perf_counter() - begun) / max(1, len(places))
         alone = Schema.model_construct(columns=(target,), target=target)
         self.keep(part, places, {target.name: frame_of(alone, guess.labels[0][:, None])[target.name]})
-        found = self.right_labels(places, guess)
-        return UnitFigures({} if found is None else found.figures, seconds, each={} if found is None else found.each)
+        figures = self.right_labels(places, guess)
+        return UnitFigures(
+            {} if figures is None else figures.figures, seconds, each={} if figures is None else figures.each
+        )
 
     def right_labels(self, places: Tensor, guess: LabelGuess) -> UnitFigures | None:
-        """Return the figures of guessed labels, of records with a known truth whose label is not known to the attacker.
+        """Return the figures of guessed labels on records whose truth is known and whose label the attacker lacks.
 
         Args:
             places: positions of the records.
-            guess: their guessed labels.
         """
         truth = self.tables.true_cells(places)
         if truth is None:
@@ -236,9 +224,8 @@ class TranscriptExposure(Exposure, ABC):
         if not len(at):
             return None
         some = LabelGuess(guess.labels[:, at], None if guess.chances is None else guess.chances[:, at])
-        [found] = label_figures(self.tables.schema.target, true[None], some, 0, 0.0)
-        kept = {key: value for key, value in found.figures.items() if key[0] not in NO_MEANING}
-        return UnitFigures(kept, each=found.each)
+        [scored] = label_figures(self.tables.schema.target, true[None], some, 0, 0.0)
+        return UnitFigures(meaningful(scored.figures), each=scored.each)
 
     def keep(self, part: PlannedPart, places: Tensor, columns: Mapping[str, Iterable[object]]) -> None:
         """Keep an attack's answers with the ids of the records."""
@@ -249,11 +236,7 @@ class TranscriptExposure(Exposure, ABC):
 
 
 class UnknownPart(nn.Module):
-    """A part of the network that the transcript does not hold; attacks that need it cannot be tried.
-
-    Args:
-        what: words for the part, and what to do.
-    """
+    """A part of the network that the transcript does not hold; attacks that need it cannot be tried."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
@@ -265,22 +248,32 @@ class UnknownPart(nn.Module):
 
 
 def history_of(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> dict[int, list[tuple[int, int]]]:
-    """Return, for each record, the place of each round that it is in and its row there, the oldest first."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    """Return, for each record, the pairs of round index and row in that round, the oldest first."""
+    history: dict[int, list[tuple[int, int]]] = {}
     for k, messages in enumerate(rounds):
-        for row, one in enumerate(messages.ids):
-            found.setdefault(places[one], []).append((k, row))
-    return found
+        for row, identifier in enumerate(messages.ids):
+            history.setdefault(places[identifier], []).append((k, row))
+    return history
 
 
-def _among(held: tuple[Tensor, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which of some records a table holds, by their position, and its rows of them.
+def meaningful(figures: Mapping[tuple[str, str | None], float | None]) -> Figures:
+    """Return the figures that have a meaning for a transcript."""
+    return {key: value for key, value in figures.items() if key[0] not in NO_MEANING}
+
+
+def gathered(rounds: Sequence[RoundMessages], name: str, exchange: Iterable[tuple[int, int]]) -> Tensor:
+    """Return one tensor of the messages as rows, for pairs of round index and row in that round."""
+    return torch.stack([getattr(rounds[k], name)[row] for k, row in exchange])
+
+
+def _among(table: tuple[Tensor, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
+    """Return indices of the given records that a table holds, and their rows in the table.
 
     Args:
-        held: positions of the table's records in the transcript, and its rows.
+        table: positions of the table's records in the transcript, and its rows.
         places: positions of the records in the transcript.
     """
     place_of = {place: k for k, place in enumerate(places.tolist())}
-    there = [(place_of[place], k) for k, place in enumerate(held[0].tolist()) if place in place_of]
+    there = [(place_of[place], k) for k, place in enumerate(table[0].tolist()) if place in place_of]
     at, chosen = torch.tensor(there, dtype=torch.long).reshape(-1, 2).unbind(1)
-    return at, held[1][chosen]
+    return at, table[1][chosen]

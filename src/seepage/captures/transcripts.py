@@ -47,14 +47,7 @@ Plainly = bool | int | float | str
 
 
 class TrainingRecipe(BaseModel):
-    """The training that a transcript is of, as far as it is known; for people, since no attack replays it.
-
-    Attributes:
-        epochs: number of passes over the rows.
-        batch_size: number of records of a round.
-        learning_rate: learning rate.
-        optimizer: name of the optimiser.
-    """
+    """The recipe of the recorded training, as far as it is known; for people, since no attack replays it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -65,25 +58,21 @@ class TrainingRecipe(BaseModel):
 
 
 class TranscriptDescription(BaseModel):
-    """What is known of a transcript besides its messages; what is None is not known.
+    """The facts about a transcript besides its messages; a field that is None is unknown.
 
     Attributes:
-        format: version of this form.
         setting: ``split``: activations go to the party with the label, and gradients come back; ``vertical``: features
             go to the active party, and gradients go back.
         topology: parties of split learning and what each holds, as of ``seepage split``; in all but ``columns`` the
             client holds all columns.
         attacker: party that wrote the transcript in the topology ``multi_hop``: the hop, or the server behind it.
-        private: columns of the attacked party.
         id: name of the column of record ids in tables that go with the transcript.
         loss: whether the loss that gradients are of is the ``mean`` over the records of a round, or their ``sum``.
         model: name of the network, such as ``deepfm``; ``mlp`` where the client holds all columns. One of your own is
             named on the command line.
-        options: arguments of the network's factory.
         head: ``sigmoid``: one logit for two classes; ``softmax``: one a class.
         top: in vertical learning, whether a top model follows; without one the features are added up as the logits.
         defense: what the messages went through, ``{name: options}``.
-        training: recipe.
 
     Example:
         >>> TranscriptDescription(setting="split", private=("smoker",)).model_dump(exclude_none=True)["private"]
@@ -122,9 +111,7 @@ class RoundMessages:
     """The messages of one round.
 
     Attributes:
-        number: number of the round.
         ids: id of each record.
-        activations: activations, or features, as they crossed the wire.
         gradient: gradient of the round's loss with respect to them, as it crossed the wire; None where none came back,
             as at inference.
         behind: number of records in the mean loss that each record's gradient is of.
@@ -145,12 +132,9 @@ class RoundMessages:
 
 @dataclass(frozen=True)
 class RecordedTraining:
-    """A transcript that was read and is whole.
+    """A transcript that was read and checked.
 
     Attributes:
-        folder: folder of the transcript.
-        about: what is known of it besides the messages.
-        schema: schema of the table.
         rounds: messages by round, the oldest first.
         weights: round before which the attacked party's part had some weights, and their file; the oldest first.
     """
@@ -174,7 +158,7 @@ class RecordedTraining:
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """Ids of all records, in the order in which they first crossed the wire."""
-        return tuple(dict.fromkeys(one for messages in self.rounds for one in messages.ids))
+        return tuple(dict.fromkeys(identifier for messages in self.rounds for identifier in messages.ids))
 
     @property
     def server(self) -> Path | None:
@@ -193,7 +177,7 @@ class RecordedTraining:
         if labelled:
             columns.append(self.schema.target)
         rows, cells = read_cells(file, columns, self.about.id, "the attacker's own columns")
-        lacking = [one for one in self.ids if one not in rows]
+        lacking = [identifier for identifier in self.ids if identifier not in rows]
         if lacking:
             raise BadInputError(
                 f"the attacker's own columns, {str(file)!r}, lack {len(lacking)} of the {len(self.ids)} records that "
@@ -211,11 +195,7 @@ def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTrain
     """Read a transcript and check that it is whole.
 
     Args:
-        folder: folder of the transcript.
         schema: schema of the table; that of the folder if None.
-
-    Raises:
-        BadInputError: a file is missing, damaged, of a later format, or contradicts another one.
     """
     about = read_about(folder / TRANSCRIPT)
     if schema is None:
@@ -254,11 +234,7 @@ def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTrain
 
 
 def read_about(path: Path) -> TranscriptDescription:
-    """Return what is known of a transcript besides its messages.
-
-    Raises:
-        BadInputError: the file cannot be read, or is no description.
-    """
+    """Return the description of a transcript."""
     what = f"the description {str(path)!r}"
     try:
         if path.stat().st_size > _LARGEST_JSON:
@@ -272,13 +248,6 @@ def read_about(path: Path) -> TranscriptDescription:
 def as_description(values: Mapping[str, Any], what: str) -> TranscriptDescription:
     """Return a description from plain values.
 
-    Args:
-        values: values by key.
-        what: words for the description, for messages.
-
-    Raises:
-        BadInputError: a key is unknown, a value cannot be used, or the format is a later one.
-
     Example:
         >>> as_description({"setting": "split", "private": ["sex"]}, "the description").loss
         'mean'
@@ -287,11 +256,7 @@ def as_description(values: Mapping[str, Any], what: str) -> TranscriptDescriptio
 
 
 def check_columns(about: TranscriptDescription, schema: Schema) -> None:
-    """Refuse private columns that a schema has not, and schemas that leave one of the parties without any.
-
-    Raises:
-        BadInputError: names the first.
-    """
+    """Refuse private columns that are not in the schema, and schemas that leave a party without columns."""
     for name in about.private:
         if name not in schema.names:
             raise unknown_name("private column of the transcript:", name, schema.names)
@@ -330,50 +295,50 @@ def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundM
             for name in names:
                 if name not in _TENSORS:
                     raise unknown_name(f"tensor in {what}:", name, _TENSORS)
-            found: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError) as error:
         raise BadInputError(
             f"{what} are no whole safetensors file ({' '.join(str(error).split())}): it may have been cut short; "
             f"{_ADVICE}."
         ) from error
     for name in ("ids", "activations"):
-        if name not in found:
+        if name not in tensors:
             raise BadInputError(f"{what} lack the tensor {name!r}; {_ADVICE}.")
-    ids = _ids(found["ids"], what)
+    ids = _ids(tensors["ids"], what)
     repeated = len(ids) - len(set(ids))
     if repeated:
         raise BadInputError(f"{what} hold {repeated} record(s) twice; ids are unique within a round.")
-    activations = _numbers(found["activations"], len(ids), "activations", what)
-    gradient = _back(found, "gradients", activations, "activations", what)
+    activations = _numbers(tensors["activations"], len(ids), "activations", what)
+    gradient = _back(tensors, "gradients", activations, "activations", what)
     outputs = output_gradient = None
-    if "outputs" in found or "output_gradients" in found:
-        if not about.second_cut or "outputs" not in found:
+    if "outputs" in tensors or "output_gradients" in tensors:
+        if not about.second_cut or "outputs" not in tensors:
             raise BadInputError(
-                f"{what} hold {'outputs' if 'outputs' in found else 'output_gradients alone'}; what is sent on at a "
+                f"{what} hold {'outputs' if 'outputs' in tensors else 'output_gradients alone'}; what is sent on at a "
                 "second cut is in transcripts of the server of u_shaped and of the hop of multi_hop."
             )
-        outputs = _numbers(found["outputs"], len(ids), "outputs", what)
-        output_gradient = _back(found, "output_gradients", outputs, "outputs", what)
+        outputs = _numbers(tensors["outputs"], len(ids), "outputs", what)
+        output_gradient = _back(tensors, "output_gradients", outputs, "outputs", what)
     behind = torch.full((len(ids),), float(len(ids)) if about.loss == "mean" else 1.0)
-    if "behind" in found:
-        behind = found["behind"].float().flatten()
+    if "behind" in tensors:
+        behind = tensors["behind"].float().flatten()
         if behind.shape != (len(ids),) or not bool((behind >= 1).all()):
             raise BadInputError(
                 f"{what} hold 'behind' of shape {tuple(behind.shape)}; give one number from 1 a record."
             )
     clip = None
-    if "clip" in found:
-        clip = float(found["clip"].flatten()[0]) if found["clip"].numel() == 1 else -1.0
+    if "clip" in tensors:
+        clip = float(tensors["clip"].flatten()[0]) if tensors["clip"].numel() == 1 else -1.0
         if not 0 < clip < float("inf"):
             raise BadInputError(f"{what} hold a bound ('clip') that is no single positive number; give one, or none.")
     return RoundMessages(number, ids, activations, gradient, behind, clip, outputs, output_gradient)
 
 
-def _back(found: Mapping[str, Tensor], name: str, sent: Tensor, what_sent: str, what: str) -> Tensor | None:
-    """Return the gradients that came back of what was sent; None where there are none."""
-    if name not in found:
+def _back(tensors: Mapping[str, Tensor], name: str, sent: Tensor, what_sent: str, what: str) -> Tensor | None:
+    """Return the gradients that came back for a message; None where none came back."""
+    if name not in tensors:
         return None
-    gradient = _numbers(found[name], len(sent), name, what).to(sent.dtype)
+    gradient = _numbers(tensors[name], len(sent), name, what).to(sent.dtype)
     if gradient.shape != sent.shape:
         raise BadInputError(
             f"{what} hold {name} of shape {tuple(gradient.shape)} for {what_sent} of shape {tuple(sent.shape)}; give "
@@ -387,7 +352,7 @@ def _ids(tensor: Tensor, what: str) -> tuple[str, ...]:
     if not tensor.numel():
         raise BadInputError(f"{what} hold no record; leave empty rounds out.")
     if tensor.ndim == 1 and not tensor.dtype.is_floating_point and not tensor.dtype.is_complex:
-        return tuple(str(int(one)) for one in tensor.tolist())
+        return tuple(str(int(number)) for number in tensor.tolist())
     if tensor.ndim == 2 and tensor.dtype == torch.uint8:
         try:
             return tuple(bytes(row).rstrip(b"\0").decode() for row in tensor.tolist())
@@ -420,18 +385,7 @@ def _numbers(tensor: Tensor, records: int, name: str, what: str) -> Float[Tensor
 def read_cells(
     path: Path, columns: Sequence[Column], id_column: str, what: str, separator: str = ","
 ) -> tuple[dict[str, int], Float[Tensor, "row column"]]:
-    """Return the row of each id in a table, and the cells of some columns.
-
-    Args:
-        path: path of the table.
-        columns: columns to read, at least one.
-        id_column: name of the column of ids.
-        what: words for the table, for messages.
-        separator: separator of a CSV file's cells.
-
-    Raises:
-        BadInputError: the table lacks a column, has an id twice, or its cells do not fit.
-    """
+    """Return the row of each id in a table, and the cells of some columns."""
     source = open_table(path, separator)
     if id_column not in source.names:
         raise BadInputError(

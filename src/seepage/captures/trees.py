@@ -33,15 +33,12 @@ _RECIPE = 1e-3
 
 @dataclass(frozen=True)
 class ReadTrees:
-    """What the tree files of a client give away.
+    """The results of the attacks on a client's tree files.
 
     Attributes:
         attacked: the files as an audit, with what the guess of records and baselines got where the truth is given.
-        records: number of the client's rows.
         leaves: number of rows of each class in every leaf of the first tree; empty where it is not known.
-        values: values that the client's trees split at, by numeric column.
         recovered: sums of second derivatives of every node of each tree.
-        guess: guessed records.
     """
 
     attacked: Attacked
@@ -52,13 +49,13 @@ class ReadTrees:
     guess: RecordsGuess
 
     def to_plain(self) -> dict[str, Json]:
-        """Return all but the records as JSON values; sums that are not known as None."""
-        known: list[Json] = [[None if value != value else value for value in sums] for sums in self.recovered]
+        """Return all results but the records as JSON values; an unknown sum is None."""
+        hessians: list[Json] = [[None if value != value else value for value in sums] for sums in self.recovered]
         return {
             "records": self.records,
             "leaf_counts": [list(counts) for counts in self.leaves],
             "thresholds": {name: list(values) for name, values in self.values.items()},
-            "sum_hessian": known,
+            "sum_hessian": hessians,
         }
 
 
@@ -76,9 +73,6 @@ def load_tree_files(path: Path, columns: int) -> FileMessage:
         path: a model of xgboost in JSON, such as what a client of Flower's bagging or cyclic strategy sends, or a
             folder with one for each round.
         columns: number of encoded columns of the schema.
-
-    Raises:
-        BadInputError: there is no such file, one cannot be read, or it is of other columns.
     """
     files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
     forests = []
@@ -123,16 +117,11 @@ def read_trees(
     truth: Table | None = None,
     gate: Gate | None = None,
 ) -> ReadTrees:
-    """Return what the tree files of a client give away.
+    """Attack the tree files of a client.
 
     Args:
         message: trees of the client, the first of which was grown from the base score.
-        schema: the client's table.
-        statistics: public statistics of its columns.
         records: number of the client's rows; counted from the first tree if None.
-        regularisation, learning_rate: lambda and eta of the client.
-        seed: seed by which cells are drawn that nothing tells.
-        truth: the client's rows, to score the guess.
         gate: limit that the files have to stay below; None without one.
 
     Raises:
@@ -148,17 +137,17 @@ def read_trees(
         )
     _check_recipe(message, regularisation, learning_rate)
     count = _count(message) if records is None else records
-    known = TreesKnowledge(schema, statistics, count, regularisation=regularisation, learning_rate=learning_rate)
+    knowledge = TreesKnowledge(schema, statistics, count, regularisation=regularisation, learning_rate=learning_rate)
     view = TreeFilesView((message,))
-    counted, listed = LeafCounts()(view, known, [seed]).leaves, Thresholds()(view, known, [seed]).values
-    sums = Hessians()(view, known, [seed]).hessians
+    counted, listed = LeafCounts()(view, knowledge, [seed]).leaves, Thresholds()(view, knowledge, [seed]).values
+    sums = Hessians()(view, knowledge, [seed]).hessians
     assert counted is not None
     assert listed is not None
     assert sums is not None
     leaves = counted[0][0] if counted[0] else np.zeros((0, 1))
     exact = np.isfinite(leaves).all()
     exposure = RecordsExposure(
-        "trees", view, known, seed, lambda _: TimberStrike()(view, known, [seed]), truth, METRICS
+        "trees", view, knowledge, seed, lambda _: TimberStrike()(view, knowledge, [seed]), truth, METRICS
     )
     if truth is not None and len(truth) != count:
         raise BadInputError(
@@ -178,15 +167,15 @@ def read_trees(
         scales=TREES_SCALES,
     )
     spec = TreeFilesSpec.of(attacks=("timberstrike",), seed=seed, gate=gate)
-    granted = cast("Mapping[str, Json]", plain(known.describe()))
-    found = run_parts(exposure.audit(spec, facts, settings={"seed": seed}, knowledge=granted))
+    granted = cast("Mapping[str, Json]", plain(knowledge.describe()))
+    attacked = run_parts(exposure.audit(spec, facts, settings={"seed": seed}, knowledge=granted))
     assert exposure.guess is not None
     return ReadTrees(
-        found,
+        attacked,
         count,
         tuple(tuple(int(value) for value in np.rint(row)) for row in leaves) if exact else (),
         {name: tuple(values.tolist()) for name, values in listed[0].items()},
-        tuple(tuple(one.tolist()) for one in sums[0]),
+        tuple(tuple(tree.tolist()) for tree in sums[0]),
         exposure.guess,
     )
 
@@ -218,8 +207,8 @@ def _count(message: FileMessage) -> int:
             "the first tree has no 'sum_hessian', so that the number of rows does not follow; give --batch-size, which "
             "clients report to the server."
         )
-    one = float(forest.gradients(forest.intercept[None], np.zeros(1))[0, 0, 1])
-    count = tree.hessian[0] / one
+    of_row = float(forest.gradients(forest.intercept[None], np.zeros(1))[0, 0, 1])
+    count = tree.hessian[0] / of_row
     if abs(count - round(count)) > 0.05 or round(count) < 1:
         raise BadInputError(
             f"the first tree was grown on {count:.4g} rows by its sums, which is no whole number: it builds on earlier "

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from seepage import registry
 from seepage.attacks.vertical import inversion_in_words
 from seepage.captures.transcript_runs import (
-    NO_MEANING,
     TranscriptExposure,
     TranscriptTables,
     UnknownPart,
+    gathered,
     history_of,
+    meaningful,
 )
 from seepage.captures.transcripts import TranscriptDescription
 from seepage.errors import BadInputError
@@ -50,15 +51,11 @@ from seepage.wire.vertical import (
 
 
 class ActivationExposure(TranscriptExposure):
-    """What a party's first layers send, and what comes back of it.
+    """The messages of a party's first layers, and the gradients that came back.
 
     Args:
-        tables: the transcript with the tables beside it.
         network: name of the attacked party's network, or reference of one of the user's own; that of the transcript if
             None.
-
-    Raises:
-        BadInputError: nothing is left to attack, or the network does not fit.
     """
 
     scales = FEATURE_SCALES
@@ -67,7 +64,7 @@ class ActivationExposure(TranscriptExposure):
         super().__init__(tables)
         training = tables.training
         self.network = network
-        self.held = training.schema.model_copy(
+        self.attacked_schema = training.schema.model_copy(
             update={"columns": tuple(training.schema.columns[i] for i in training.private)}
         )
         history = history_of(training.rounds, tables.places)
@@ -80,19 +77,17 @@ class ActivationExposure(TranscriptExposure):
             raise BadInputError("all records of the transcript are known, so that none is left to attack; know fewer.")
         if tables.leaked is not None:
             self.grants.add("leaked")
-        if tables.known_labels is not None:
-            self.grants.add("labels")
         bottom = self._bottom()
         if bottom is not None:
             self.grants.add("bottom")
-            self.limits.append(inversion_in_words(bottom, self.held, self.part))
+            self.limits.append(inversion_in_words(bottom, self.attacked_schema, self.part))
         marginals = tuple(tables.statistics.marginals[i] for i in training.private)
-        known = FeatureKnowledge(self.held, marginals, _known_features(training.about), bottom=bottom)
+        knowledge = FeatureKnowledge(self.attacked_schema, marginals, _feature_defense(training.about), bottom=bottom)
         if tables.leaked is not None:
             places, true = tables.leaked
             sent = self.messages("activations", places).float()
-            known = replace(known, leaked=Leaked(true[None], sent[None], self.own(places)[None]))
-        self.knowledge = known
+            knowledge = replace(knowledge, leaked=Leaked(true[None], sent[None], self.own(places)[None]))
+        self.knowledge = knowledge
         self.view = self._seen()
 
     @property
@@ -106,64 +101,56 @@ class ActivationExposure(TranscriptExposure):
 
     @abstractmethod
     def _seen(self) -> ActivationView:
-        """Return what the attacker sees of the attacked records, and complete what it knows."""
+        """Return the attacker's view of the attacked records, and complete its knowledge."""
 
     @abstractmethod
     def _some(self, at: Tensor) -> ActivationView:
-        """Return what the attacker sees of some of the attacked records."""
+        """Return the attacker's view of some of the attacked records."""
 
     @abstractmethod
     def _loaded(self, name: str | None, file: Path, width: int) -> nn.Module | None:
-        """Return the attacked party's first layers with their weights; None where their network is not known.
-
-        Args:
-            name: name of the network.
-            file: file of the weights.
-            width: number of entries of a message.
-        """
+        """Return the attacked party's first layers with their weights; None where their network is not known."""
 
     @abstractmethod
     def _returned(self, places: Tensor) -> ReturnedView:
-        """Return what came back to the party that has no labels."""
+        """Return the gradients that came back to the party without labels, as a view."""
 
     def _exchanged(self, places: Tensor, kind: type[ReturnedView], sent: str, returned: str) -> ReturnedView:
-        """Return a message of some records with what came back of it, as a view without columns of its own.
+        """Return messages and the gradients that came back for them, as a view without own columns.
 
         The attacked party's own columns are the secret of other attacks, and are in no transcript.
 
         Args:
             places: positions of the records.
-            kind: type of the view.
-            sent, returned: names of the two messages.
         """
         message, came = self.messages(sent, places), self.messages(returned, places)
         own_gradient = came * self.messages("behind", places)[:, None].to(came)
         return kind(message[None], own_gradient[None], message.new_zeros(1, len(message), 1))
 
     def returned(self) -> tuple[Tensor, ReturnedView]:
-        """Return what came back of all records."""
-        every = torch.tensor(list(self.newest))
-        return every, self._returned(every)
+        """Return the gradients that came back of all records, as a view."""
+        places = torch.tensor(list(self.newest))
+        return places, self._returned(places)
 
     def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
-        """Return the figures of a guess of the attacked party's columns, and keep its answers."""
+        """Guess the attacked party's columns, keep the guess and return its figures."""
         begun, needs = time.perf_counter(), entry_of(registered, part.part).needs
         guess: FeatureGuess = make_part(registered, part.part)(self.view, self.knowledge.only(needs), self._seeds)
         seconds = (time.perf_counter() - begun) / len(self.places)
         if bool(guess.cells.isnan().any()):
             raise BadInputError("it failed: its numbers are not finite")
-        frame = frame_of(self.held, guess.cells[0])
+        frame = frame_of(self.attacked_schema, guess.cells[0])
         self.keep(part, self.places, {name: frame[name] for name in frame.columns})
         truth = self.tables.true_cells(self.places)
         if truth is None:
             return UnitFigures({}, seconds)
         at, true = truth
         seen = FeatureTranscript(self._some(at), true[None, :, :-1], true[None, :, -1])
-        [found] = features_figures(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), seconds, False)
-        return replace(found, figures={k: value for k, value in found.figures.items() if k[0] not in NO_MEANING})
+        [scored] = features_figures(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), seconds, False)
+        return replace(scored, figures=meaningful(scored.figures))
 
     def baselines(self) -> list[Part]:
-        """Return the baselines that take what this attacker sees and need nothing else."""
+        """Return the baselines that the transcript has the knowledge for."""
         return [
             Part(name=entry.name)
             for entry in registry.baselines.of(self.setting).entries()
@@ -175,7 +162,7 @@ class ActivationExposure(TranscriptExposure):
         return [stream(self.tables.seed, 0, "attack") % 2**62]
 
     def _bottom(self) -> nn.Module | None:
-        """Return the attacked party's first layers, where their weights are there and their network is known."""
+        """Return the attacked party's first layers; None where weights or network are unknown."""
         training = self.tables.training
         if not training.weights:
             return None
@@ -183,17 +170,16 @@ class ActivationExposure(TranscriptExposure):
         own = self.network is not None and is_own(self.network)
         bottom = self._loaded(name, training.weights[-1][1], width) if own or not is_own(name or "") else None
         if bottom is None:
-            said = "is not named" if name is None else f"{name!r} is known by name alone"
+            reason = "is not named" if name is None else f"{name!r} is known by name alone"
             self.notes.append(
-                f"weights of the attacked party are there, but their network {said}; name it with --model "
+                f"weights of the attacked party are there, but their network {reason}; name it with --model "
                 "FILE.py:FACTORY"
             )
         return bottom
 
     def messages(self, name: str, places: Tensor) -> Tensor:
         """Return one kind of the newest messages of some records."""
-        rounds = self.tables.training.rounds
-        return torch.stack([getattr(rounds[k], name)[row] for k, row in (self.newest[p] for p in places.tolist())])
+        return gathered(self.tables.training.rounds, name, (self.newest[place] for place in places.tolist()))
 
     def came_back(self, name: str) -> bool:
         """Return whether one kind of messages is there of all records."""
@@ -202,11 +188,7 @@ class ActivationExposure(TranscriptExposure):
 
 
 class VerticalTranscriptExposure(ActivationExposure):
-    """A transcript of vertical learning: the active party attacks columns, the passive party labels.
-
-    Args:
-        tables, network: arguments of ``ActivationExposure``.
-    """
+    """A transcript of vertical learning: the active party attacks columns, the passive party labels."""
 
     setting = "vertical"
 
@@ -218,15 +200,13 @@ class VerticalTranscriptExposure(ActivationExposure):
     def own(self, places: Tensor) -> Float[Tensor, "record own"]:
         """Return the active party's own cells of some records."""
         training = self.tables.training
-        return self._held(places)[:, : len(training.public)]
+        return self._own_cells(places)[:, : len(training.public)]
 
-    def _held(self, places: Tensor) -> Tensor:
+    def _own_cells(self, places: Tensor) -> Tensor:
         """Return the active party's own cells, and labels where it gave them."""
-        own = self.tables.training.own
-        if own is None:
-            return torch.zeros(len(places), len(self.tables.training.public), dtype=torch.float64)
-        rows, cells, _ = own
-        return cells[[rows[self.tables.ids[place]] for place in places.tolist()]]
+        own = self.tables.own_cells(places.tolist())
+        none = torch.zeros(len(places), len(self.tables.training.public), dtype=torch.float64)
+        return none if own is None else own
 
     def _seen(self) -> FeatureView:
         tables, training = self.tables, self.tables.training
@@ -248,7 +228,7 @@ class VerticalTranscriptExposure(ActivationExposure):
             )
             self.grants.add("auxiliary")
             self.knowledge = replace(self.knowledge, auxiliary=auxiliary)
-        labels = self._held(self.places)[None, :, -1] if own is not None and own[2] else None
+        labels = self._own_cells(self.places)[None, :, -1] if own is not None and own[2] else None
         return FeatureView(active, 1, self.own(self.places)[None], (silent[None], received[None]), labels)
 
     def _some(self, at: Tensor) -> FeatureView:
@@ -257,7 +237,7 @@ class VerticalTranscriptExposure(ActivationExposure):
 
     def _loaded(self, name: str | None, file: Path, width: int) -> nn.Module | None:
         if name is not None and is_own(name):
-            copies, answered = own_bottom(find_own(name), self.held, 1, width, [0])
+            copies, answered = own_bottom(find_own(name), self.attacked_schema, 1, width, [0])
             if answered != width:
                 raise BadInputError(
                     f"the bottom model {name!r} returns {answered} features where the transcript has {width}; name "
@@ -267,7 +247,7 @@ class VerticalTranscriptExposure(ActivationExposure):
             return copies
         if name != "vertical_mlp":
             return None
-        bottom = Stack((self.held.width, *hidden_of(self.tables.training.about, "bottom"), width), [0])
+        bottom = Stack((self.attacked_schema.width, *hidden_of(self.tables.training.about, "bottom"), width), [0])
         load_weights(bottom, file)
         return bottom
 
@@ -277,15 +257,7 @@ class VerticalTranscriptExposure(ActivationExposure):
 
 
 def hidden_of(about: TranscriptDescription, name: str) -> tuple[int, ...]:
-    """Return an option of the described network that lists the units of layers; empty without it.
-
-    Args:
-        about: description of the transcript.
-        name: name of the option.
-
-    Raises:
-        BadInputError: it is no list of whole numbers from 1 up.
-    """
+    """Return the units of layers that an option of the described network lists; empty without the option."""
     units = about.options.get(name, ())
     if not isinstance(units, tuple) or any(unit < 1 for unit in units):
         raise BadInputError(
@@ -294,8 +266,8 @@ def hidden_of(about: TranscriptDescription, name: str) -> tuple[int, ...]:
     return units
 
 
-def _known_features(about: TranscriptDescription) -> KnownFeatures:
-    """Return what an attacker knows of a stated defense of activations or features."""
+def _feature_defense(about: TranscriptDescription) -> KnownFeatures:
+    """Return the attacker's knowledge of a stated defense of activations or features."""
     defense = about.defense or {}
     scale = defense.get("feature_noise", {}).get("scale", 0.0)
     if isinstance(scale, bool | str) or scale < 0:

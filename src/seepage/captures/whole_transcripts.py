@@ -20,11 +20,7 @@ from seepage.wire.vertical import SmashedView
 
 
 class WholeTranscriptExposure(ActivationExposure):
-    """What a client with all columns sends to a server, or to a hop before it.
-
-    Args:
-        tables, network: arguments of ``ActivationExposure``.
-    """
+    """The messages of a client with all columns to a server, or to a hop before the server."""
 
     setting = "split"
 
@@ -55,15 +51,15 @@ class WholeTranscriptExposure(ActivationExposure):
         assert about.topology != "columns"
         if name is not None and is_own(name):
             parts = PARTS[about.topology][: 2 if self._behind_hop else 1]
-            factory, outputs = find_own(name), outputs_of(self.held.target)
-            client, further = own_whole(factory, self.held, parts, outputs, width, 0, about.options, width)
+            factory, outputs = find_own(name), outputs_of(self.attacked_schema.target)
+            client, further = own_whole(factory, self.attacked_schema, parts, outputs, width, 0, about.options, width)
             load_weights(nn.Sequential(client.networks[0], *further) if further else client.networks[0], file)
             return nn.Sequential(client, Copies(further)) if further else client
         if name != "mlp":
             return None
         hidden = hidden_of(about, "hidden")
         if not self._behind_hop:
-            client = Stack((self.held.width, *hidden, width), [0])
+            client = Stack((self.attacked_schema.width, *hidden, width), [0])
             load_weights(client, file)
             return client
         hop, cut = hidden_of(about, "hop"), about.options.get("cut")
@@ -73,9 +69,9 @@ class WholeTranscriptExposure(ActivationExposure):
                 f"hop={list(hop)} and cut={cut!r}; give the units of the hop's layers, and the number of activations "
                 "of the client."
             )
-        made = WholeClientModel.of(self.held, 0, hidden, cut, (), about.topology, hop)
-        load_weights(nn.Sequential(made.client, made.middle), file)
-        return made.behind_hop
+        network = WholeClientModel.of(self.attacked_schema, 0, hidden, cut, (), about.topology, hop)
+        load_weights(nn.Sequential(network.client, network.middle), file)
+        return network.behind_hop
 
     def _returned(self, places: Tensor) -> ReturnedView:
         return self._exchanged(places, ReturnedView, "outputs", "output_gradient")

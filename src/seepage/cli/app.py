@@ -19,7 +19,7 @@ from typer.main import get_command_from_info, get_command_name, get_group_from_i
 
 from seepage import __version__
 from seepage.cli.exits import Exit, status_of
-from seepage.cli.interrupts import one_interrupt
+from seepage.cli.interrupts import first_interrupt
 from seepage.cli.text import print_message
 from seepage.config.mistakes import DocumentError
 from seepage.errors import BadInputError, nearest
@@ -115,7 +115,7 @@ class _Program(TyperGroup):
 
 
 def _word(refusal: Any) -> None:
-    """Have a refused command line name the nearest options, and nothing of it steer the terminal."""
+    """Suggest the nearest options for a refused command line, and remove control characters from the message."""
     name = getattr(refusal, "option_name", None)
     if name and (near := nearest(name, getattr(refusal, "possibilities", None) or ())):
         refusal.message, refusal.possibilities = f"No such option: {name}; {near}", None
@@ -151,8 +151,8 @@ def _help_in_source(module: str, name: str) -> str:
         if isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "app.command":
-                    said = ast.literal_eval(decorator.args[0]) if decorator.args else get_command_name(node.name)
-                    if said == name:
+                    label = ast.literal_eval(decorator.args[0]) if decorator.args else get_command_name(node.name)
+                    if label == name:
                         return flowing(ast.get_docstring(node) or "")
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             given = {keyword.arg: keyword.value for keyword in node.value.keywords}
@@ -185,7 +185,7 @@ def main() -> None:
     """Run the program; what ends it early is one paragraph on stderr and an exit status, see ``Exit``."""
     keep_freed_memory()
     try:
-        with one_interrupt():
+        with first_interrupt():
             _run()
     except DocumentError as error:
         for line in error.lines:
@@ -210,11 +210,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    """Run the program and write out what it printed.
-
-    Raises:
-        OSError: nobody reads what it printed, or there is no room for it.
-    """
+    """Run the program and write out what it printed."""
     try:
         program(prog_name="seepage")
     except SystemExit as ended:
@@ -291,8 +287,8 @@ def interruptible(work: Callable[[], Any], folder: Path) -> Any:
         return work()
     except KeyboardInterrupt:
         if (folder / STORE).exists():
-            kept = f"The victims measured so far are kept; run the same command with --out {str(folder)!r} to go on."
+            state = f"The victims measured so far are kept; run the same command with --out {str(folder)!r} to go on."
         else:
-            kept = "Nothing was measured yet."
-        print(f"seepage: interrupted. {kept}", file=sys.stderr)
+            state = "Nothing was measured yet."
+        print(f"seepage: interrupted. {state}", file=sys.stderr)
         raise typer.Exit(Exit.INTERRUPTED) from None

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from seepage.auditing import captured_report
 from seepage.captures.recovery import Recovered
-from seepage.captures.sources import PAGE, RECONSTRUCTION, RESULTS, Found, open_source
+from seepage.captures.sources import PAGE, RECONSTRUCTION, RESULTS, CaptureResult, open_source
 from seepage.captures.spec import AttackSpec
 from seepage.cli.app import app
 from seepage.cli.exits import Exit
@@ -76,51 +76,51 @@ def attack(
         raise BadInputError("a gate judges what is read beside the truth; give it with --truth, or leave it out.")
     source = open_source(update, given)
     with Bar(make_console(stderr=True)) as bar:
-        found = source.attack(out, bar)
-    report = None if found.attacked is None else captured_report(found.attacked)
-    plain = _write(out, found, report)
+        result = source.attack(out, bar)
+    report = None if result.attacked is None else captured_report(result.attacked)
+    plain = _write(out, result, report)
     if as_json:
         print(plain)
     else:
-        _show(out, found, report)
+        _show(out, result, report)
     decision = None if report is None else report.decision
     if decision is not None:
         print_message(decision.line)
-    status = exit_of(decision, [], failed=found.incomplete)
+    status = exit_of(decision, [], failed=result.incomplete)
     if status is not Exit.DONE:
         raise typer.Exit(status)
 
 
-def _write(out: Path, found: Found, report: Report | None) -> str:
+def _write(out: Path, result: CaptureResult, report: Report | None) -> str:
     """Write tables, page and results for their owner alone; return the results as JSON."""
     make_folder(out, private=True)
-    for name, table in found.tables.items():
+    for name, table in result.tables.items():
         write_whole(out / name, table.to_csv(index=False), private=True)
     origin = {} if report is None else report.origin
-    write_whole(out / PAGE, render_captured(found.findings, report, origin), private=True)
+    write_whole(out / PAGE, render_captured(result.findings, report, origin), private=True)
     rows = [] if report is None else report.rows
     lifts = [] if report is None else lifts_of(report.audit, report.runs)
     verdicts = [] if report is None else verdicts_of([report])
     write_whole(out / "results.csv", as_csv(rows), private=True)
-    headline = [words for section in captured_sections(found.findings) for words in section.words]
-    plain = results_json(rows, verdicts, lifts, {"headline": headline, **found.plain})
+    headline = [words for section in captured_sections(result.findings) for words in section.words]
+    plain = results_json(rows, verdicts, lifts, {"headline": headline, **result.plain})
     # Last: where it is, the others are whole.
     write_whole(out / RESULTS, plain + "\n", private=True)
     return plain
 
 
-def _show(out: Path, found: Found, report: Report | None) -> None:
+def _show(out: Path, result: CaptureResult, report: Report | None) -> None:
     """Print what was found, and where the files are."""
     console = make_console()
-    show_sections(console, captured_sections(found.findings))
-    if isinstance(found.findings, Recovered):
-        show_grid(console, records_grid(found.findings))
+    show_sections(console, captured_sections(result.findings))
+    if isinstance(result.findings, Recovered):
+        show_grid(console, records_grid(result.findings))
     if report is not None and report.worst is not None:
         report.show(console)
     console.print(Text(f"Report: {shown_path(out / PAGE)}; results: {shown_path(out / RESULTS)}"))
-    where = out / RECONSTRUCTION if found.tables else f"{out} (a folder an update)"
+    where = out / RECONSTRUCTION if result.tables else f"{out} (a folder an update)"
     console.print(Text(f"Read records: {shown_path(where)}"))
-    if (written := found.certificate) is not None:
+    if (written := result.certificate) is not None:
         console.print(Text(f"Certificate: {written}. File: {shown_path(written.certificate)}"))
         if written.opened is not None:
             opened = shown_path(written.opened)

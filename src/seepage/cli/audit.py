@@ -68,8 +68,7 @@ AsJson = Annotated[
     typer.Option("--json", metavar="", rich_help_panel=OUTPUT, help="Print the results as JSON instead of tables."),
 ]
 Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", metavar="", rich_help_panel=OUTPUT, help="Print neither progress nor tables."),
+    bool, typer.Option("--quiet", metavar="", rich_help_panel=OUTPUT, help="Print neither progress nor tables.")
 ]
 
 
@@ -104,32 +103,29 @@ _FIRST = (
 class _SettingCommand(TyperCommand):
     """A command whose help shows the options of a first audit, and with ``--help-all`` all of them."""
 
-    every = False
+    all_options = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; those that ask for all options ask for the help."""
-        self.every = "--help-all" in args
-        return super().parse_args(ctx, ["--help"] if self.every else args)
+        self.all_options = "--help-all" in args
+        return super().parse_args(ctx, ["--help"] if self.all_options else args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
         hidden: list[Any] = [
-            get_param for get_param in self.get_params(ctx) if not self.every and get_param.name not in _FIRST
+            get_param for get_param in self.get_params(ctx) if not self.all_options and get_param.name not in _FIRST
         ]
-        before = [(one, one.hidden) for one in hidden if hasattr(one, "hidden")]
-        for one, _ in before:
-            one.hidden = True
+        before = [(parameter, parameter.hidden) for parameter in hidden if hasattr(parameter, "hidden")]
+        for parameter, _ in before:
+            parameter.hidden = True
         try:
             super().format_help(ctx, formatter)
         finally:
-            for one, was in before:
-                one.hidden = was
+            for parameter, was in before:
+                parameter.hidden = was
 
 
-HelpAll = Annotated[
-    bool,
-    typer.Option("--help-all", metavar="", help="Show all options."),
-]
+HelpAll = Annotated[bool, typer.Option("--help-all", metavar="", help="Show all options.")]
 
 
 class _OfAnySetting(_SettingCommand):
@@ -190,7 +186,7 @@ def add(audited: Setting) -> None:
         machines = ClusterOptions(cluster, cluster_ca, cluster_cert, cluster_key, insecure_cluster)
         # What is wrong with a table is worded as it was named.
         wording = as_option if document is None or "data" in given else as_key
-        kept = None if document is None else text
+        document_text = None if document is None else text
         # Defenses that nobody asked for must not stop an audit that they do not fit.
         optional = document is None and preset is None
         answers = running.Answers(junit, sarif, document)
@@ -200,7 +196,7 @@ def add(audited: Setting) -> None:
             wording,
             as_json=as_json,
             quiet=quiet,
-            kept=kept,
+            document_text=document_text,
             cluster=machines,
             optional=optional,
             answers=answers,
@@ -223,8 +219,8 @@ def _without(command: Callable[..., None], hidden: tuple[str, ...]) -> Callable[
         command(**values)
 
     own = inspect.signature(command, eval_str=True).parameters.values()
-    kept = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own if parameter.name not in hidden]
-    taking.__signature__ = inspect.Signature(kept)  # pyright: ignore[reportFunctionMemberAccess]
+    parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own if parameter.name not in hidden]
+    taking.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     return taking
 
 
@@ -233,7 +229,7 @@ _TELLING = ("attacks", "defenses", "protocol", "gate")
 
 
 def _document(setting: str, document: Path | None, preset: str | None, given: Mapping[str, object]) -> tuple[str, str]:
-    """Return text and name of what an audit starts from."""
+    """Return text and name of the document with which an audit starts."""
     if document is not None and preset is not None:
         raise BadInputError(f"either a document or a preset: give {str(document)!r} or --preset {preset}, not both.")
     if document is not None and document.name.lower().endswith(SUFFIXES):

@@ -11,7 +11,7 @@ from rich.text import Text
 from safetensors.torch import save
 
 from seepage.captures.captured import Description, encoding_of, load_capture, read_description, save_capture
-from seepage.captures.recovery import client_schema, known_statistics, states_encoding
+from seepage.captures.recovery import attacker_statistics, client_schema, states_encoding
 from seepage.cli.app import app
 from seepage.cli.text import shown_path
 from seepage.errors import BadInputError
@@ -81,7 +81,7 @@ def check(
     """
     about = read_description(update)
     table = client_schema(Schema.load(schema), about)
-    statistics, _ = known_statistics(table, about)
+    statistics, _ = attacker_statistics(table, about)
     spec = make_spec(head=head or about.head, model_seed=model_seed, dropout=dropout)
     network, _ = make_model(
         model, table, statistics, seed=model_seed, head=spec.head, weights=weights, dropout=spec.dropout
@@ -102,13 +102,13 @@ def check(
             f"{float((tensor == 0).double().mean()):.0%}",
         )
     console.print(grid)
-    known = {
+    facts = {
         "records": about.batch_size or "not said: give seepage attack --batch-size",
         "labels": "granted" if about.labels is not None else "not granted: the attacker restores them",
         "rows are standardised": "with what the update says" if states_encoding(about) else "not said",
         "running statistics": "those of the batch can be read" if capture.batch_statistics else "none of one batch",
     }
-    for name, value in known.items():
+    for name, value in facts.items():
         console.print(Text(f"  {name}: {value}"))
     for note in capture.notes:
         console.print(Text(f"  note: {clean(note, 400)}"))

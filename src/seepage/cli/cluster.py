@@ -62,7 +62,6 @@ class ClusterOptions:
 
     Attributes:
         address: address of its scheduler; None to run on this machine.
-        ca, cert, key: paths of certificates and key.
         insecure: whether connections on a loopback address may be unencrypted.
     """
 

@@ -20,12 +20,7 @@ from seepage.report.terminal import make_console, make_table
 from seepage.results.compare import Comparison, Record, by_column, compare_runs, in_words, judge, load_run, overall
 from seepage.text import clean, percent, points, printable_json, span
 
-_STATUS = {
-    "passed": Exit.DONE,
-    "undecided": Exit.UNDECIDED,
-    "refused": Exit.JOBS_FAILED,
-    "failed": Exit.GATE_FAILED,
-}
+_STATUS = {"passed": Exit.DONE, "undecided": Exit.UNDECIDED, "refused": Exit.JOBS_FAILED, "failed": Exit.GATE_FAILED}
 _MOST_ENTRIES = 20
 _MOST_COLUMNS = 15
 

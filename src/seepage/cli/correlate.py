@@ -111,7 +111,7 @@ def _summary(name: str, columns: Sequence[ColumnAssociation], target: str, joint
     betraying = [column.column for column in columns if column.notable and column.column != target]
     learnt = any(column.notable for column in columns if column.column == target)
     others = sum(column.column != target for column in columns)
-    said = f"{len(betraying)} of {others} columns" + (" and the target" if learnt else "")
+    share = f"{len(betraying)} of {others} columns" + (" and the target" if learnt else "")
     advice = (
         "models can leak its distribution even if it is left out"
         if betraying or learnt
@@ -119,4 +119,4 @@ def _summary(name: str, columns: Sequence[ColumnAssociation], target: str, joint
         if joint is not None and joint.notable
         else "no single column betrays it, and nothing shows that several together do"
     )
-    return f"Notably associated with {clean(name)}: {said}; {advice}."
+    return f"Notably associated with {clean(name)}: {share}; {advice}."

@@ -20,11 +20,7 @@ def show_grid(console: Console, document: Path, allow_code: bool = False) -> Non
 
     Args:
         console: where to.
-        document: audit document.
         allow_code: whether the document may name attacks and defenses of one's own, whose code is run.
-
-    Raises:
-        DocumentError: something in the document cannot be used.
     """
     # The networks that the document names are not loaded.
     specs = read_document(document, allow_code=allow_code or "networks")

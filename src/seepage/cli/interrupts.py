@@ -29,8 +29,8 @@ class Interrupts:
 
 
 @contextmanager
-def one_interrupt() -> Iterator[None]:
-    """Answer the first of several quick interrupts in what is done here, and none once it was tidied up after one."""
+def first_interrupt() -> Iterator[None]:
+    """Raise ``KeyboardInterrupt`` at the first of several quick interrupts, and none during the cleanup."""
     own = threading.current_thread() is threading.main_thread()
     # A shell starts what runs in the background with interrupts ignored, which stays so.
     if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

@@ -74,8 +74,7 @@ def attacks(
         ),
     ] = None,
     allow_code: Annotated[
-        bool,
-        typer.Option("--allow-code", metavar="", help="Let the document name attacks and defenses of your own."),
+        bool, typer.Option("--allow-code", metavar="", help="Let the document name attacks and defenses of your own.")
     ] = False,
 ) -> None:
     """List the attacks and baselines by setting.
@@ -122,14 +121,14 @@ def checks(
         grid = Grid(box=None, pad_edge=False, header_style="bold")
         for name in ("code", "severity", "what"):
             grid.add_column(name)
-        for known, severity, title in titles():
-            grid.add_row(known, severity, Text(title))
+        for titles_by_code, severity, title in titles():
+            grid.add_row(titles_by_code, severity, Text(title))
         console.print(grid)
         return
-    known = {of: (severity, title) for of, severity, title in titles()}
-    if code.upper() not in known:
-        raise unknown_name("check", code, known)
-    severity, title = known[code.upper()]
+    titles_by_code = {of: (severity, title) for of, severity, title in titles()}
+    if code.upper() not in titles_by_code:
+        raise unknown_name("check", code, titles_by_code)
+    severity, title = titles_by_code[code.upper()]
     for words in explanation(code.upper()) or [f"{title} ({severity})."]:
         console.print(Text(words))
 
@@ -157,8 +156,8 @@ def _list(entries: Iterable[registry.Entry[object]]) -> None:
 def _under_headings(listed: Iterable[Listed]) -> list[tuple[str | None, list[Listed]]]:
     """Return what is listed by heading: first what has none."""
     headed: dict[str | None, list[Listed]] = {None: []}
-    for one in listed:
-        headed.setdefault(one.heading, []).append(one)
+    for entry in listed:
+        headed.setdefault(entry.heading, []).append(entry)
     return [(heading, some) for heading, some in headed.items() if some]
 
 

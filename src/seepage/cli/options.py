@@ -30,7 +30,6 @@ def fields_in_options(
     The command gets ``given`` as a mapping from fields to values, of those alone that were given.
 
     Args:
-        spec: class of specs.
         names: fields to take; all if None.
     """
     fields = [field for name, field in fields_of(spec).items() if names is None or name in names]
@@ -107,7 +106,7 @@ def _option(spec: type[Spec], field: SpecField) -> Any:
 
 
 def help_of(field: SpecField) -> str:
-    """Return what help and reference say of a field: what it is, whether it repeats, and its default.
+    """Return the help of a field: its description, whether it repeats, and its default.
 
     Example:
         >>> from seepage.settings.spec import Spec
@@ -135,14 +134,14 @@ def default_of(field: SpecField) -> str:
 
 def _completion(spec: type[Spec], field: SpecField) -> Callable[[str], list[str]] | None:
     def complete(incomplete: str) -> list[str]:
-        known = field.choices if field.choices else spec.registered(field).names()
-        return [name for name in known if name.startswith(incomplete)]
+        names = field.choices if field.choices else spec.registered(field).names()
+        return [name for name in names if name.startswith(incomplete)]
 
     return complete if field.choices or field.option.parts is not None else None
 
 
 def _given(field: SpecField, values: dict[str, object]) -> object:
-    """Take what was given for a field out of the values of all options; None where nothing was."""
+    """Remove the values of a field from the values of all options; None where the field was not given."""
     fields = _parts(field)
     if fields != [field]:
         nested = {inner_field.name: values.pop(inner_field.key) for inner_field in fields}
@@ -152,14 +151,7 @@ def _given(field: SpecField, values: dict[str, object]) -> object:
 
 
 def read_value(field: SpecField, value: Any) -> Any:
-    """Return what the text of an option stands for.
-
-    Args:
-        field: field of the option.
-        value: what the command line took: a text, a list of them, or a value.
-
-    Raises:
-        BadInputError: the text cannot be read.
+    """Return the value of an option from its text.
 
     Example:
         >>> from seepage.settings.spec import Spec
@@ -201,14 +193,14 @@ def _is_name(name: str) -> bool:
 
 
 def _pair(field: SpecField, text: str) -> tuple[str, object]:
-    name, equals, said = text.partition("=")
+    name, equals, value = text.partition("=")
     if not name or not equals:
         raise BadInputError(f"{field.flag} takes {field.option.metavar or 'NAME=VALUE'}, got {text!r}.")
-    return name, _value(said)
+    return name, _value(value)
 
 
 def _value(text: str) -> object:
-    """Return what a text is in YAML; a text that is no YAML is itself."""
+    """Return the value of a text in YAML; a text that is no YAML is a string."""
     try:
         tree = parse(f"value: {text}", "").plain()
     except DocumentError:

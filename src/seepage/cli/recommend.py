@@ -30,8 +30,7 @@ _FLAG = "--setting"
 _EXITS = {"found": Exit.DONE, "none": Exit.GATE_FAILED, "undecided": Exit.UNDECIDED}
 
 SettingName = Annotated[
-    str,
-    typer.Option(_FLAG, metavar="|".join(settings()), help="Setting of the deployment; its options then apply."),
+    str, typer.Option(_FLAG, metavar="|".join(settings()), help="Setting of the deployment; its options then apply.")
 ]
 Out = Annotated[
     Path | None,
@@ -55,11 +54,7 @@ class _WithSetting(TyperCommand):
 
 
 def _setting_in(arguments: list[str]) -> str:
-    """Return the setting that arguments name.
-
-    Raises:
-        BadInputError: there is no such setting.
-    """
+    """Return the setting that arguments name."""
     for i, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name == _FLAG and (equals or i + 1 < len(arguments)):
@@ -141,22 +136,22 @@ def recommend(
     wording = as_option if document is None or "data" in given else as_key
     # Only what can be searched is worth the time that this takes to load.
     search, page = (import_module(f"seepage.advise.{module}") for module in ("recommend", "page"))
-    kept = None if document is None else text
+    document_text = None if document is None else text
     say = (lambda line: None) if quiet else print_message
     try:
-        found = interruptible(lambda: search.recommended(spec, place, say=say, document=kept), place)
+        recommendation = interruptible(lambda: search.recommended(spec, place, say=say, document=document_text), place)
     except BadInputError as error:
         if out is None and not any(place.iterdir()):
             place.rmdir()
         raise BadInputError(error.worded(lambda remedy: wording(remedy, type(spec)))) from error
-    page.write_recommendation(place, found)
+    page.write_recommendation(place, recommendation)
     if as_json:
-        print(page.as_json(found))
+        print(page.as_json(recommendation))
     elif not quiet:
         console = import_module("seepage.report.terminal").make_console()
-        page.show_recommendation(console, found)
+        page.show_recommendation(console, recommendation)
         print(f"Page: {shown_path(place / page.PAGE)}")
-    print_message(found.line)
-    status = _EXITS[found.outcome]
+    print_message(recommendation.line)
+    status = _EXITS[recommendation.outcome]
     if status is not Exit.DONE:
         raise typer.Exit(status)

@@ -35,8 +35,7 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="A quick look: 3 batches a cell, or 1 or 2 repetitions with few records."),
+        bool, typer.Option("--quick", help="A quick look: 3 batches a cell, or 1 or 2 repetitions with few records.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Run folder; what is there is not run again. Default: runs/TABLE.")
@@ -94,8 +93,8 @@ def reproduce(
         grid.add_column("name", no_wrap=True)
         grid.add_column("what")
         grid.add_column("printed in")
-        for known in published.tables().values():
-            grid.add_row(known.name, Text(known.title), Text(known.source))
+        for published_table in published.tables().values():
+            grid.add_row(published_table.name, Text(published_table.title), Text(published_table.source))
         make_console().print(grid)
         return
     if quick and repetitions is not None:

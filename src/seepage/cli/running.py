@@ -96,7 +96,7 @@ def run(
     *,
     as_json: bool = False,
     quiet: bool = False,
-    kept: str | None = None,
+    document_text: str | None = None,
     cluster: ClusterOptions = THIS_MACHINE,
     optional: bool = False,
     answers: Answers = _NOWHERE,
@@ -109,7 +109,7 @@ def run(
         wording: words fields that messages advise to give, as the table was named: in a document, or by options.
         as_json: whether to print results as JSON.
         quiet: whether to print neither progress nor tables.
-        kept: text that is kept in the run folder; None for none.
+        document_text: text that is kept in the run folder; None for none.
         cluster: options that name the cluster which carries the jobs out.
         optional: whether defenses that do not fit table or network are left out, with a line that says why.
         answers: files in which a pipeline reads what the gate says.
@@ -137,7 +137,7 @@ def run(
     with cluster.connect() as machines, nullcontext(Listener()) if quiet else Bar(messages) as listener:
         spent = process_time() - begun[0] if specs[0].workers == 1 else monotonic() - begun[1]
         budget = None if specs[0].time_budget is None else max(0.0, specs[0].time_budget - spent)
-        reports = interruptible(lambda: run_all(audits, place, listener, budget, kept, machines), place)
+        reports = interruptible(lambda: run_all(audits, place, listener, budget, document_text, machines), place)
     if as_json:
         print(results_json([row for report in reports for row in report.rows], verdicts_of(reports)))
     elif not quiet:
@@ -164,8 +164,6 @@ def exit_of(decision: Decision | None, reports: Sequence[Report], failed: bool =
     """Return the exit status of what a gate says, None where there is none, and of jobs that failed.
 
     Args:
-        decision: what the gate says.
-        reports: reports on the audits.
         failed: whether something else could not be done.
     """
     if any(report.contradicted for report in reports):

@@ -65,4 +65,4 @@ def schema(
         write_whole(out, inferred_schema.to_yaml(), private=True)
         name = inferred_schema.target.name
         print(f"{len(inferred_schema.columns)} columns and the target {name!r} written to {shown_path(out)}")
-    show_inferred(make_console(stderr=True), inferred, every=True)
+    show_inferred(make_console(stderr=True), inferred, all_columns=True)

@@ -100,10 +100,10 @@ def check(
         console.print(_table(expected))
         console.print(Text(_summary(document, expected, audits[0].spec)))
     if code:
-        console.print(Text(_not_called(document, code, len(specs) - len(tried))))
+        console.print(Text(_code_words(document, code, len(specs) - len(tried))))
 
 
-def _not_called(document: Path, code: Iterable[str], audits: int) -> str:
+def _code_words(document: Path, code: Iterable[str], audits: int) -> str:
     names = ", ".join(clean(reference, 100) for reference in code)
     return (
         f"{clean(document, 100)}: {audits} audits of {names}, which a check does not call. How long they take, only "

@@ -11,7 +11,7 @@ from rich.text import Text
 from seepage.attacks.horizontal.exact.proving import declaration
 from seepage.captures.captured import Description, as_description, load_capture
 from seepage.captures.descriptions import json_object
-from seepage.captures.recovery import client_schema, known_statistics, states_encoding
+from seepage.captures.recovery import attacker_statistics, client_schema, states_encoding
 from seepage.cli.app import app
 from seepage.cli.capture import MODEL_HELP, SCHEMA_HELP, WEIGHTS_HELP
 from seepage.cli.exits import Exit
@@ -67,7 +67,7 @@ def verify(
     about = _declared(declared, encoder, records, make_spec(head=head).head)
     assert about.batch_size is not None
     table = client_schema(Schema.load(schema), about)
-    statistics, _ = known_statistics(table, about)
+    statistics, _ = attacker_statistics(table, about)
     network, _ = make_model(model, table, statistics, head=about.head, weights=weights)
     message = {name: part[0] for name, part in load_capture(update, network).view.message.items()}
     knowledge = Knowledge(table, statistics, about.batch_size, defense=about.known(about.batch_size))

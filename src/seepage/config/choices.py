@@ -27,19 +27,19 @@ _LISTS = ("tuple", "list", "Sequence", "Iterable")
 
 
 @dataclass(frozen=True)
-class Said:
-    """A value, where it stands in the document and what to call that place."""
+class Item:
+    """A value of a document with its place."""
 
     value: Any
     node: Node
     path: str
 
     def wrong(self, mistakes: Mistakes, message: object) -> None:
-        """Note that this value is a mistake."""
+        """Note a mistake at this value."""
         mistakes.add(self.node.line, self.node.source or self.path, message)
 
-    def within(self, steps: Iterable[str | int]) -> Said:
-        """Return the innermost value on a path of names and positions; what is no part of the value ends it."""
+    def within(self, steps: Iterable[str | int]) -> Item:
+        """Return the innermost value at a path of names and positions, as far as the path exists."""
         here = self
         for step in steps:
             inner = here.node.value
@@ -49,37 +49,35 @@ class Said:
                 node, path = inner[step], f"{here.path}[{step}]"
             else:
                 break
-            here = Said(node.plain(), node, path)
+            here = Item(node.plain(), node, path)
         return here
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One registered part with its options: one point of what an entry sweeps over.
+    """A registered part with its options: one point of the sweep of an entry.
 
     Attributes:
-        name: registered name.
         options: its arguments, each with its place.
         label: what the entry wants results to call it, with the swept options; None for the name.
-        entry: the entry itself.
         mechanisms: what a defense combines; empty for a part on its own.
     """
 
     name: str
-    options: dict[str, Said]
+    options: dict[str, Item]
     label: str | None
-    entry: Said
+    entry: Item
     mechanisms: tuple[Choice, ...] = ()
 
     @property
-    def called(self) -> str:
+    def title(self) -> str:
         """The name in results."""
         return Part(name=self.name, label=self.label).called
 
     @property
     def values(self) -> dict[str, object]:
         """The options without their places."""
-        return {key: said.value for key, said in self.options.items()}
+        return {key: value.value for key, value in self.options.items()}
 
 
 def read_choices(
@@ -93,7 +91,7 @@ def read_choices(
     consent: bool = False,
     folder: Path = Path(),
 ) -> list[Choice]:
-    """Return what an entry, or a list of entries, chooses among.
+    """Return the parts that an entry, or a list of entries, sweeps over.
 
     An entry is a registered name, or a mapping with ``name``, its options and perhaps a ``label``. A list as an option
     sweeps over its items, unless the part takes a list there; an item that is a list itself is one value. Options whose
@@ -101,17 +99,15 @@ def read_choices(
 
     Args:
         node, path: the entries and where they stand.
-        registry: registry of the names.
         mistakes: what is wrong is added there; what is returned is then of no use.
         own: whether names with a colon stand for a part of the user's own.
         default: name of an entry that says none; None where each needs one.
         whole: options of which a list is one value.
         consent: whether names of code of the user's own, which reading runs, are no mistake.
-        folder: folder of the document, which paths in it start from.
     """
     read = _Entries(registry, mistakes, own, default, whole, consent, folder)
     choices: list[Choice] = []
-    for entry in each(Said(None, node, path), mistakes, "entry"):
+    for entry in each(Item(None, node, path), mistakes, "entry"):
         choices.extend(read.entry(entry))
         if len(choices) > MOST:
             entry.wrong(mistakes, f"makes more than {MOST:,} {registry.kind}s of the list; an audit takes no more.")
@@ -119,14 +115,14 @@ def read_choices(
     return _with_distinct_labels(choices, registry.kind, mistakes)
 
 
-def each(said: Said, mistakes: Mistakes, what: str = "value") -> list[Said]:
-    """Return the items of a list with their places, or the one value itself; an empty list and repeats are mistakes."""
-    node, path = said.node, said.path
+def each(value: Item, mistakes: Mistakes, what: str = "value") -> list[Item]:
+    """Return the items of a list, or the value itself as the only item; note empty lists and repeats as mistakes."""
+    node, path = value.node, value.path
     if not isinstance(node.value, list):
-        return [Said(node.plain(), node, path)]
+        return [Item(node.plain(), node, path)]
     if not node.value:
-        said.wrong(mistakes, f"an empty list sweeps over nothing; give at least one {what}, or leave the key out.")
-    items = [Said(item.plain(), item, f"{path}[{i}]") for i, item in enumerate(node.value)]
+        value.wrong(mistakes, f"an empty list sweeps over nothing; give at least one {what}, or leave the key out.")
+    items = [Item(item.plain(), item, f"{path}[{i}]") for i, item in enumerate(node.value)]
     seen: dict[str, str] = {}
     for item in items:
         key = json.dumps(item.value, sort_keys=True)
@@ -148,12 +144,12 @@ class _Entries:
     consent: bool
     folder: Path
 
-    def entry(self, entry: Said) -> list[Choice]:
-        """Return what one entry chooses among."""
+    def entry(self, entry: Item) -> list[Choice]:
+        """Return the parts that an entry sweeps over."""
         return _read_entry(self, entry)
 
-    def text(self, entry: Said) -> list[Choice]:
-        """Return what a text names: a part, one with options, or several mechanisms with ``+`` between them."""
+    def text(self, entry: Item) -> list[Choice]:
+        """Return the part that a text names: with options, or several mechanisms joined by ``+``."""
         if self.own and ":" in entry.value:
             return [Choice(entry.value, {}, None, entry)]
         try:
@@ -163,27 +159,27 @@ class _Entries:
             return []
         mechanisms = []
         for mechanism in part.mechanisms:
-            name = self.located(Said(mechanism.name, entry.node, entry.path))
-            if not self.known(name):
+            name = self.located(Item(mechanism.name, entry.node, entry.path))
+            if not self.is_registered(name):
                 return []
-            options = {key: Said(value, entry.node, entry.path) for key, value in mechanism.options.items()}
+            options = {key: Item(value, entry.node, entry.path) for key, value in mechanism.options.items()}
             mechanisms.append(Choice(name.value, options, None, entry))
         return mechanisms if len(mechanisms) == 1 else [_combined(mechanisms, None, entry)]
 
-    def together(self, entry: Said, fields: Mapping[str, Node]) -> list[Choice]:
-        """Return what an entry with ``all`` chooses among: combinations of mechanisms."""
+    def together(self, entry: Item, fields: Mapping[str, Node]) -> list[Choice]:
+        """Return the combinations of mechanisms that an entry with the key ``all`` sweeps over."""
         for key in fields:
             if key not in ("all", "label"):
-                place = Said(None, fields[key], join(entry.path, key))
+                place = Item(None, fields[key], join(entry.path, key))
                 place.wrong(
                     self.mistakes, unknown_name(f"key of a combined {self.registry.kind}:", key, ("all", "label"))
                 )
         node, label = fields["all"], None
         if "label" in fields:
             label = _read_label(
-                Said(fields["label"].plain(), fields["label"], join(entry.path, "label")), self.mistakes
+                Item(fields["label"].plain(), fields["label"], join(entry.path, "label")), self.mistakes
             )
-        items = [Said(item.plain(), item, f"{entry.path}.all[{i}]") for i, item in enumerate(node.items())]
+        items = [Item(item.plain(), item, f"{entry.path}.all[{i}]") for i, item in enumerate(node.items())]
         lists = [self.entry(item) for item in items]
         number = math.prod(map(len, lists))
         if number > MOST:
@@ -200,31 +196,31 @@ class _Entries:
             if mechanisms
         ]
 
-    def known(self, said: Said) -> bool:
-        """Return whether there is a part of a name; note it as a mistake where there is none."""
-        code = not self.own and isinstance(said.value, str) and is_reference(said.value)
+    def is_registered(self, name: Item) -> bool:
+        """Return whether a name is registered; note a mistake where it is not."""
+        code = not self.own and isinstance(name.value, str) and is_reference(name.value)
         # What an option names has the consent of whoever gave it.
-        if code and said.node.source is None and not self.consent:
-            said.wrong(self.mistakes, no_consent(said.value))
+        if code and name.node.source is None and not self.consent:
+            name.wrong(self.mistakes, no_consent(name.value))
             return False
-        return _known(said, self.registry, self.mistakes, self.own)
+        return _is_registered(name, self.registry, self.mistakes, self.own)
 
-    def located(self, said: Said) -> Said:
-        """Return a name with the path of its file, which a document gives as seen from its own folder."""
-        text = said.value
-        if self.own or not isinstance(text, str) or not is_reference(text) or said.node.source is not None:
-            return said
+    def located(self, reference: Item) -> Item:
+        """Return a reference to code with the path of its file, which is relative to the document's folder."""
+        text = reference.value
+        if self.own or not isinstance(text, str) or not is_reference(text) or reference.node.source is not None:
+            return reference
         place, _, name = text.rpartition(":")
-        return Said(f"{self.folder / place}:{name}", said.node, said.path) if is_file(place) else said
+        return Item(f"{self.folder / place}:{name}", reference.node, reference.path) if is_file(place) else reference
 
-    def values(self, names: Sequence[Said], key: str, said: Said) -> list[Said]:
-        """Return what an option sweeps over."""
-        node = said.node.value
+    def values(self, names: Sequence[Item], key: str, value: Item) -> list[Item]:
+        """Return the values that an option sweeps over."""
+        node = value.node.value
         # A list of lists sweeps, whatever the part takes.
         flat = isinstance(node, list) and not all(isinstance(item.value, list) for item in node)
         if flat and (key in self.whole or any(self._takes_list(name.value, key) for name in names)):
-            return [said]
-        return each(said, self.mistakes)
+            return [value]
+        return each(value, self.mistakes)
 
     def _takes_list(self, name: str, key: str) -> bool:
         if name not in self.registry:
@@ -233,7 +229,7 @@ class _Entries:
         return parameter is not None and any(kind in str(parameter.annotation) for kind in _LISTS)
 
 
-def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
+def _read_entry(read: _Entries, entry: Item) -> list[Choice]:
     registry, mistakes = read.registry, read.mistakes
     kind = registry.kind
     if isinstance(entry.value, str):
@@ -243,30 +239,29 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
         return read.together(entry, fields)
     if not isinstance(fields, dict):
         entry.wrong(
-            mistakes,
-            f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.value)}.",
+            mistakes, f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.value)}."
         )
         return []
     if "name" not in fields and read.default is None:
         entry.wrong(mistakes, f"this {kind} has no name; add one, such as 'name: {(registry.names() or ['...'])[0]}'.")
         return []
     named = fields.get("name", Node(read.default, entry.node.line, entry.node.source))
-    place = Said(named.plain(), named, join(entry.path, "name"))
-    names = [said for said in map(read.located, each(place, mistakes, "name")) if read.known(said)]
-    axes: dict[str, list[Said]] = {}
+    place = Item(named.plain(), named, join(entry.path, "name"))
+    names = [item for item in map(read.located, each(place, mistakes, "name")) if read.is_registered(item)]
+    axes: dict[str, list[Item]] = {}
     label: str | None = None
     for key, child in fields.items():
-        said = Said(child.plain(), child, join(entry.path, key))
+        item = Item(child.plain(), child, join(entry.path, key))
         if key == "label":
-            label = _read_label(said, mistakes)
+            label = _read_label(item, mistakes)
         elif key == "options" and isinstance(child.value, dict):
             for inner, value in child.value.items():
-                place = Said(value.plain(), value, join(said.path, inner))
+                place = Item(value.plain(), value, join(item.path, inner))
                 if inner in fields:
                     place.wrong(mistakes, f"{inner!r} is given beside 'options' already; keep one of them.")
                 axes[inner] = read.values(names, inner, place)
         elif key != "name":
-            axes[key] = read.values(names, key, said)
+            axes[key] = read.values(names, key, item)
     number = len(names) * math.prod(map(len, axes.values()))
     if number > MOST:
         entry.wrong(mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
@@ -277,13 +272,13 @@ def _read_entry(read: _Entries, entry: Said) -> list[Choice]:
         options = dict(zip(axes, values, strict=True))
         base = label if label is None or len(names) == 1 else f"{label}:{name.value}"
         values_of_swept = {key: options[key].value for key in swept}
-        called = describe(base or short_name(name.value), values_of_swept) if swept else base
-        choices.append(Choice(name.value, options, called, entry))
+        title = describe(base or short_name(name.value), values_of_swept) if swept else base
+        choices.append(Choice(name.value, options, title, entry))
     return choices
 
 
 def no_consent(name: str) -> str:
-    """Return what is wrong with a document that names code, without the user's consent."""
+    """Return the message for a document that names code without the user's consent."""
     return (
         f"{shown(name)} is code, which a document may run only with your consent; read it, then give --allow-code (in "
         "Python: allow_code=True)."
@@ -291,60 +286,60 @@ def no_consent(name: str) -> str:
 
 
 def _refused(error: BadInputError | ValidationError) -> object:
-    """Return what refused a part, in its own words."""
+    """Return the reason for which a part was refused."""
     if isinstance(error, BadInputError):
         return error
     first = error.errors()[0]
     return first.get("ctx", {}).get("error", first["msg"])
 
 
-def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Said) -> Choice:
+def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Item) -> Choice:
     options = {
-        mechanism.name: Said(mechanism.values, entry.node, entry.path) for mechanism in mechanisms if mechanism.options
+        mechanism.name: Item(mechanism.values, entry.node, entry.path) for mechanism in mechanisms if mechanism.options
     }
     return Choice("+".join(mechanism.name for mechanism in mechanisms), options, label, entry, tuple(mechanisms))
 
 
-def _known(said: Said, registry: Registry[object], mistakes: Mistakes, own: bool) -> bool:
-    if not isinstance(said.value, str):
-        said.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(said.value)}.")
+def _is_registered(name: Item, registry: Registry[object], mistakes: Mistakes, own: bool) -> bool:
+    if not isinstance(name.value, str):
+        name.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(name.value)}.")
         return False
-    if own and ":" in said.value:
+    if own and ":" in name.value:
         return True
     try:
-        registry[said.value]
+        registry[name.value]
     except BadInputError as error:
-        said.wrong(mistakes, error)
+        name.wrong(mistakes, error)
         return False
     return True
 
 
-def _read_label(said: Said, mistakes: Mistakes) -> str | None:
-    if isinstance(said.value, str) and said.value.strip():
-        return said.value
-    said.wrong(mistakes, f"a label is a text of at least one letter, got {shown(said.value)}.")
+def _read_label(value: Item, mistakes: Mistakes) -> str | None:
+    if isinstance(value.value, str) and value.value.strip():
+        return value.value
+    value.wrong(mistakes, f"a label is a text of at least one letter, got {shown(value.value)}.")
     return None
 
 
 def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistakes) -> list[Choice]:
-    """Give choices of the same label all their options as label; those that still are alike are a mistake."""
-    labels = [choice.called for choice in choices]
+    """Give choices of the same label their options as label; note repeats as mistakes."""
+    labels = [choice.title for choice in choices]
     labelled = [
         replace(choice, label=describe(short_name(choice.name), choice.values))
-        if choice.options and choice.label is None and labels.count(choice.called) > 1
+        if choice.options and choice.label is None and labels.count(choice.title) > 1
         else choice
         for choice in choices
     ]
     seen: dict[str, Choice] = {}
     for choice in labelled:
-        other = seen.setdefault(choice.called, choice)
+        other = seen.setdefault(choice.title, choice)
         again = (other.name, other.values) == (choice.name, choice.values)
         if other is choice or (again and (other.entry is choice.entry or other.entry.value == choice.entry.value)):
             continue
         message = (
             f"repeats {other.entry.path}; remove one of them."
             if again
-            else f"would be called {choice.called!r} in results as {other.entry.path} is; give it another label."
+            else f"would be called {choice.title!r} in results as {other.entry.path} is; give it another label."
         )
         choice.entry.wrong(mistakes, message)
     return labelled
@@ -378,19 +373,15 @@ def _written(value: object) -> str:
 
 def check_names(
     choice: Choice,
-    options: Mapping[str, Said],
+    options: Mapping[str, Item],
     registry: Registry[object],
     given: Iterable[str],
     mistakes: Mistakes,
     beside: Sequence[str] = (),
 ) -> None:
-    """Note options that a factory does not take, or that the audit gives it itself.
+    """Note options that a factory does not take, and options that the audit sets itself.
 
     Args:
-        choice: the part.
-        options: names of the options to check.
-        registry: registry that has its name.
-        given: arguments that the audit gives.
         mistakes: where to note them.
         beside: what else may stand there, of which messages remind.
     """
@@ -399,20 +390,22 @@ def check_names(
     accepted = [
         name for name, p in parameters.items() if name not in given and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
     ]
-    for key, said in options.items():
+    for key, value in options.items():
         if key in given or (key not in accepted and not takes_any):
-            said.wrong(mistakes, unknown_name(f"option of {registry.kind} {choice.name!r}:", key, [*accepted, *beside]))
+            value.wrong(
+                mistakes, unknown_name(f"option of {registry.kind} {choice.name!r}:", key, [*accepted, *beside])
+            )
     for name in accepted:
         if parameters[name].default is inspect.Parameter.empty and name not in options:
             choice.entry.wrong(mistakes, f"the {registry.kind} {choice.name!r} needs {name!r}; add it to its options.")
 
 
-def check_made(choice: Choice, registry: Registry[object], mistakes: Mistakes) -> None:
-    """Make a part to see whether its options fit, and note which do not."""
+def check_options(choice: Choice, registry: Registry[object], mistakes: Mistakes) -> None:
+    """Create a part to check its options; note the options that do not fit."""
     before = len(mistakes)
     if choice.mechanisms:
         for mechanism in choice.mechanisms:
-            check_made(mechanism, registry, mistakes)
+            check_options(mechanism, registry, mistakes)
         if len(mistakes) == before:
             try:
                 combine(registry, Part(name=choice.name, options=choice.values, label=choice.label))

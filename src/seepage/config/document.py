@@ -14,9 +14,9 @@ from seepage.config.choices import (
     MOST,
     MOST_SWEPT,
     Choice,
-    Said,
-    check_made,
+    Item,
     check_names,
+    check_options,
     each,
     no_consent,
     read_choices,
@@ -68,15 +68,9 @@ def read_text_document(
     """Return the audits of the text of a YAML document.
 
     Args:
-        text: text of the document.
-        name: name for messages.
-        folder: folder from which the files that it names are looked for.
         given: values of fields from the command line, which take precedence, see ``override``.
         allow_code: whether the document may name code, such as ``file.py:factory`` as its model. It may come from
             somebody else; what ``given`` names may always be code.
-
-    Raises:
-        DocumentError: something in it cannot be used; it names document, line and key of every mistake.
     """
     return _specs(parse(text, name), name, folder, given or {}, allow_code)
 
@@ -108,9 +102,6 @@ def make_specs(
 def setting_of(text: str, name: str) -> str:
     """Return the setting of the text of a document.
 
-    Raises:
-        DocumentError: it is no document, or there is no such setting.
-
     Example:
         >>> setting_of("setting: split", "audit.yaml"), setting_of("dataset: adult", "audit.yaml")
         ('split', 'horizontal')
@@ -123,26 +114,25 @@ def _setting(root: Node, mistakes: Mistakes) -> str:
     assert isinstance(root.value, dict)
     if SETTING not in root.value:
         return HORIZONTAL
-    said = Said(root.value[SETTING].plain(), root.value[SETTING], SETTING)
-    if not isinstance(said.value, str) or said.value not in settings():
-        said.wrong(mistakes, unknown_name("setting", shown(said.value), settings()))
+    value = Item(root.value[SETTING].plain(), root.value[SETTING], SETTING)
+    if not isinstance(value.value, str) or value.value not in settings():
+        value.wrong(mistakes, unknown_name("setting", shown(value.value), settings()))
     # Without it no other key can be judged.
     mistakes.check()
-    return str(said.value)
+    return str(value.value)
 
 
 @dataclass(frozen=True)
 class _Point:
-    """What one point of a sweep sets.
+    """The fields that one point of a sweep sets.
 
     Attributes:
-        fields: values of fields.
         places: where each value stands, by field and, for an item of a list, its position.
         label: words by which it differs from the other points, empty where results do anyway.
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
-    places: dict[tuple[str | int, ...], Said] = field(default_factory=dict)
+    places: dict[tuple[str | int, ...], Item] = field(default_factory=dict)
     label: str = ""
 
 
@@ -199,40 +189,37 @@ def _spec(
     attempted = kind.attempt(fields)
     if isinstance(attempted, Spec):
         return attempted
-    _note(kind, attempted, {place: said for point in points for place, said in point.places.items()}, root, mistakes)
+    _note(kind, attempted, {place: item for point in points for place, item in point.places.items()}, root, mistakes)
     return None
 
 
 def _note(
     kind: type[Spec],
     problems: Sequence[Problem],
-    places: Mapping[tuple[str | int, ...], Said],
+    places: Mapping[tuple[str | int, ...], Item],
     root: Node,
     mistakes: Mistakes,
 ) -> None:
     for problem in problems:
         lengths = range(len(problem.path), 0, -1)
-        known = next((length for length in lengths if problem.path[:length] in places), 0)
-        said = places[problem.path[:known]].within(problem.path[known:]) if known else Said(None, root, "")
+        depth = next((length for length in lengths if problem.path[:length] in places), 0)
+        value = places[problem.path[:depth]].within(problem.path[depth:]) if depth else Item(None, root, "")
         message = problem.message
         if problem.advised is not None:
-            wording = as_option if said.node.source else as_key
+            wording = as_option if value.node.source else as_key
             message = problem.advised.worded(lambda remedy, wording=wording: wording(remedy, kind))
         elif problem.value is not None:
-            message = f"{message}, got {shown(said.value if known else problem.value)}."
-            if problem.message == "expected a text" and known and not isinstance(said.value, list | dict):
+            message = f"{message}, got {shown(value.value if depth else problem.value)}."
+            if problem.message == "expected a text" and depth and not isinstance(value.value, list | dict):
                 message = f"{message[:-1]}; put it in quotes if it is meant as one."
-        if not mistakes.touch(said.node.source or said.path or " "):
-            said.wrong(mistakes, message)
+        if not mistakes.touch(value.node.source or value.path or " "):
+            value.wrong(mistakes, message)
 
 
 class _Reader:
     """Reads the keys of a document of one setting.
 
     Args:
-        kind: class of the setting's specs.
-        folder: folder from which files are looked for.
-        mistakes: what is wrong is added there.
         allow_code: whether names of code are no mistake.
     """
 
@@ -248,19 +235,19 @@ class _Reader:
         by_key = {field.key: field for field in self._fields.values()}
         read: dict[str, list[_Point]] = {}
         for key, node in root.value.items():
-            said = Said(node.plain(), node, key)
+            value = Item(node.plain(), node, key)
             if key not in by_key:
-                self._unknown(said)
+                self._unknown(value)
             elif by_key[key].option.consent and node.source is None:
-                said.wrong(
+                value.wrong(
                     self._mistakes,
                     f"is consent, which a document cannot give; leave the key out, and give {by_key[key].flag} "
                     f"(in Python: {by_key[key].name}=True).",
                 )
             elif node.value is None:
-                said.wrong(self._mistakes, "has no value; give one, or leave the key out for the default.")
+                value.wrong(self._mistakes, "has no value; give one, or leave the key out for the default.")
             else:
-                read[by_key[key].name] = self._read(by_key[key], said)
+                read[by_key[key].name] = self._read(by_key[key], value)
         self._only_once(read)
         order = sorted(read, key=lambda name: (not self._slow(self._fields[name]), list(self._fields).index(name)))
         return [read[name] for name in order]
@@ -276,16 +263,18 @@ class _Reader:
     def _slow(self, field: SpecField) -> bool:
         return self._named(field) or field.kind == "model"
 
-    def _unknown(self, said: Said) -> None:
-        for known in self._fields.values():
-            if known.option.below is not None and known.option.key == said.path:
-                said.wrong(self._mistakes, f"has its place elsewhere; write {known.option.below}: {{{said.path}: ...}}")
+    def _unknown(self, key: Item) -> None:
+        for spec_field in self._fields.values():
+            if spec_field.option.below is not None and spec_field.option.key == key.path:
+                key.wrong(
+                    self._mistakes, f"has its place elsewhere; write {spec_field.option.below}: {{{key.path}: ...}}"
+                )
                 return
-            for name, inner in known.fields.items():
-                if inner.option.name == said.path:
-                    said.wrong(self._mistakes, f"has its place elsewhere; write {known.key}: {{{name}: ...}}")
+            for name, inner in spec_field.fields.items():
+                if inner.option.name == key.path:
+                    key.wrong(self._mistakes, f"has its place elsewhere; write {spec_field.key}: {{{name}: ...}}")
                     return
-        said.wrong(self._mistakes, unknown_name("key", said.path, keys_of(self._kind)))
+        key.wrong(self._mistakes, unknown_name("key", key.path, keys_of(self._kind)))
 
     def _only_once(self, read: Mapping[str, list[_Point]]) -> None:
         """Note fields that two keys set, and keys of which each makes the other useless."""
@@ -306,89 +295,89 @@ class _Reader:
                             f"{field.key} and {self._fields[other].key} exclude each other; leave one of the two out.",
                         )
 
-    def _read(self, field: SpecField, said: Said) -> list[_Point]:
+    def _read(self, field: SpecField, value: Item) -> list[_Point]:
         if field.parts:
-            return [self._parts(field, said)]
+            return [self._parts(field, value)]
         if self._named(field):
-            return self._choices(field, said)
+            return self._choices(field, value)
         if field.kind == "model":
-            return self._nested(field, said)
+            return self._nested(field, value)
         if field.several:
-            return [self._list(field, said)]
+            return [self._list(field, value)]
         if field.kind == "mapping":
-            return [_Point({field.name: said.value}, {(field.name,): said})]
+            return [_Point({field.name: value.value}, {(field.name,): value})]
         return [
             _Point({field.name: self._value(field, item)}, {(field.name,): item}, f"{field.key}={shown(item.value)}")
-            for item in each(said, self._mistakes)
+            for item in each(value, self._mistakes)
         ]
 
-    def _value(self, field: SpecField, said: Said) -> Any:
-        if field.kind in ("path", "text") and said.value == "":
-            said.wrong(self._mistakes, "expected a text, got an empty one; leave the key out for the default.")
+    def _value(self, field: SpecField, value: Item) -> Any:
+        if field.kind in ("path", "text") and value.value == "":
+            value.wrong(self._mistakes, "expected a text, got an empty one; leave the key out for the default.")
             return None
-        return self._file(said) if field.kind == "path" and isinstance(said.value, str) else said.value
+        return self._file(value) if field.kind == "path" and isinstance(value.value, str) else value.value
 
-    def _file(self, said: Said) -> Path:
+    def _file(self, value: Item) -> Path:
         # What the command line names lies where that was typed.
-        name = Path(said.value).expanduser()
-        return name if said.node.source else self._folder / name
+        name = Path(value.value).expanduser()
+        return name if value.node.source else self._folder / name
 
-    def _list(self, field: SpecField, said: Said) -> _Point:
+    def _list(self, field: SpecField, value: Item) -> _Point:
         if field.option.swept:
-            items = each(said, self._mistakes)
-            places: dict[tuple[str | int, ...], Said] = {(field.name, i): item for i, item in enumerate(items)}
-            return _Point({field.name: [item.value for item in items]}, {(field.name,): said, **places})
-        return _Point({field.name: said.value}, {(field.name,): said})
+            items = each(value, self._mistakes)
+            places: dict[tuple[str | int, ...], Item] = {(field.name, i): item for i, item in enumerate(items)}
+            return _Point({field.name: [item.value for item in items]}, {(field.name,): value, **places})
+        return _Point({field.name: value.value}, {(field.name,): value})
 
-    def _nested(self, field: SpecField, said: Said) -> list[_Point]:
+    def _nested(self, field: SpecField, entry: Item) -> list[_Point]:
         inner, whole = field.fields, field.option.whole
-        node = said.node
+        node = entry.node
         if whole is not None and not isinstance(node.value, dict):
             node = Node({whole: node}, node.line, node.source)
         if not isinstance(node.value, dict):
             example = "{" + ", ".join(f"{name}: ..." for name in list(inner)[:2]) + "}"
-            said.wrong(self._mistakes, f"expected options, such as {example}, got {shown(said.value)}.")
+            entry.wrong(self._mistakes, f"expected options, such as {example}, got {shown(entry.value)}.")
             return []
-        swept: dict[str, list[Said]] = {}
+        swept: dict[str, list[Item]] = {}
         for name, value in node.value.items():
-            place = Said(value.plain(), value, join(said.path, name))
+            place = Item(value.plain(), value, join(entry.path, name))
             if name not in inner:
                 place.wrong(self._mistakes, unknown_name(f"key of {field.key}:", name, inner))
             swept[name] = [place] if name in inner and inner[name].several else each(place, self._mistakes)
         number = math.prod(map(len, swept.values()))
         if number > MOST:
-            said.wrong(self._mistakes, f"sweeps over {number:,} combinations; a document takes at most {MOST:,}.")
+            entry.wrong(self._mistakes, f"sweeps over {number:,} combinations; a document takes at most {MOST:,}.")
             return []
         points = []
         for values in itertools.product(*swept.values()):
             options = dict(zip(swept, values, strict=True))
             labels = [f"{name}={shown(options[name].value)}" for name in swept if len(swept[name]) > 1]
-            places: dict[tuple[str | int, ...], Said] = {(field.name, name): place for name, place in options.items()}
+            places: dict[tuple[str | int, ...], Item] = {(field.name, name): place for name, place in options.items()}
             plain = {name: place.value for name, place in options.items()}
-            points.append(_Point({field.name: plain}, {(field.name,): said, **places}, ", ".join(labels)))
+            points.append(_Point({field.name: plain}, {(field.name,): entry, **places}, ", ".join(labels)))
         return points
 
-    def _parts(self, field: SpecField, said: Said) -> _Point:
+    def _parts(self, field: SpecField, value: Item) -> _Point:
         registered = self._kind.registered(field)
         choices = read_choices(
-            said.node, said.path, registered, self._mistakes, consent=self._allow_code is True, folder=self._folder
+            value.node, value.path, registered, self._mistakes, consent=self._allow_code is True, folder=self._folder
         )
         for choice in choices:
-            self._check(choice, partial(check_made, choice, registered, self._mistakes))
+            self._check(choice, partial(check_options, choice, registered, self._mistakes))
         parts = tuple(
-            Part(name=c.name, options=c.values, label=None if c.called == c.name else c.label) for c in choices
+            Part(name=c.name, options=c.values, label=None if c.title == c.name else c.label) for c in choices
         )
-        places: dict[tuple[str | int, ...], Said] = {(field.name, i): c.entry for i, c in enumerate(choices)}
-        return _Point({field.name: parts}, {(field.name,): said, **places})
+        places: dict[tuple[str | int, ...], Item] = {(field.name, i): c.entry for i, c in enumerate(choices)}
+        return _Point({field.name: parts}, {(field.name,): value, **places})
 
-    def _check(self, choice: Choice, check: Callable[[], None], options: Mapping[str, Said] | None = None) -> None:
+    def _check(self, choice: Choice, check: Callable[[], None], options: Mapping[str, Item] | None = None) -> None:
         if choice.options if options is None else options:
             check()
         else:
             self._later.append(check)
 
-    def _choices(self, field: SpecField, said: Said) -> list[_Point]:
-        """Return what a named part with options beside the name sets: its name, fields of options, and the rest."""
+    def _choices(self, field: SpecField, entries: Item) -> list[_Point]:
+        """Return the fields that a named part with options sets."""
         registered = self._kind.registered(field)
         below = {other.option.key: other for other in self._fields.values() if other.option.below == field.name}
         rest = below.pop("", None)
@@ -397,7 +386,7 @@ class _Reader:
         given = _GIVEN.get(str(field.option.parts), ())
         points = []
         for choice in read_choices(
-            said.node, said.path, registered, self._mistakes, field.option.own, default=default, whole=whole
+            entries.node, entries.path, registered, self._mistakes, field.option.own, default=default, whole=whole
         ):
             others = {key: value for key, value in choice.options.items() if key not in below}
             own = field.option.own and ":" in choice.name
@@ -410,10 +399,10 @@ class _Reader:
                     choice, partial(check_names, choice, others, registered, given, self._mistakes, names), others
                 )
             point = _Point(
-                {field.name: choice.name}, {(field.name,): choice.entry}, choice.called if choice.label else ""
+                {field.name: choice.name}, {(field.name,): choice.entry}, choice.title if choice.label else ""
             )
             if own and choice.name.partition(":")[0].endswith(".py"):
-                point.fields[field.name] = str(self._file(Said(choice.name, choice.entry.node, choice.entry.path)))
+                point.fields[field.name] = str(self._file(Item(choice.name, choice.entry.node, choice.entry.path)))
             for key, value in choice.options.items():
                 if key in below:
                     [inner] = self._read(below[key], value)

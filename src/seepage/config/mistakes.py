@@ -17,7 +17,6 @@ class Mistake:
     Attributes:
         line: number of the line in the document, from 1; 0 where it was not read from a text.
         key: key in the document, such as ``attacks[1].restarts``; empty where the mistake is about the whole.
-        message: what was expected, what came and what to do.
     """
 
     line: int
@@ -71,18 +70,18 @@ class Mistakes:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self._found: list[Mistake] = []
+        self._mistakes: list[Mistake] = []
 
     def add(self, line: int, key: str, message: object) -> None:
         """Note a mistake."""
-        self._found.append(Mistake(line, key, str(message)))
+        self._mistakes.append(Mistake(line, key, str(message)))
 
     def touch(self, key: str) -> bool:
         """Return whether a mistake was noted at a key or within its value."""
-        return any(mistake.key == key or mistake.key.startswith((f"{key}.", f"{key}[")) for mistake in self._found)
+        return any(mistake.key == key or mistake.key.startswith((f"{key}.", f"{key}[")) for mistake in self._mistakes)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._mistakes)
 
     def check(self) -> None:
         """Stop here if there were any.
@@ -90,5 +89,5 @@ class Mistakes:
         Raises:
             DocumentError: names all of them.
         """
-        if self._found:
-            raise DocumentError(self.source, self._found)
+        if self._mistakes:
+            raise DocumentError(self.source, self._mistakes)

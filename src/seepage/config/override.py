@@ -33,33 +33,33 @@ def override(document: Node, given: Mapping[str, object], spec: type[Spec]) -> N
     """
     assert isinstance(document.value, dict)
     fields, by_key = fields_of(spec), keys_of(spec)
-    said = {name: _node(fields[name], value) for name, value in given.items() if value is not None}
+    nodes = {name: _node(fields[name], value) for name, value in given.items() if value is not None}
     # What a document says about one table is of no use for another one.
-    gone = {*said, *(other for name in said for other in fields[name].option.replaces)}
-    gone_options = {name for name in said if fields[name].option.of_attacks}
-    kept: Fields = {}
+    gone = {*nodes, *(other for name in nodes for other in fields[name].option.replaces)}
+    gone_options = {name for name in nodes if fields[name].option.of_attacks}
+    left: Fields = {}
     for key, node in document.value.items():
         field = by_key.get(key)
         if field is None:
-            kept[key] = node
+            left[key] = node
             continue
         below = {str(other.option.key): other for other in fields.values() if other.option.below == field.name}
         going = {key for key, other in below.items() if other.name in gone}
         if "" in going and field.name not in gone:
             node = _each(node, lambda entry, keys={"name", "label", *below}: _only(entry, keys))
         staying = {key for key in below if key} - going
-        if field.name in said and field.kind == "model":
-            said[field.name] = _merged(field, node, said[field.name])
-        elif field.name in said and staying:
+        if field.name in nodes and field.kind == "model":
+            nodes[field.name] = _merged(field, node, nodes[field.name])
+        elif field.name in nodes and staying:
             # Another protocol keeps what every protocol of the document takes.
-            said[field.name] = _renamed(_each(node, lambda entry, keys=staying: _only(entry, keys)), said[field.name])
+            nodes[field.name] = _renamed(_each(node, lambda entry, keys=staying: _only(entry, keys)), nodes[field.name])
         elif field.name not in gone:
             stripped = _each(node, lambda entry, keys=going: _without(entry, keys)) if going else node
             if field.parts and gone_options:
                 stripped = _each(stripped, lambda entry: _without(entry, gone_options))
             if stripped.value != {}:
-                kept[key] = stripped
-    return Node({**kept, **{fields[name].key: node for name, node in said.items()}}, document.line, document.source)
+                left[key] = stripped
+    return Node({**left, **{fields[name].key: node for name, node in nodes.items()}}, document.line, document.source)
 
 
 def _node(field: SpecField, value: object) -> Node:
@@ -83,7 +83,7 @@ def _merged(field: SpecField, old: Node, new: Node) -> Node:
 
 
 def _renamed(entries: Node, names: Node) -> Node:
-    """Return other named parts, each with what the entries of the document keep."""
+    """Return other named parts with the options that remain of the document's entries."""
     renamed = [
         Node({**(old.value if isinstance(old.value, dict) else {}), **_mapping(new)}, new.line, new.source)
         for old in entries.items()
@@ -102,8 +102,8 @@ def _each(entries: Node, change: Callable[[Node], Node]) -> Node:
         return change(entries)
     changed = [change(entry) for entry in entries.value]
     alike = {json.dumps(node.plain(), sort_keys=True): node for node in reversed(changed)}
-    kept = [node for node in changed if any(node is other for other in alike.values())]
-    return kept[0] if len(kept) == 1 else Node(kept, entries.line, entries.source)
+    distinct = [node for node in changed if any(node is other for other in alike.values())]
+    return distinct[0] if len(distinct) == 1 else Node(distinct, entries.line, entries.source)
 
 
 def _only(entry: Node, keys: Collection[str]) -> Node:
@@ -114,9 +114,9 @@ def _only(entry: Node, keys: Collection[str]) -> Node:
 def _without(entry: Node, gone: Collection[str]) -> Node:
     if not isinstance(entry.value, dict):
         return entry
-    kept = {key: node for key, node in entry.value.items() if key not in gone}
-    options = kept.get("options")
+    rest = {key: node for key, node in entry.value.items() if key not in gone}
+    options = rest.get("options")
     if options is not None and isinstance(options.value, dict):
-        kept["options"] = Node({k: n for k, n in options.value.items() if k not in gone}, options.line, options.source)
+        rest["options"] = Node({k: n for k, n in options.value.items() if k not in gone}, options.line, options.source)
     # An entry with nothing but its name is that name, so that repeats are seen as such.
-    return kept["name"] if set(kept) == {"name"} else Node(kept, entry.line, entry.source)
+    return rest["name"] if set(rest) == {"name"} else Node(rest, entry.line, entry.source)

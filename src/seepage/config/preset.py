@@ -24,16 +24,13 @@ def presets() -> dict[str, str]:
 def read_preset(name: str) -> str:
     """Return the document of a preset.
 
-    Raises:
-        BadInputError: there is none of that name.
-
     Example:
         >>> read_preset("default").splitlines()[1]
         'dataset: adult'
     """
-    known = presets()
-    if name not in known:
-        raise unknown_name("preset", name, known)
+    files = presets()
+    if name not in files:
+        raise unknown_name("preset", name, files)
     return _text(name)
 
 

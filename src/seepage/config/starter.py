@@ -24,7 +24,7 @@ from seepage.text import clean
 _SIMPLE = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
 _WIDTH = 110
 # What every document should say; all else stands in comments.
-_SAID = ("dataset", "data", "target", "attacks", "defenses", "seed")
+_ALWAYS_WRITTEN = ("dataset", "data", "target", "attacks", "defenses", "seed")
 _HEAD = """\
 # Audit of {about}.
 # Check it:  seepage spec check {name}     Run it:  seepage audit {name}
@@ -76,7 +76,7 @@ def starter(
 
 
 def _entry(kind: type[Spec], field: SpecField, values: dict[str, object]) -> str:
-    """Return one key with its help, as a comment where it need not be said."""
+    """Return one key with its help, as a comment where it may be left out."""
     below = [other for other in fields_of(kind).values() if other.option.below == field.name and other.option.key]
     default = values.get(field.name, field.default)
     text = _flow(_plain(default)) if default is not None else _example(field)
@@ -87,9 +87,9 @@ def _entry(kind: type[Spec], field: SpecField, values: dict[str, object]) -> str
     help_ = field.option.help.replace("`", "'")
     if field.option.default is not None:
         help_ += f" Default: {field.option.default}."
-    said = field.name in values or field.name in (*_SAID, kind.repeats) or bool(below)
+    written = field.name in values or field.name in (*_ALWAYS_WRITTEN, kind.repeats) or bool(below)
     comment = textwrap.fill(help_, _WIDTH, initial_indent="# ", subsequent_indent="# ")
-    return f"{comment}\n{'' if said else '# '}{field.key}: {text}\n"
+    return f"{comment}\n{'' if written else '# '}{field.key}: {text}\n"
 
 
 def _example(field: SpecField) -> str:
@@ -102,7 +102,7 @@ def _example(field: SpecField) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a default as a document says it."""
+    """Return a default in the form that documents use."""
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, BaseModel):
@@ -126,7 +126,7 @@ def _flow(value: object) -> str:
 def _table(
     kind: type[Spec], dataset: str | None, data: Path | None, target: str | None, read: Mapping[str, str], out: Path
 ) -> dict[str, object]:
-    """Return what a document says of a table, and batch sizes that suit it."""
+    """Return the document's entries about a table, and batch sizes that suit the table."""
     fields = fields_of(kind)
     if data is None:
         name = fields["dataset"].default if dataset is None else dataset
@@ -143,17 +143,17 @@ def _table(
         raise unknown_name(f"column of {str(data)!r}:", target, source.names)
     [(_, values)] = source.columns([target])
     rows = len(values)
-    said: dict[str, object] = {"data": _from(out.parent, data), "target": target}
-    said |= {name: value for name, value in read.items() if value != fields[name].default}
+    entries: dict[str, object] = {"data": _from(out.parent, data), "target": target}
+    entries |= {name: value for name, value in read.items() if value != fields[name].default}
     if any(typed(raw).isna().any() for _, raw in source.columns(source.names)):
-        said["missing"] = "category"
+        entries["missing"] = "category"
     if "batch_sizes" in fields:
-        said["batch_sizes"] = list(dict.fromkeys(min(s, max(1, rows // 2)) for s in fields["batch_sizes"].default))
-    return said
+        entries["batch_sizes"] = list(dict.fromkeys(min(s, max(1, rows // 2)) for s in fields["batch_sizes"].default))
+    return entries
 
 
 def _from(folder: Path, data: Path) -> str:
-    """Return the name of a file as seen from a folder."""
+    """Return the path of a file relative to a folder."""
     try:
         return Path(os.path.relpath(data.resolve(), folder.resolve())).as_posix()
     except ValueError:

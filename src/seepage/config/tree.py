@@ -34,7 +34,7 @@ Scalar = None | bool | int | float | str
 
 @dataclass(frozen=True)
 class Node:
-    """A value and where it stands.
+    """A value of a document with its line.
 
     Attributes:
         value: a scalar, a list of nodes, or a mapping to nodes.
@@ -119,9 +119,9 @@ def parse(text: str, name: str) -> Node:
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = " ".join(str(part) for part in (error.context, error.problem) if part)
+        problem = " ".join(str(part) for part in (error.context, error.problem) if part)
         line = mark.line + 1 if mark else 0
-        raise builder.error(line, "", f"this is no valid YAML: {said}; mend the line or the one above it.") from None
+        raise builder.error(line, "", f"this is no valid YAML: {problem}; mend the line or the one above it.") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         character = f"U+{error.character:04X}" if isinstance(error.character, int) else repr(error.character)
@@ -137,9 +137,6 @@ def parse(text: str, name: str) -> Node:
 
 def plant(value: object, name: str = "", source: str | None = None) -> Node:
     """Return the tree of plain Python values: mappings, lists or tuples, and scalars.
-
-    Raises:
-        DocumentError: it holds anything else, or is nested too deeply.
 
     Example:
         >>> plant({"victims": 3}).value

@@ -11,7 +11,7 @@ from seepage.settings.spec import Spec
 
 
 def as_key(remedy: Remedy, spec: type[Spec] = Spec) -> str:
-    """Return what a document says to give a field.
+    """Return the entry of a document that sets a field.
 
     Example:
         >>> as_key(Remedy("drop", ["a", "b"])), as_key(Remedy("gate.above", placeholder="LIFT"))
@@ -30,7 +30,7 @@ def as_key(remedy: Remedy, spec: type[Spec] = Spec) -> str:
 
 
 def as_option(remedy: Remedy, spec: type[Spec] = Spec) -> str:
-    """Return what the command line says to give a field.
+    """Return the option of the command line that sets a field.
 
     Example:
         >>> as_option(Remedy("drop", ["a", "b"])), as_option(Remedy("overrides", {"zip": "discrete"}))
@@ -66,6 +66,6 @@ def _value(remedy: Remedy) -> str:
 
 
 def _word(value: object) -> str:
-    """Return a value as a shell takes it."""
+    """Return a value in the quoting of a shell."""
     text = str(value)
     return text if text.replace("_", "").replace("-", "").replace(".", "").isalnum() else repr(text)

@@ -25,7 +25,7 @@ one, and nothing proves them. ``matched whole``: records that no proof covers re
 
 @dataclass(frozen=True)
 class Proof:
-    """What a certificate is written from; it holds records.
+    """The content of a certificate; it holds records.
 
     Attributes:
         guess: records that were read, with their certified cells and the conditions of the proof.
@@ -130,7 +130,7 @@ class GuardFinding:
         Args:
             more: further entries, such as the round.
         """
-        found = {
+        entry = {
             **{name: value for name, value in more.items() if value is not None},
             "decision": self.decision,
             "why": self.why,
@@ -147,18 +147,18 @@ class GuardFinding:
             "warnings": list(self.warnings),
         }
         if self.certificate is not None:
-            found["certificate"] = self.certificate.certificate.name
+            entry["certificate"] = self.certificate.certificate.name
         if self.notes:
-            found["notes"] = list(self.notes)
+            entry["notes"] = list(self.notes)
         if self.guarantee is not None:
-            kept = self.guarantee
-            found |= {"epsilon": kept.epsilon, "delta": kept.delta, "rounds": kept.steps}
-        return found
+            guarantee = self.guarantee
+            entry |= {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "rounds": guarantee.steps}
+        return entry
 
     def __str__(self) -> str:
         """Return the finding as a sentence."""
         of = "" if self.records is None else f" of {self.records} records"
-        found = {
+        decision = {
             "pass": f"nothing read{of}",
             "proved": f"{self.proved_records}{of} proved",
             "read": f"records read one by one{of}",
@@ -166,7 +166,7 @@ class GuardFinding:
             "not tried": "not tried",
         }[self.decision]
         done = "sent" if self.sent else "blocked"
-        return f"{found} ({self.why}); {done}, {self.seconds:.1f} s"
+        return f"{decision} ({self.why}); {done}, {self.seconds:.1f} s"
 
 
 @dataclass(frozen=True)

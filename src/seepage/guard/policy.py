@@ -78,10 +78,10 @@ class GuardPolicy:
         """
         if self.clip_norm is None:
             return dict(update)
-        one = Clipping(self.clip_norm)({name: tensor[None] for name, tensor in update.items()}, [seed])
+        batch = Clipping(self.clip_norm)({name: tensor[None] for name, tensor in update.items()}, [seed])
         if self.noise_multiplier is not None:
-            one = GaussianNoise(self.clip_norm * self.noise_multiplier)(one, [seed])
-        return {name: tensor[0] for name, tensor in one.items()}
+            batch = GaussianNoise(self.clip_norm * self.noise_multiplier)(batch, [seed])
+        return {name: tensor[0] for name, tensor in batch.items()}
 
     def known(self, before: KnownDefense, update: Mapping[str, Tensor]) -> KnownDefense:
         """Return what an attacker knows of the client's own defense and this policy together.

@@ -30,12 +30,6 @@ def signs_of_crafting(model: Model, encoder: Encoder, statistics: Statistics, se
     to at most one in a hundred rows of the public marginals, which single records then activate alone. A server that
     knows these rules can craft a model that none of them finds.
 
-    Args:
-        model: received model.
-        encoder: client's encoder.
-        statistics: public statistics of the columns.
-        seed: seed of the rows.
-
     Example:
         >>> from seepage.datasets.planted import distinct
         >>> from seepage.models.imprint import imprint
@@ -47,7 +41,7 @@ def signs_of_crafting(model: Model, encoder: Encoder, statistics: Statistics, se
         >>> signs_of_crafting(imprint(data.schema), encoder, data.statistics)[0]
         "400 of 400 units of layer '0' are multiples of one another, as in a layer that sorts records into bins"
     """
-    found = []
+    signs = []
     reacting = _reacting(model, encoder, statistics, seed)
     layers = [(name, part) for name, part in model.module.named_modules() if isinstance(part, nn.Linear)]
     for name, layer in layers:
@@ -55,25 +49,25 @@ def signs_of_crafting(model: Model, encoder: Encoder, statistics: Statistics, se
         alike = int(_alike(layer.weight.detach()).sum())
         last = layer is layers[-1][1]
         if units >= _FEW and alike > _MOST * units and not last:
-            found.append(
+            signs.append(
                 f"{alike} of {units} units of layer {name!r} are multiples of one another, as in a layer that sorts "
                 "records into bins"
             )
         unread = int((~layer.weight.detach().bool().any(0)).sum())
         if inputs >= _FEW and unread > _MOST * inputs:
-            found.append(
+            signs.append(
                 f"{unread} of {inputs} inputs of layer {name!r} reach no unit, as where clients are kept apart"
             )
         dead = units - int(layer.weight.detach().bool().any(1).sum())
         if units >= _FEW and dead > _MOST * units:
-            found.append(f"{dead} of {units} units of layer {name!r} take no input, as where clients are kept apart")
+            signs.append(f"{dead} of {units} units of layer {name!r} take no input, as where clients are kept apart")
         if name in reacting and units >= _FEW and not last:
             rare = int((reacting[name] <= _RARELY).sum())
             if rare > _MOST * units:
-                found.append(
+                signs.append(
                     f"{rare} of {units} units of layer {name!r} react to hardly any record, as traps for single ones do"
                 )
-    return tuple(found)
+    return tuple(signs)
 
 
 def _alike(weight: Float[Tensor, "unit input"]) -> Bool[Tensor, " unit"]:

@@ -85,43 +85,43 @@ def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
         raise BadInputError(f"{what} cannot be read ({error}); give the path of a YAML file.") from error
     if not isinstance(values, dict):
         raise BadInputError(f"{what} holds {type(values).__name__} where keys with values are expected.")
-    known = [field.alias or name for name, field in GuardSettings.model_fields.items()]
+    keys = [field.alias or name for name, field in GuardSettings.model_fields.items()]
     for key in values:
-        if key not in known:
-            raise unknown_name(f"key in {what}:", str(key)[:80], known)
+        if key not in keys:
+            raise unknown_name(f"key in {what}:", str(key)[:80], keys)
     try:
-        found = GuardSettings.model_validate(values)
+        settings = GuardSettings.model_validate(values)
     except ValidationError as error:
         problems = [
             f"{'.'.join(map(str, p['loc']))}: {p['msg'].removeprefix('Value error, ')}"
             for p in error.errors(include_input=False)
         ]
         raise BadInputError(f"{what} cannot be used: {'; '.join(problems[:4])}.") from error
-    if is_own(found.model) and not allow_code:
+    if is_own(settings.model) and not allow_code:
         raise BadInputError(
-            f"{what} names code of your own, {found.model!r}, which runs when the guard is made; allow it with "
+            f"{what} names code of your own, {settings.model!r}, which runs when the guard is made; allow it with "
             "allow_code=True where you trust the file."
         )
     folder = path.resolve().parent
-    schema = Schema.load(folder / found.schema_file)
-    model = found.model
+    schema = Schema.load(folder / settings.schema_file)
+    model = settings.model
     place, _, factory = model.rpartition(":")
     if place.endswith(".py"):
         model = f"{folder / place}:{factory}"
     options: dict[str, Any] = {
-        "reference": None if found.reference is None else Table.read(folder / found.reference, schema),
-        "encoder": None if found.encoder is None else ClientEncoder.load(folder / found.encoder),
-        "log": None if found.log is None else folder / found.log,
-        "certificates": None if found.certificates is None else folder / found.certificates,
+        "reference": None if settings.reference is None else Table.read(folder / settings.reference, schema),
+        "encoder": None if settings.encoder is None else ClientEncoder.load(folder / settings.encoder),
+        "log": None if settings.log is None else folder / settings.log,
+        "certificates": None if settings.certificates is None else folder / settings.certificates,
     }
-    policy = GuardPolicy(found.policy, found.mode, found.clip_norm, found.noise_multiplier, found.delta)
+    policy = GuardPolicy(settings.policy, settings.mode, settings.clip_norm, settings.noise_multiplier, settings.delta)
     return UpdateGuard(
         model,
         schema,
-        found.recipe,
+        settings.recipe,
         policy=policy,
-        head=found.head,
-        seconds=found.seconds,
-        keep_records=found.keep_records,
+        head=settings.head,
+        seconds=settings.seconds,
+        keep_records=settings.keep_records,
         **options,
     )

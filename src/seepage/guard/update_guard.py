@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from seepage import models
 from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.captures.captured import Capture, Description
-from seepage.captures.recovery import known_statistics
+from seepage.captures.recovery import attacker_statistics
 from seepage.errors import BadInputError, check_count, positive
 from seepage.files import PRIVATE
 from seepage.guard.finding import Answer, Decision, GuardFinding, Proof
@@ -95,7 +95,7 @@ class UpdateGuard:
         self.schema = schema if encoder is None else encoder.arranged(schema)
         if reference is not None and self.schema != schema:
             reference = Table(self.schema, reference.frame)
-        self.statistics, origin = known_statistics(self.schema, Description(encoder=encoder), reference)
+        self.statistics, origin = attacker_statistics(self.schema, Description(encoder=encoder), reference)
         self.encoder = Encoder(self.schema, self.statistics, dtype=torch.float64)
         self.recipe, self.policy, self.seed = recipe, policy or GuardPolicy(), seed
         self.head: Head | None = head
@@ -182,7 +182,7 @@ class UpdateGuard:
         decision: Decision = "not tried"
         guess: RecordsGuess | None = None
         view: View | None = None
-        count = self._known_count(records)
+        count = self._record_count(records)
         try:
             model = self._received(before, change)
             warnings = signs_of_crafting(model, self._client(model), self.statistics, self.seed)
@@ -207,9 +207,9 @@ class UpdateGuard:
         if guess is not None and guess.certified is not None:
             certified = guess.certified[0]
         update, received = state_digest(changed), state_digest(before)
-        found = decision in ("proved", "read", "matched whole")
+        leaks = decision in ("proved", "read", "matched whole")
         proof = None
-        if guess is not None and view is not None and found:
+        if guess is not None and view is not None and leaks:
             proof = Proof(guess, view, self.recipe, self.schema, self.statistics, update, received)
         doubtful = self.policy.mode == "strict" and (decision == "not tried" or bool(warnings))
         return GuardFinding(
@@ -225,21 +225,21 @@ class UpdateGuard:
             model=received,
             assumed=tuple(assumed),
             warnings=warnings,
-            sent=not (doubtful or (found and self.policy.action == "block")),
+            sent=not (doubtful or (leaks and self.policy.action == "block")),
             proof=proof,
         )
 
     def _certified(self, finding: GuardFinding, round: int | None) -> GuardFinding:
-        """Return the finding with the certificate that was asked for, and with records only where they are kept."""
-        proof, kept = finding.proof, finding if self.keep_records else replace(finding, proof=None)
+        """Return the finding with its certificate, and without records unless records are kept."""
+        proof, logged = finding.proof, finding if self.keep_records else replace(finding, proof=None)
         if proof is None or self._certificates is None or finding.decision != "proved":
-            return kept
+            return logged
         name = f"{'update' if round is None else f'round-{round:04d}'}-{proof.update[:16]}.json"
         try:
-            return replace(kept, certificate=proof.write(self._certificates / name))
+            return replace(logged, certificate=proof.write(self._certificates / name))
         except BadInputError as error:
             # What is proved stays proved, and what happens with the update is for the policy to say.
-            return replace(kept, notes=(f"no certificate was written: {str(error).rstrip('.')}",))
+            return replace(logged, notes=(f"no certificate was written: {str(error).rstrip('.')}",))
 
     def _knowledge(
         self, model: Model, change: Mapping[str, Tensor], running: Mapping[str, Tensor], count: int
@@ -249,19 +249,19 @@ class UpdateGuard:
             raise BadInputError(f"{count} records are not shared evenly by {self.recipe.clients} clients")
         if self.recipe.precision in ("float16", "bfloat16", "mixed"):
             raise BadInputError(f"the client computed in {self.recipe.precision}, which no replay follows")
-        known = self.policy.known(self.recipe.known(count), change)
+        defense = self.policy.known(self.recipe.known(count), change)
         about = Description(**{**dict(self.recipe), "batch_size": count})
         # Noise holds running statistics back.
-        held = self.policy.noise_multiplier is not None
-        moments = None if held else Capture(self.recipe.view(model, {}), about, (), dict(running)).batch_statistics
-        return Knowledge(self.schema, self.statistics, count, defense=known, batch_statistics=moments)
+        noised = self.policy.noise_multiplier is not None
+        moments = None if noised else Capture(self.recipe.view(model, {}), about, (), dict(running)).batch_statistics
+        return Knowledge(self.schema, self.statistics, count, defense=defense, batch_statistics=moments)
 
     def _attack(self, view: View, knowledge: Knowledge, seconds: float) -> tuple[Decision, str, RecordsGuess]:
-        """Return decision, reason, and what was read."""
-        every = attacks.of("horizontal")
+        """Run the attack; return decision, reason and guess."""
+        registered = attacks.of("horizontal")
         # Proofs need no estimates: what the search leaves over gets a single step.
         limits = {"seconds": seconds, "operations": seconds * _OPERATIONS, "restarts": 1, "iterations": 1}
-        guess = every.create("unmix", **limits)(view, knowledge, [self.seed])
+        guess = registered.create("unmix", **limits)(view, knowledge, [self.seed])
         assert guess.regime is not None
         [regime] = guess.regime
         if guess.certified is not None and bool(guess.certified.any()):
@@ -298,8 +298,8 @@ class UpdateGuard:
 
     def _received(self, state: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> Model:
         """Return the model as the server sent it; what changed was trained, also where the guard's copy is frozen."""
-        made = copy.deepcopy(self._network)
-        module = made.module if isinstance(made, Model) else made
+        network = copy.deepcopy(self._network)
+        module = network.module if isinstance(network, Model) else network
         try:
             module.load_state_dict(dict(state), strict=True)
         except RuntimeError as error:
@@ -309,16 +309,16 @@ class UpdateGuard:
         for name, parameter in module.named_parameters():
             if name in change and bool(change[name].any()):
                 parameter.requires_grad_()
-        found, _ = make_model(made, self.schema, self.statistics, head=self.head)
+        model, _ = make_model(network, self.schema, self.statistics, head=self.head)
         if self._own is not None:
-            self._own.check_inputs(found.module, found.name)
-        return found
+            self._own.check_inputs(model.module, model.name)
+        return model
 
     def _client(self, model: Model) -> Encoder:
         """Return the client's encoder in the model's precision."""
         return Encoder(self.schema, self.statistics, dtype=next(iter(model.parameters.values())).dtype)
 
-    def _known_count(self, records: int | None) -> int | None:
+    def _record_count(self, records: int | None) -> int | None:
         if records is not None:
             check_count("records", records)
         stated = self.recipe.batch_size
@@ -327,15 +327,15 @@ class UpdateGuard:
         return records if stated is None else stated
 
     def _counted(self, view: View) -> int:
-        found = None
+        count = None
         if isinstance(view, GradientView):
-            found = count_records(view, self.schema, self.statistics, seed=self.seed)
-        if found is None:
+            count = count_records(view, self.schema, self.statistics, seed=self.seed)
+        if count is None:
             raise BadInputError(
                 "the number of records is not known and cannot be counted in the update; say it in the recipe or with "
                 "the update"
             )
-        return found
+        return count
 
     def _write(self, finding: GuardFinding, round: int | None) -> None:
         if self._log is None:
@@ -354,9 +354,9 @@ def _network(model: str | nn.Module | Model, schema: Schema, head: Head | None, 
         return model
     if is_own(model):
         return load_own(model, schema, seed, head).network
-    made = models.create(model, schema=schema, seed=seed, head=head)
-    assert isinstance(made, Model)
-    return made
+    network = models.create(model, schema=schema, seed=seed, head=head)
+    assert isinstance(network, Model)
+    return network
 
 
 def _message(
@@ -374,12 +374,12 @@ def _message(
     after = given
     if form == "difference":
         after = {name: before[name] + tensor for name, tensor in given.items()}
-    every = changes({name: tensor for name, tensor in before.items() if name in after}, after)
-    moved = {name: tensor for name, tensor in every.items() if not is_buffer(name, before[name])}
+    difference = changes({name: tensor for name, tensor in before.items() if name in after}, after)
+    moved = {name: tensor for name, tensor in difference.items() if not is_buffer(name, before[name])}
     if form == "difference":
         # As it is sent, not by way of the rounded sum.
         moved = {name: -given[name] for name in moved}
-    return moved, {name: tensor for name, tensor in every.items() if name not in moved}
+    return moved, {name: tensor for name, tensor in difference.items() if name not in moved}
 
 
 def _changed(
@@ -393,8 +393,8 @@ def _changed(
     message = {}
     for name, tensor in given.items():
         if name not in changed:
-            held = torch.zeros_like(tensor) if form == "difference" else before[name]
-            message[name] = held if hold_running else tensor
+            base = torch.zeros_like(tensor) if form == "difference" else before[name]
+            message[name] = base if hold_running else tensor
         elif form == "gradient":
             message[name] = changed[name].to(tensor.dtype)
         else:
@@ -431,8 +431,8 @@ def _labelled(guess: RecordsGuess | None, schema: Schema) -> list[RecordsGuess]:
         return [] if guess is None else [guess]
     if not isinstance(schema.target, Discrete):
         return []
-    one = torch.ones(guess.cells.shape[:2], dtype=torch.float64)
-    return [replace(guess, labels=code * one) for code in range(schema.target.width)]
+    ones = torch.ones(guess.cells.shape[:2], dtype=torch.float64)
+    return [replace(guess, labels=code * ones) for code in range(schema.target.width)]
 
 
 def _matches(view: View, client: Encoder, guess: RecordsGuess) -> bool:
@@ -447,10 +447,7 @@ def _matches(view: View, client: Encoder, guess: RecordsGuess) -> bool:
     elif isinstance(view, UpdateView) and view.clients == 1 and len(view.training.batches(labels.shape[1])) == 1:
         epochs = view.training.epochs
         replayed = local_update(
-            view.model,
-            rows[:, None].expand(-1, epochs, -1, -1),
-            labels[:, None].expand(-1, epochs, -1),
-            view.training,
+            view.model, rows[:, None].expand(-1, epochs, -1, -1), labels[:, None].expand(-1, epochs, -1), view.training
         )
         moved = {name: epochs * rounding * float(p.norm()) for name, p in placed.items()}
     else:

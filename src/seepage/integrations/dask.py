@@ -71,8 +71,8 @@ def cluster(
                     "--nthreads 1."
                 ) from error
             workers.count()
-            found = cast("dict[str, dict[str, str | None]]", client.run(versions))
-            for worker, there in found.items():
+            versions_of = cast("dict[str, dict[str, str | None]]", client.run(versions))
+            for worker, there in versions_of.items():
                 if (differs := difference(versions(), there)) is not None:
                     raise BadInputError(f"the worker at {worker} {differs}")
             yield Machines(client.get_executor(pure=False), workers.count, lambda audits: _shared(client, audits))
@@ -84,9 +84,6 @@ def cluster(
 
 def check_address(address: str, insecure: bool) -> None:
     """Refuse an address to which records would travel unencrypted.
-
-    Raises:
-        BadInputError: it is neither ``tls://``, nor a loopback address where unencrypted ones are allowed.
 
     Example:
         >>> check_address("tls://login:8786", insecure=False)
@@ -138,9 +135,9 @@ def _connect(address: str, security: Security | None) -> Client:
     try:
         return Client(address, security=security, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
-        said = " ".join(str(error).split())
+        problem = " ".join(str(error).split())
         raise BadInputError(
-            f"no scheduler can be reached at {address!r} ({said}); see that it runs there, with certificates of the "
+            f"no scheduler can be reached at {address!r} ({problem}); see that it runs there, with certificates of the "
             "same authority."
         ) from error
 

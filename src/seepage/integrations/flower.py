@@ -39,9 +39,7 @@ _BLOCKED = "the leak guard sends no update in this round"
 
 
 def leak_guard_mod(
-    guard: UpdateGuard | str | Path | Callable[[Context], UpdateGuard],
-    *,
-    weighted_by_key: str = "num-examples",
+    guard: UpdateGuard | str | Path | Callable[[Context], UpdateGuard], *, weighted_by_key: str = "num-examples"
 ) -> Mod:
     """Return a mod that checks the reply to each training message before it is sent.
 
@@ -64,23 +62,23 @@ def leak_guard_mod(
         >>> guarding = UpdateGuard(nn3(data.schema).module, data.schema, MessageRecipe(), reference=data.train)
         >>> app = ClientApp(mods=[leak_guard_mod(guarding)])
     """
-    made = load(guard) if isinstance(guard, str | Path) else guard
+    prepared = load(guard) if isinstance(guard, str | Path) else guard
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         if not _trains(message):
             return call_next(message, context)
-        checks = made if isinstance(made, UpdateGuard) else made(context)
+        checks = prepared if isinstance(prepared, UpdateGuard) else prepared(context)
         # Before the app runs, which may change the arrays in place.
         sent = _only_arrays(message)
         received = None if sent is None else {name: array.numpy().copy() for name, array in sent[1].items()}
         reply = call_next(message, context)
         if reply.has_error():
             return reply
-        found = _only_arrays(reply)
-        if received is None or found is None:
+        arrays_of_reply = _only_arrays(reply)
+        if received is None or arrays_of_reply is None:
             _LOGGER.warning("leak guard: message and reply each need exactly one ArrayRecord; nothing is sent")
             return _refusal(message)
-        key, arrays = found
+        key, arrays = arrays_of_reply
         records = None if checks.recipe.batch_size is not None else _number(reply, weighted_by_key)
         try:
             answer = checks(
@@ -154,8 +152,8 @@ class CaptureReplies(Strategy):
         if self._capture_folder is None:
             raise BadInputError("the strategy does not know where to; call capture_to(folder, recipe) before start().")
         messages = list(super().configure_train(server_round, arrays, config, grid))  # pyright: ignore[reportAbstractUsage]
-        found = {message.metadata.dst_node_id: _only_arrays(message) for message in messages}
-        self._capture_sent = {node: one[1] for node, one in found.items() if one is not None}
+        sent = {message.metadata.dst_node_id: _only_arrays(message) for message in messages}
+        self._capture_sent = {node: record[1] for node, record in sent.items() if record is not None}
         return messages
 
     def aggregate_train(
@@ -174,10 +172,10 @@ class CaptureReplies(Strategy):
         common: str | None = None
         for reply in replies:
             node = reply.metadata.src_node_id
-            found = None if reply.has_error() else _only_arrays(reply)
-            if found is None or node not in self._capture_sent:
+            arrays = None if reply.has_error() else _only_arrays(reply)
+            if arrays is None or node not in self._capture_sent:
                 continue
-            before, after = _state(self._capture_sent[node]), _state(found[1])
+            before, after = _state(self._capture_sent[node]), _state(arrays[1])
             digest = state_digest(before)
             if common is None:
                 common = digest
@@ -187,9 +185,9 @@ class CaptureReplies(Strategy):
             recipe = self._capture_recipe
             update = after if recipe.training is None else changes(before, after)
             count = recipe.batch_size if recipe.batch_size is not None else _number(reply, self._capture_weight)
-            known = {**dict(recipe), "batch_size": count, "sent": digest, **self._capture_facts}
-            known |= {"client": str(node), "round": server_round}
-            save_capture(folder / f"client-{node}.safetensors", update, Description(**known))
+            facts = {**dict(recipe), "batch_size": count, "sent": digest, **self._capture_facts}
+            facts |= {"client": str(node), "round": server_round}
+            save_capture(folder / f"client-{node}.safetensors", update, Description(**facts))
 
 
 def _write_model(path: Path, state: dict[str, Tensor]) -> None:
@@ -206,8 +204,8 @@ def _trains(message: Message) -> bool:
 
 def _only_arrays(message: Message) -> tuple[str, ArrayRecord] | None:
     """Return the key and the one ArrayRecord of a message; None where it has none, or several."""
-    found = list(message.content.array_records.items())
-    return found[0] if len(found) == 1 else None
+    records = list(message.content.array_records.items())
+    return records[0] if len(records) == 1 else None
 
 
 def _number(reply: Message, key: str) -> int | None:

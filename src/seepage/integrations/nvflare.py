@@ -125,25 +125,25 @@ class LeakGuard(DXOFilter):
 def _received(task: Shareable) -> _Received | None:
     """Return the model that a task came with, apart from what the job may change in place; None where it has none."""
     try:
-        found = from_shareable(task)
+        dxo = from_shareable(task)
     except ValueError:
         return None
-    if found.data_kind != DataKind.WEIGHTS or not found.data:
+    if dxo.data_kind != DataKind.WEIGHTS or not dxo.data:
         return None
     current = task.get_header(AppConstants.CURRENT_ROUND)
-    return _Received(copy.deepcopy(found.data), current if isinstance(current, int) else None)
+    return _Received(copy.deepcopy(dxo.data), current if isinstance(current, int) else None)
 
 
 def _unreadable(shareable: Shareable) -> str | None:
-    """Return the kind of what an answer holds besides weights and metrics; None for nothing."""
+    """Return the kind of a part of an answer that is neither weights nor metrics; None where there is none."""
     try:
-        found = [from_shareable(shareable)]
+        pending = [from_shareable(shareable)]
     except ValueError:
         return "no DXO"
-    while found:
-        dxo = found.pop()
+    while pending:
+        dxo = pending.pop()
         if dxo.data_kind not in _HARMLESS:
             return str(dxo.data_kind)
         if dxo.data_kind == DataKind.COLLECTION:
-            found += list(dxo.data.values() if isinstance(dxo.data, dict) else dxo.data)
+            pending += list(dxo.data.values() if isinstance(dxo.data, dict) else dxo.data)
     return None

@@ -60,7 +60,7 @@ def _rounds(report: AuditResult) -> int:
 
 
 def _else(spec: Spec) -> str:
-    """Return what is left of a spec without its rounds and its name."""
+    """Return the fields of a spec without its rounds and its name."""
     plain = spec.model_dump(mode="json", exclude={"variant", "victims"})
     return repr(_without_rounds(dict(sorted(plain.items()))))
 

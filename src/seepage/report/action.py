@@ -57,7 +57,7 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
 
 
 def missed_by_guessing(result: AuditResult) -> str:
-    """Return what figures of the first screen count, behind a number."""
+    """Return the words behind a number on the first screen: what is counted."""
     what = "trials" if result.audit.about.trials is not None else "cells"
     if any(record["of"] is not None or record["label"] is not None for record in result.overviews):
         what = "labels" if all(record["of"] is not None for record in result.overviews) else "cells or labels"
@@ -98,8 +98,8 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
 def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:
     if not result.defended:
         return "No defense was audited: add one with --defense (seepage defenses lists them)."
-    known = [record for record in attacked if record["upper"] is not None and gravest(record["tier"]) not in UNKNOWN]
-    least = min(known, key=lambda record: record["upper"], default=None)
+    rated = [record for record in attacked if record["upper"] is not None and gravest(record["tier"]) not in UNKNOWN]
+    least = min(rated, key=lambda record: record["upper"], default=None)
     limit = f"{100 * ENOUGH:.0f} {missed_by_guessing(result)}"
     left = "" if least is None else f" The least is read with {_name(result, least)}: up to {_of_100(least['upper'])}."
     return f"Nothing that was audited keeps the attacks below {limit}.{left}"

@@ -29,7 +29,6 @@ def advice(
         sensitive: worst upper end over sensitive columns of each setting; None where it is not known. Empty
             where no column is sensitive.
         task: figure of the task in each setting where it was measured.
-        higher_is_better: whether a higher figure of the task is a better one.
 
     Returns:
         One a threshold, strictest first: threshold, tier, undefended (whether any batch size does without a
@@ -107,12 +106,6 @@ def sentences(
     Args:
         records: advice for each threshold, see ``advice``.
         sizes: batch sizes of the sweep; empty where all are the same, so that none is advised.
-        defenses: defenses of the sweep.
-        secret: what is attacked.
-        marked: whether sensitive columns have to keep below a threshold too.
-        metric: metric that says how well the task is learnt.
-        size_name: what batch sizes are called.
-        option: option that sets them.
     """
     over = f"{secret} and of every sensitive column" if marked else secret
     by_way: dict[str, list[str]] = {}
@@ -142,7 +135,7 @@ def sentences(
 
 
 def _cost(task: float | None, metric: str) -> str:
-    """Return how well the task is learnt under a defense, nothing where that was not measured."""
+    """Return how well the task is learnt under a defense; empty where that was not measured."""
     if task is None:
         return ""
     return f", {lowered(task_name(metric))} {f'{task:.4g}' if is_error(metric) else percent(task)}"

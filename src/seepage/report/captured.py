@@ -64,59 +64,60 @@ def show_grid(console: Console, grid: Grid) -> None:
     console.print(table)
 
 
-def captured_sections(found: Recovered | FederationFindings | TranscriptFindings | ReadTrees) -> list[Section]:
-    """Return what captured messages give away, beside the figures of an audit; no record is part of it.
+def captured_sections(findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees) -> list[Section]:
+    """Return the sections on captured messages of a report; no section holds a record.
 
     Args:
-        found: findings of an update, of a folder of them, of a transcript, or of tree files.
+        findings: findings of an update, of a folder of them, of a transcript, or of tree files.
     """
-    if isinstance(found, Recovered):
-        return [_of_update(found)]
-    if isinstance(found, FederationFindings):
-        return _of_federation(found)
-    return [_of_trees(found)] if isinstance(found, ReadTrees) else _of_transcript(found)
+    if isinstance(findings, Recovered):
+        return [_of_update(findings)]
+    if isinstance(findings, FederationFindings):
+        return _of_federation(findings)
+    return [_of_trees(findings)] if isinstance(findings, ReadTrees) else _of_transcript(findings)
 
 
 def render_captured(
-    found: Recovered | FederationFindings | TranscriptFindings | ReadTrees,
+    findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees,
     report: AuditResult | None = None,
     provenance: Mapping[str, object] | None = None,
 ) -> str:
-    """Return what captured messages give away as one self-contained page.
+    """Return a report on captured messages as one self-contained page.
 
     Args:
-        found: findings.
         report: the same as an audit; None where nothing could be attacked.
         provenance: origin of the figures; none if None.
     """
-    return captured_page(captured_sections(found), report, provenance or {})
+    return captured_page(captured_sections(findings), report, provenance or {})
 
 
-def _of_update(found: Recovered) -> Section:
-    settings, knowledge = found.settings, found.knowledge
+def _of_update(recovered: Recovered) -> Section:
+    settings, knowledge = recovered.settings, recovered.knowledge
     facts = [
         f"number of records: {knowledge['records']}",
         f"columns: {knowledge['statistics']}",
         f"labels: {knowledge['labels']}",
-        *([] if found.guess.regime is None else [f"method: {found.guess.regime[0]}"]),
-        *found.notes,
+        *([] if recovered.guess.regime is None else [f"method: {recovered.guess.regime[0]}"]),
+        *recovered.notes,
     ]
     title = f"{settings['attack']} on an update of {settings['batch_size']} record(s)"
     words = f"{settings['protocol']}, model {clean(settings['model'])}"
     return Section("read", title, [words], [clean(fact, 300) for fact in facts])
 
 
-def records_grid(found: Recovered) -> Grid:
+def records_grid(recovered: Recovered) -> Grid:
     """Return the first records that were read, with the attacker's certainty, for those who may see them."""
-    records = found.records
+    records = recovered.records
     shown = min(_SOME, len(records))
     heads = [grids.text("column", "column"), *(grids.text(f"record {r + 1}", str(r)) for r in range(shown))]
     lines: list[Record] = []
-    for i, name in enumerate(found.schema.names):
-        cells = {str(r): _cell(records.iat[r, i], found.certainty[r, i], found.spread[r, i]) for r in range(shown)}
+    for i, name in enumerate(recovered.schema.names):
+        cells = {
+            str(r): _cell(records.iat[r, i], recovered.certainty[r, i], recovered.spread[r, i]) for r in range(shown)
+        }
         lines.append({"column": clean(name, 32), **cells})
-    if found.guess.labels is not None:
-        target = found.schema.target.name
+    if recovered.guess.labels is not None:
+        target = recovered.schema.target.name
         labels = {str(r): clean(records[target].iat[r], 24) for r in range(shown)}
         lines.append({"column": f"{clean(target, 32)} (label)", **labels})
     part = "" if shown == len(records) else f", first {shown} of {len(records)} records"
@@ -131,13 +132,13 @@ def _cell(value: object, certainty: Any, spread: Any) -> str:
     return f"{text} ({percent(float(certainty), 0)}{around})"
 
 
-def _of_trees(found: ReadTrees) -> Section:
-    points = [f"rows of each class in the first tree's {len(found.leaves)} leaves are known exactly"]
-    for name, values in found.values.items():
+def _of_trees(trees: ReadTrees) -> Section:
+    points = [f"rows of each class in the first tree's {len(trees.leaves)} leaves are known exactly"]
+    for name, values in trees.values.items():
         some = ", ".join(f"{value:g}" for value in values[:_SOME]) + ", ..." * (len(values) > _SOME)
         points.append(f"{clean(name, 32)}: {len(values)} values of its rows: {some}")
-    title = f"{len(found.recovered)} trees of a client with {found.records} rows"
-    return Section("read", title, points=points[0 if found.leaves else 1 :])
+    title = f"{len(trees.recovered)} trees of a client with {trees.records} rows"
+    return Section("read", title, points=points[0 if trees.leaves else 1 :])
 
 
 def federation_words(findings: FederationFindings) -> list[str]:
@@ -181,26 +182,28 @@ def _of_federation(findings: FederationFindings) -> list[Section]:
     updates = [{**_record(update), "round": update.round, "outcome": update.outcome} for update in findings.updates]
     each = "What each update gives away"
     table = grids.filled(each, [client, grids.count("Round", "round"), outcome, *numbers, why], updates)
-    made = [Section("updates", each, federation_words(findings), grids=[table])]
+    sections = [Section("updates", each, federation_words(findings), grids=[table])]
     if findings.clients:
         clients = [{**_record(client), "rounds": client.rounds} for client in findings.clients]
         all_ = "What all rounds of a client give away together"
         table = grids.filled(all_, [client, grids.count("Rounds", "rounds"), *numbers, why], clients)
-        made.append(Section("clients", all_, ["Records are the most that a client was taken to hold."], grids=[table]))
-    return made
+        sections.append(
+            Section("clients", all_, ["Records are the most that a client was taken to hold."], grids=[table])
+        )
+    return sections
 
 
-def _record(one: UpdateFinding | ClientFinding) -> Record:
-    tried, score = one.records is not None, one.score
-    notes = one.notes if isinstance(one, UpdateFinding) else ()
+def _record(finding: UpdateFinding | ClientFinding) -> Record:
+    tried, score = finding.records is not None, finding.score
+    notes = finding.notes if isinstance(finding, UpdateFinding) else ()
     return {
-        "client": one.client,
-        "records": one.records,
-        "proved": one.proved_records if tried else None,
-        "cells": one.proved_cells if tried else None,
-        "estimated": one.estimated_records if tried else None,
+        "client": finding.client,
+        "records": finding.records,
+        "proved": finding.proved_records if tried else None,
+        "cells": finding.proved_cells if tried else None,
+        "estimated": finding.estimated_records if tried else None,
         **{name: None if score is None else getattr(score, name) for name in ("mean", "baseline", "lift")},
-        "why": "; ".join(part for part in (one.why, *notes) if part),
+        "why": "; ".join(part for part in (finding.why, *notes) if part),
     }
 
 
@@ -214,24 +217,24 @@ def _outcome(record: Record) -> grids.GridCell:
 def transcript_words(findings: TranscriptFindings) -> list[str]:
     """Return what was found in a transcript, and what could not be tried, as sentences."""
     tried = findings.tried
-    said = [
+    sentences = [
         f"{findings.records:,} records in {findings.rounds:,} rounds of {findings.setting} learning, private: "
-        f"{', '.join(findings.private)}. Attacks that ran: {', '.join(one.attack for one in tried) or 'none'}.",
+        f"{', '.join(findings.private)}. Attacks that ran: {', '.join(attack.attack for attack in tried) or 'none'}.",
         *findings.doubts,
     ]
-    best = max(tried, key=lambda one: one.shown.get(("certified_cells", None)) or 0.0, default=None)
+    best = max(tried, key=lambda attack: attack.shown.get(("certified_cells", None)) or 0.0, default=None)
     certified = None if best is None else best.shown.get(("certified_cells", None))
     if best is not None and certified:
-        said.append(
+        sentences.append(
             f"{best.attack} certifies {percent(certified)} of the private cells: no other values replay their "
             f"messages, given the declared network, weights, loss and defense.{_below_baseline(best.rows or ())}"
         )
-    said += findings.limits
+    sentences += findings.limits
     if findings.not_tried:
-        said.append(
+        sentences.append(
             f"Not tried: {', '.join(findings.not_tried)}. What was not tried is not known to be safe; reasons below."
         )
-    return said
+    return sentences
 
 
 def _below_baseline(rows: Sequence[ResultRow]) -> str:
@@ -247,8 +250,8 @@ def _below_baseline(rows: Sequence[ResultRow]) -> str:
 
 def _of_transcript(findings: TranscriptFindings) -> list[Section]:
     lines = [
-        {"attack": one.attack, "sought": one.sought, "records": one.records, "shown": _own_answers(one)}
-        for one in findings.tried
+        {"attack": attack.attack, "sought": attack.sought, "records": attack.records, "shown": _own_answers(attack)}
+        for attack in findings.tried
     ]
     columns = [grids.text("Attack", "attack"), grids.text("Guesses", "sought"), grids.count("Records", "records")]
     caption = "What each attack says of its own answers"
@@ -262,11 +265,11 @@ def _of_transcript(findings: TranscriptFindings) -> list[Section]:
         )
     if findings.scored is not None:
         notes.append(f"figures are of the {findings.scored:,} records with a known truth")
-    made = [Section("read", "What the transcript gives away", transcript_words(findings), notes, grids=[table])]
+    sections = [Section("read", "What the transcript gives away", transcript_words(findings), notes, grids=[table])]
     reasons = [f"{clean(name)}: {clean(reason, 400)}." for name, reason in findings.not_tried.items()]
-    return [*made, *([Section("not-tried", "Not tried", points=reasons)] if reasons else [])]
+    return [*sections, *([Section("not-tried", "Not tried", points=reasons)] if reasons else [])]
 
 
-def _own_answers(one: TriedAttack) -> str:
-    known = {metric: one.shown.get((metric, None)) for metric in _SHOWN}
-    return "; ".join(f"{percent(value)} {_SHOWN[name]}" for name, value in known.items() if value is not None)
+def _own_answers(attack: TriedAttack) -> str:
+    figures = {metric: attack.shown.get((metric, None)) for metric in _SHOWN}
+    return "; ".join(f"{percent(value)} {_SHOWN[name]}" for name, value in figures.items() if value is not None)

@@ -23,18 +23,18 @@ def reliability_section(result: AuditResult) -> Section | None:
     title = "How well the attacker knows which cells it has"
     if not result.evidence:
         return None
-    kept = result.telling("uncertainty", mixed=True)
-    if kept is None:
+    best = result.telling("uncertainty", mixed=True)
+    if best is None:
         why = "No attack of this audit says how certain it is of a cell, so there is nothing to compare with the truth."
         return empty("reliability", title, why)
-    record, evidence = kept
+    record, evidence = best
     schema = result.schema_of(evidence)
     binned = frames.calibration(evidence, schema)
     covered = frames.coverage(evidence, schema)
     if not binned:
         return empty("reliability", title, "The attack gave no certainty for any cell.")
-    known = frames.sure(evidence, schema)
-    reach = listed([f"{percent(rate, 0)} of the {kind} cells" for kind, rate in known.items()])
+    rates = frames.sure(evidence, schema)
+    reach = listed([f"{percent(rate, 0)} of the {kind} cells" for kind, rate in rates.items()])
     associated = [
         f"{kind} cells {-row.mean:+.2f}"
         for kind in ("discrete", "continuous")
@@ -43,7 +43,7 @@ def reliability_section(result: AuditResult) -> Section | None:
     ]
     words = [
         f"An attacker that knows which of its guesses are right can act on them. Taking cells from the most certain "
-        f"down, {frames.SURE:.0%} are right up to {reach} ({where(result, record)}).",
+        f"down, {frames.SURE:.0%} are right up to {reach} ({where(result, record)})."
     ]
     if associated:
         words.append(
@@ -93,15 +93,15 @@ def reliability_section(result: AuditResult) -> Section | None:
 
 
 def exposed_section(result: AuditResult) -> Section | None:
-    """Return the right cells that tell most; None where no attack keeps single cells."""
+    """Return the right cells that reveal most; None where no attack keeps single cells."""
     title = "The most exposed cells"
     if not result.evidence:
         return None
-    kept = result.telling("uncertainty")
-    if kept is None:
+    best = result.telling("uncertainty")
+    if best is None:
         why = "Without the attacker's own certainty no cell can be called more exposed than another it got right."
         return empty("exposed", title, why)
-    record, evidence = kept
+    record, evidence = best
     rates = {row["column"]: row["baseline"] for row in result.by_column[record["batch_size"], record["defense"]]}
     cells = frames.exposed(evidence, result.schema_of(evidence), rates)
     if not cells:
@@ -204,10 +204,10 @@ def groups_section(result: AuditResult) -> Section | None:
     title = "Groups and rare records"
     if not result.evidence:
         return None
-    kept = result.telling("right", mixed=True)
-    if kept is None:
+    best = result.telling("right", mixed=True)
+    if best is None:
         return empty("groups", title, "The run kept no record of single cells, so groups cannot be distinguished.")
-    record, evidence = kept
+    record, evidence = best
     width = len(evidence.column_names)
     least = 1 if not result.audit.own else LEAST_RECORDS
     grouped = frames.subgroups(evidence, least, width)

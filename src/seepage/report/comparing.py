@@ -19,7 +19,6 @@ def render_comparison(comparison: Comparison, decision: Decision | None = None) 
     """Return the comparison as one self-contained page in the look of reports.
 
     Args:
-        comparison: the runs side by side.
         decision: whether leakage has risen; None where nobody asked.
     """
     line = [] if decision is None else [f"{decision.line[:1].upper()}{decision.line[1:]}"]

@@ -87,8 +87,9 @@ def _show_head(console: Console, result: AuditResult) -> None:
     console.print(
         Text(f"Audit of {clean(about.dataset)}", style="bold")
         + Text(
-            f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)}{variant} · {result.asked} "
-            f"{audit.spec.unit}{'s' if result.asked != 1 else ''} in each configuration · seed {audit.spec.seed}",
+            f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)}{variant} · "
+            f"{result.unit_count} {audit.spec.unit}{'s' if result.unit_count != 1 else ''} in each configuration · "
+            f"seed {audit.spec.seed}",
             style="not bold",
         )
     )
@@ -117,8 +118,8 @@ def _results_table(result: AuditResult, console: Console) -> Table:
     """Return the table with as many columns as there is room for, and the figures stacked where there is little."""
     measured = {row.metric for row in result.rows}
     extras = [name for name, metric in _EXTRAS.items() if metric in measured]
-    for kept in range(len(extras), -1, -1):
-        table = _results_of(result, extras[:kept], stacked=False)
+    for number in range(len(extras), -1, -1):
+        table = _results_of(result, extras[:number], stacked=False)
         if Measurement.get(console, console.options.update(width=10**4), table).maximum <= console.width:
             return table
     return _results_of(result, (), stacked=True)
@@ -224,9 +225,9 @@ def _plain(rate: float | None) -> str:
 
 
 def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
-    every = {key: {record["column"]: record for record in result.by_column[key]} for key in settings}
+    by_setting = {key: {record["column"]: record for record in result.by_column[key]} for key in settings}
     # In the order of the table, or of results where rows are no table.
-    by_column = {column: record for own in every.values() for column, record in own.items()}
+    by_column = {column: record for own in by_setting.values() for column, record in own.items()}
     order = [row.column for row in result.rows if row.column in by_column]
     marked = "; * sensitive" if any(record["sensitive"] for record in by_column.values()) else ""
     table = make_table(f"Columns: read by the strongest attack (lift over the best baseline, in points){marked}")
@@ -235,18 +236,20 @@ def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
     if kinds:
         table.add_column("kind", no_wrap=True)
     for key in settings:
-        attack = next((record["attack"] for record in every[key].values()), None)
+        attack = next((record["attack"] for record in by_setting[key].values()), None)
         table.add_column(
             Text(f"{result.label(key)}: {_MISSING if attack is None else result.marked(attack)}"), justify="right"
         )
     ranked = sorted(by_column.values(), key=lambda record: (not record["sensitive"], -(record["lift"] or 0.0)))
-    kept = {record["column"] for record in ranked[:_MOST_COLUMNS]}
-    if len(by_column) > len(kept):
-        table.caption = f"The {len(kept)} of {len(by_column):,} columns of which most is read; results.csv has all."
-    for column in dict.fromkeys(name for name in order if name in kept):
+    shown_columns = {record["column"] for record in ranked[:_MOST_COLUMNS]}
+    if len(by_column) > len(shown_columns):
+        table.caption = (
+            f"The {len(shown_columns)} of {len(by_column):,} columns of which most is read; results.csv has all."
+        )
+    for column in dict.fromkeys(name for name in order if name in shown_columns):
         cells = []
         for key in settings:
-            record = every[key].get(column)
+            record = by_setting[key].get(column)
             text = _MISSING if record is None else f"{percent(record['mean'])} ({points(record['lift'])})"
             cells.append(Text(text, style="" if record is None else _STYLES[gravest(record["tier"])]))
         head = by_column[column]
@@ -269,10 +272,7 @@ def costs_table(result: AuditResult) -> Table | None:
     for name in (lowered(task_name(records[0]["task_metric"])), "baseline"):
         table.add_column(name, justify="right", no_wrap=True)
     detailed = " (delta, steps, accountant)" if any(record["steps"] is not None for record in records) else ""
-    bounds = {
-        "epsilon": f"epsilon of a record{detailed}",
-        "label_epsilon": "epsilon of a label",
-    }
+    bounds = {"epsilon": f"epsilon of a record{detailed}", "label_epsilon": "epsilon of a label"}
     bounds = {key: name for key, name in bounds.items() if any(record[key] is not None for record in records)}
     for name in bounds.values():
         table.add_column(name, justify="right", overflow="fold")

@@ -49,7 +49,7 @@ class Figure:
 
 
 def label(value: object, longest: int = _LONGEST) -> str:
-    """Return a text of a table for a label of plotly.js, which reads some tags and entities in them.
+    """Return a text escaped for a label of plotly.js, which reads some tags and entities.
 
     Right-to-left letters are isolated, so that they do not reorder what stands beside them.
 
@@ -67,10 +67,7 @@ def by_batch_size(name: str, records: Sequence[Record], title: str, size: str = 
     """Return accuracy against batch size, attacks with their intervals and baselines.
 
     Args:
-        name: name of the figure.
         records: scores under one defense, see ``frames.scores``.
-        title: title of the figure.
-        size: what the number of records behind a message is called.
     """
     return _against(name, records, title, "batch_size", size, f"{size.capitalize()} (records behind one message)")
 
@@ -86,13 +83,7 @@ def by_defense(name: str, records: Sequence[Record], title: str) -> Figure:
 
 
 def _against(
-    name: str,
-    records: Sequence[Record],
-    title: str,
-    axis: str,
-    words: str,
-    horizontal: str,
-    ordered: bool = True,
+    name: str, records: Sequence[Record], title: str, axis: str, words: str, horizontal: str, ordered: bool = True
 ) -> Figure:
     places = list(dict.fromkeys(record[axis] for record in records))
     sizes = sorted(places) if ordered else places
@@ -218,10 +209,7 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
     """Return the lift of every column in every setting, as a grid of shaded and numbered fields.
 
     Args:
-        name: name of the figure.
-        settings: labels of the settings.
         columns: records of each column, one a setting; None where it has no figure there.
-        title: title of the figure.
     """
     shown = list(columns[:MOST_COLUMNS])
     places = list(range(len(shown)))[::-1]
@@ -426,10 +414,10 @@ def frontier(
         error: whether the task is measured by an error, which is no rate.
     """
     scale = 1.0 if error else 100.0
-    known = [record for record in records if record["closed"] is not None]
+    drawn = [record for record in records if record["closed"] is not None]
     data = []
-    for i, defense in enumerate(dict.fromkeys(record["defense"] for record in known)):
-        own = [record for record in known if record["defense"] == defense]
+    for i, defense in enumerate(dict.fromkeys(record["defense"] for record in drawn)):
+        own = [record for record in drawn if record["defense"] == defense]
         tasks = [f"{record['task']:.4g}" if error else percent(record["task"]) for record in own]
         data.append(
             {
@@ -453,11 +441,11 @@ def frontier(
             }
         )
     layout = _layout("Gap to certainty closed (%)", horizontal if error else f"{horizontal} (%)")
-    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((record["closed"] for record in known), default=0.0) - 3), 106]}
+    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((record["closed"] for record in drawn), default=0.0) - 3), 106]}
     layout["shapes"] = _thresholds()
     seen = "; ".join(
         f"{_point(clean(record['defense'], 40), record, size)}: closed gap {percent(record['closed'])}"
-        for record in known[:8]
+        for record in drawn[:8]
     )
     return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
 
@@ -506,8 +494,8 @@ def _between(record: Record) -> str:
 def _errors(
     records: Sequence[Record], mean: str = "mean", low: str = "low", high: str = "high", scale: float = 100.0
 ) -> Trace:
-    known = [record[mean] is not None and record[low] is not None and record[high] is not None for record in records]
-    pairs = list(zip(records, known, strict=True))
+    present = [record[mean] is not None and record[low] is not None and record[high] is not None for record in records]
+    pairs = list(zip(records, present, strict=True))
     return {
         "type": "data",
         "symmetric": False,

@@ -16,15 +16,15 @@ _NAMES = 3
 
 
 def not_tested(result: AuditResult) -> str:
-    """Return in a sentence or two what the figures say nothing of: attacks that were not run, columns left out."""
+    """Return the limits of the figures: attacks that were not run, and columns left out."""
     run = {part.part.name for part in result.audit.parts if part.kind == "attack"}
     further = sum(entry.applies and entry.attack not in run for entry in result.grid)
-    known = f"{further} further known attack{'s' if further != 1 else ''}, listed below, and " if further else ""
-    return " ".join([f"Not tested: {known}attacks that nobody has published.", *left_out(result.audit.inferred)])
+    others = f"{further} further known attack{'s' if further != 1 else ''}, listed below, and " if further else ""
+    return " ".join([f"Not tested: {others}attacks that nobody has published.", *left_out(result.audit.inferred)])
 
 
 def left_out(inferred: Inferred | None) -> list[str]:
-    """Return which columns of a table the audit is not about, in a sentence; none where it is about all.
+    """Return the columns that the audit leaves out, in a sentence; empty for none.
 
     Args:
         inferred: origin of the schema; None where it was not inferred.
@@ -56,8 +56,8 @@ def example(result: AuditResult) -> Grid | None:
     return Grid(caption, heads, [_line(cell) for cell in cells])
 
 
-def _is_of(one: Example, record: Record) -> bool:
-    return (one.batch_size, one.defense, one.attack) == (record["batch_size"], record["defense"], record["attack"])
+def _is_of(row: Example, record: Record) -> bool:
+    return (row.batch_size, row.defense, row.attack) == (record["batch_size"], record["defense"], record["attack"])
 
 
 def _line(cell: Cell) -> list[GridCell]:

@@ -66,7 +66,7 @@ def overview(
         if labels is not None and cells is None:
             record = {"attack": labels.attack, **_scored(labels, [], findings), "of": label}
         elif labels is not None and cells is not None and not apart:
-            rated = verdict(cells, _one(own, "exact_match"), findings, _one(own, "certified"))
+            rated = verdict(cells, _row_of(own, "exact_match"), findings, _row_of(own, "certified"))
             both = graver(rated, verdict(labels, findings=findings))
             record |= {"closed": both.closed, "closed_low": both.low, "upper": both.high, "tier": both.tier}
         beside = {f"label_{name}": None if of_label is None else of_label[name] for name in ("mean", "tier")}
@@ -82,9 +82,9 @@ def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequenc
     if score is None:
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
         return {**dict.fromkeys(empty), "tier": INCOMPLETE}
-    exact = _one(own, "exact_match")
-    rated = verdict(score, exact, findings, _one(own, "certified"))
-    parts = {name: _one(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
+    exact = _row_of(own, "exact_match")
+    rated = verdict(score, exact, findings, _row_of(own, "certified"))
+    parts = {name: _row_of(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
     return {
         **{name: getattr(score, name) for name in _OF_A_ROW},
         "closed": rated.closed,
@@ -97,7 +97,7 @@ def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequenc
     }
 
 
-def _one(rows: Sequence[ResultRow], metric: str) -> ResultRow | None:
+def _row_of(rows: Sequence[ResultRow], metric: str) -> ResultRow | None:
     return next((row for row in rows if row.metric == metric and row.column is None), None)
 
 
@@ -149,14 +149,14 @@ def columns(
     """
     here = at(rows, setting)
     attack = strongest(here, *setting)
-    known = {} if schema is None else {column.name: column for column in (*schema.columns, schema.target)}
-    places = list(known)
+    schema_columns = {} if schema is None else {column.name: column for column in (*schema.columns, schema.target)}
+    places = list(schema_columns)
     scored = {row.column: row for row in pick(here, metric="accuracy", attack=attack) if row.mean is not None}
     records = []
     for name, row in scored.items():
         if name is None:
             continue
-        column = known.get(name)
+        column = schema_columns.get(name)
         records.append(
             {
                 "batch_size": setting[0],
@@ -258,22 +258,22 @@ def _by_kind(
             continue
         entropy = evidence.uncertainty[..., list(positions)].reshape(len(evidence.uncertainty), -1).astype(float)
         right = evidence.right[..., list(positions)].reshape(entropy.shape)
-        known = ~np.isnan(entropy)
-        if not known.any():
+        present = ~np.isnan(entropy)
+        if not present.any():
             continue
         certainty = np.clip(1 - entropy, 0, 1) if kind == "discrete" else np.full(entropy.shape, np.nan)
         if kind == "continuous":
             # Half of the ties count as less certain, so that a constant entropy is certain by a half.
-            values = np.sort(entropy[known])
-            above = len(values) - np.searchsorted(values, entropy[known], side="right")
-            ties = np.searchsorted(values, entropy[known], side="right") - np.searchsorted(values, entropy[known])
-            certainty[known] = (above + ties / 2) / len(values)
+            values = np.sort(entropy[present])
+            above = len(values) - np.searchsorted(values, entropy[present], side="right")
+            ties = np.searchsorted(values, entropy[present], side="right") - np.searchsorted(values, entropy[present])
+            certainty[present] = (above + ties / 2) / len(values)
         records.append((kind, certainty, right))
     return records
 
 
 def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | None], most: int = 20) -> list[Record]:
-    """Return the right cells that tell most: no record and no column twice.
+    """Return the right cells that reveal most, at most one for each record and column.
 
     Sensitive columns come first, then those that the best baseline gets least often; within a column the cells of which
     the attacker is most certain, by their uncertainty to two decimals. Cells of columns that a baseline always gets are
@@ -293,15 +293,15 @@ def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | 
     rank = np.full(entropy.shape, np.nan)
     for positions in (schema.discrete, schema.continuous):
         part = entropy[..., list(positions)]
-        known = np.sort(part[~np.isnan(part)])
-        if len(known):
-            ranks = np.searchsorted(known, part) / len(known)
+        values = np.sort(part[~np.isnan(part)])
+        if len(values):
+            ranks = np.searchsorted(values, part) / len(values)
             rank[..., list(positions)] = np.where(np.isnan(part), np.nan, ranks)
     rates = [baselines.get(name) for name in schema.names]
-    known_rates = np.array([0.0 if rate is None else rate for rate in rates])
-    cells = np.argwhere(evidence.right & ~np.isnan(rank) & (known_rates < 1))
+    plain_rates = np.array([0.0 if rate is None else rate for rate in rates])
+    cells = np.argwhere(evidence.right & ~np.isnan(rank) & (plain_rates < 1))
     plain = np.array([not column.sensitive for column in schema.columns])
-    order = np.lexsort((cells[:, 0], rank[tuple(cells.T)], known_rates[cells[:, 2]], plain[cells[:, 2]]))
+    order = np.lexsort((cells[:, 0], rank[tuple(cells.T)], plain_rates[cells[:, 2]], plain[cells[:, 2]]))
     records, shown = [], set[tuple[str, int] | tuple[str, int, int]]()
     for victim, record, position in cells[order].tolist():
         once = {("column", position), ("record", victim, record)}
@@ -343,15 +343,13 @@ def subgroups(evidence: Evidence, least: int, width: int) -> list[Record]:
     """Return the accuracy on records of each category, by column.
 
     Args:
-        evidence: evidence of one attack in one setting.
         least: number of records below which categories are pooled, so that a rate never speaks of single people.
-        width: number of columns of the table, to tell records from cells.
     """
     records = []
     for column, categories in evidence.groups.items():
         small = [counts for counts in categories.values() if 0 < counts[0] < least * width]
-        kept = {name: counts for name, counts in categories.items() if counts[0] >= least * width}
-        records += [_group(column, name, *counts, width) for name, counts in kept.items()]
+        large = {name: counts for name, counts in categories.items() if counts[0] >= least * width}
+        records += [_group(column, name, *counts, width) for name, counts in large.items()]
         if small:
             cells, right = (sum(counts[i] for counts in small) for i in (0, 1))
             records.append(_group(column, None, cells, right, width, pooled=len(small)))
@@ -467,13 +465,13 @@ def _guarantee(task: ResultRow, about: Sequence[ResultRow]) -> Record:
     """Return what a defense guarantees, from the row of the task or from rows of their own."""
     privacy = task.settings.get("privacy") or {}
     measured = {row.metric: row.mean for row in about if row.metric in ("epsilon", "label_epsilon")}
-    known = {name: privacy.get(name) for name in ("epsilon", "delta", "steps", "accountant")}
+    shown = {name: privacy.get(name) for name in ("epsilon", "delta", "steps", "accountant")}
     canaries = next(iter(pick(about, metric="empirical_epsilon")), None)
     return {
         "label_epsilon": None,
         "message_epsilon": None if canaries is None else canaries.settings["accounted"],
         "measured_low": None if canaries is None else canaries.low,
         "measured_high": None if canaries is None else canaries.high,
-        **known,
+        **shown,
         **{name: value for name, value in measured.items() if value is not None},
     }

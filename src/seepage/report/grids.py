@@ -39,8 +39,6 @@ class Column:
     """One column.
 
     Attributes:
-        title: its head.
-        cell: from a record to the cell.
         align: ``number`` columns stand to the right.
     """
 
@@ -73,8 +71,8 @@ def grid(caption: str, columns: Sequence[Column], records: Sequence[Record], not
 def filled(caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None) -> Grid:
     """Return a table of records without the columns that are missing in all of them."""
     filled_grid = grid(caption, columns, records, note)
-    kept = [i for i in range(len(columns)) if i == 0 or any(row[i].sort is not None for row in filled_grid.rows)]
-    return Grid(caption, [columns[i] for i in kept], [[row[i] for i in kept] for row in filled_grid.rows], note)
+    places = [i for i in range(len(columns)) if i == 0 or any(row[i].sort is not None for row in filled_grid.rows)]
+    return Grid(caption, [columns[i] for i in places], [[row[i] for i in places] for row in filled_grid.rows], note)
 
 
 def text(
@@ -95,8 +93,8 @@ def text(
         if value is None or value == "":
             return GridCell(MISSING, None, "missing")
         shown = clean(value, longest)
-        said = mark if mark is not None and record[mark] else (marks or {}).get(value)
-        return GridCell(shown, shown, behind="" if said is None else f"({said})")
+        behind = mark if mark is not None and record[mark] else (marks or {}).get(value)
+        return GridCell(shown, shown, behind="" if behind is None else f"({behind})")
 
     return Column(title, cell, TEXT)
 

@@ -49,12 +49,8 @@ def write_html(
 
     Args:
         path: file, usually ``report.html`` in the run folder.
-        reports: reports on the run's audits.
         provenance: origin of the figures, see ``seepage.run.provenance``.
         private: whether only the owner may read it; follows from the tables if None.
-
-    Raises:
-        BadInputError: the file cannot be written.
     """
     own = any(report.audit.own for report in reports) if private is None else private
     write_whole(path, render(reports, provenance), own)
@@ -91,9 +87,7 @@ def captured_page(first: Sequence[Section], report: AuditResult | None, provenan
     """Return the page of captured messages.
 
     Args:
-        first: what they give away, beside figures.
         report: the same as an audit; None where nothing could be attacked.
-        provenance: origin of the figures.
     """
     title = "Captured updates" if report is None else f"Audit of {clean(report.audit.about.dataset)}"
     return page(
@@ -163,7 +157,7 @@ def _digest(text: str) -> str:
 
 
 def _names(reports: Sequence[AuditResult]) -> list[str]:
-    """Return what tells the audits of a run apart: data, protocol, model and variant; a number where those agree."""
+    """Return distinct names for the audits of a run: data, protocol, model and variant, or a number."""
     names: list[str] = []
     for report in reports:
         about, variant = report.audit.about, report.audit.spec.variant

@@ -18,15 +18,14 @@ _OTHERS = 4
 _WIDE = 400
 
 
-def show_inferred(console: Console, inferred: Inferred, every: bool = False) -> None:
+def show_inferred(console: Console, inferred: Inferred, all_columns: bool = False) -> None:
     """Print a line a column: what it was taken for and why. Those to look at come first.
 
     These are the target, sensitive columns, those left out, and those whose kind was decided near a threshold.
 
     Args:
         console: where to.
-        inferred: what was found.
-        every: whether the other columns follow, and are not only counted.
+        all_columns: whether the other columns follow, and are not only counted.
     """
     target = inferred.schema.target.name
     sensitive = {column.name for column in inferred.schema.columns if column.sensitive}
@@ -37,7 +36,7 @@ def show_inferred(console: Console, inferred: Inferred, every: bool = False) -> 
 
     ranked = sorted(inferred.columns, key=rank)
     first = sum(rank(column) < _OTHERS for column in ranked)
-    shown = ranked[: _COLUMNS if every else min(first, _COLUMNS)]
+    shown = ranked[: _COLUMNS if all_columns else min(first, _COLUMNS)]
     table = make_table(
         f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; {inferred.schema.width:,} encoded"
     )

@@ -42,17 +42,17 @@ def junit(reports: Sequence[AuditResult], page: Path | None = None) -> str:
         page: path of the HTML report; None for none.
     """
     root = ElementTree.Element("testsuites", name="seepage")
-    every: list[_Case] = []
+    cases_of_all: list[_Case] = []
     for report in reports:
         suite, cases = ElementTree.SubElement(root, "testsuite", name=title_of(report)), _cases(report)
         _count(suite, cases)
-        every += cases
+        cases_of_all += cases
         if page is not None:
             properties = ElementTree.SubElement(suite, "properties")
             ElementTree.SubElement(properties, "property", name="report", value=clean(page.as_posix(), _LONGEST))
         for case in cases:
             _add(suite, case)
-    _count(root, every)
+    _count(root, cases_of_all)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -112,8 +112,8 @@ def _is_above(standing: Standing, limit: float, decision: Decision) -> bool:
 
 def _check(code: str, lacking: str | None, findings: Sequence[Finding]) -> _Case:
     own = [finding for finding in findings if finding.code == code]
-    found = "\n".join(clean(f"{finding.severity}: {finding.title}. {finding.message}", _LONGEST) for finding in own)
+    output = "\n".join(clean(f"{finding.severity}: {finding.title}. {finding.message}", _LONGEST) for finding in own)
     name = f"{code}: {CHECKS[code].title}"
     if lacking is not None:
         return _Case("checks", name, "skipped", clean(lacking, _LONGEST))
-    return _Case("checks", name, output=found or "not found")
+    return _Case("checks", name, output=output or "not found")

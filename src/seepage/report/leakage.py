@@ -145,7 +145,7 @@ def columns_section(result: AuditResult) -> Section | None:
 
 
 def pictures_section(result: AuditResult) -> Section | None:
-    """Return originals and what attacks and baselines make of them; None where nothing has a picture."""
+    """Return original and reconstructed pictures; None where the table has no pictures."""
     measured = {
         (row.batch_size, row.defense, row.attack, row.metric): row.mean for row in result.rows if row.column is None
     }
@@ -169,7 +169,7 @@ def pictures_section(result: AuditResult) -> Section | None:
 
 
 def frontier_section(result: AuditResult) -> Section | None:
-    """Return what defenses leave to the attacker and what they cost; None where there are none and no task."""
+    """Return remaining leakage and cost of each defense; None without defenses and task."""
     title = "Defenses: what they leave and what they cost"
     records = result.frontier
     if not result.defended:
@@ -238,10 +238,10 @@ def frontier_section(result: AuditResult) -> Section | None:
 
 def canary_words(records: Sequence[Record]) -> list[str]:
     """Return what canaries show of epsilons that are accounted for, in sentences; none where there are no canaries."""
-    known = [record for record in records if record["message_epsilon"] is not None]
-    if not known:
+    bounded = [record for record in records if record["message_epsilon"] is not None]
+    if not bounded:
         return []
-    broken = [record for record in known if record["measured_low"] > record["message_epsilon"]]
+    broken = [record for record in bounded if record["measured_low"] > record["message_epsilon"]]
     words = [
         "Canaries bound the epsilon of one message from below, by what the defense's own code sends. Where the bound "
         "is above the closed form, noise or clipping is not what it is said to be."

@@ -39,9 +39,7 @@ class Picture:
     """A figure of a report, which notebooks show.
 
     Attributes:
-        title: heading of a few words.
         description: what is to be seen, for those who do not see it.
-        svg: the figure as an SVG element in the page's light colours, all its texts escaped.
     """
 
     title: str
@@ -56,11 +54,7 @@ class Picture:
         return f"{words}{self.svg}</figure>"
 
     def save(self, path: str | Path) -> Path:
-        """Write the figure as an SVG file; return its path.
-
-        Raises:
-            BadInputError: the file cannot be written.
-        """
+        """Write the figure as an SVG file; return its path."""
         write_whole(Path(path), f"{self.svg}\n")
         return Path(path)
 
@@ -76,7 +70,7 @@ def drawn(figure: Figure) -> Picture:
     """
     colours = _palette()
     style = f"font:12.5px system-ui,sans-serif;fill:{colours['--text']};background:{colours['--page']}"
-    svg = re.sub(r"var\((--[\w-]+)\)", lambda found: colours[found[1]], draw(figure))
+    svg = re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], draw(figure))
     return Picture(figure.title, figure.description, svg.replace("<svg ", f'<svg style="{style}" ', 1))
 
 

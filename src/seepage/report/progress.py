@@ -114,9 +114,9 @@ def _longest(plan: Plan) -> list[str]:
     for job in plan.jobs:
         series = [plan.series[i] for i in job.series]
         # Parts that share an exposure cannot be left out one by one.
-        label = series[0].part.label if len(series) == 1 else ", ".join(dict.fromkeys(one.label for one in series))
+        label = series[0].part.label if len(series) == 1 else ", ".join(dict.fromkeys(entry.label for entry in series))
         seconds[label] = seconds.get(label, 0.0) + (plan.seconds_of[job.name] or 0.0)
-    label = max(seconds, key=lambda one: seconds[one])
+    label = max(seconds, key=lambda name: seconds[name])
     share = seconds[label] / sum(seconds.values())
     others = [part.called for part in plan.audits[0].spec.attacks if part.called != label]
     # What is left is named, since no option takes an attack away.

@@ -23,7 +23,7 @@ from seepage.text import clean
 
 
 def verdicts_of(reports: Sequence[AuditResult]) -> list[dict[str, object]]:
-    """Return the verdict on each configuration of some audits as plain values, and why there is none where it is so."""
+    """Return the verdict on each configuration of some audits as plain values, or the reason why there is none."""
     verdicts = []
     for report in reports:
         about = report.audit.about
@@ -85,12 +85,12 @@ class Report(AuditResult):
         Raises:
             BadInputError: this report has no such figure.
         """
-        known = {figure.name: figure for section in sections(self) for figure, _ in section.figures}
-        if not known:
+        figures = {figure.name: figure for section in sections(self) for figure, _ in section.figures}
+        if not figures:
             raise BadInputError(f"there is no figure {name!r}, since this report has none. {summary(self)}")
-        if name not in known:
-            raise unknown_name("figure of this report", name, known)
-        return drawn(known[name])
+        if name not in figures:
+            raise unknown_name("figure of this report", name, figures)
+        return drawn(figures[name])
 
     def save(self, folder: str | Path) -> Path:
         """Write report and results to a folder; return the path of the report.

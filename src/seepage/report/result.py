@@ -34,14 +34,11 @@ class AuditResult:
     """What an audit found.
 
     Attributes:
-        audit: the audit.
-        rows: its results.
         runs: what each attack and baseline got out of each configuration's units.
         findings: what the audit's own checks found; None where they were not run.
         control: results of the positive control; None where none was run.
         negative: results of the negative control; None where none was run.
         left_out: labels and numbers of units for which there was no time.
-        origin: provenance of the run.
         decision: what the gate says; None without one.
         contradicted: attacks whose certificates the truth contradicts, and the share of certified cells that are wrong:
             a mistake in seepage, after which nothing counts as certified.
@@ -67,15 +64,15 @@ class AuditResult:
         except BadInputError:
             # A setting of another package may declare no threat model.
             attacks = []
-        known = {applicability.attack for applicability in attacks}
-        return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in known), *attacks]
+        tried = {applicability.attack for applicability in attacks}
+        return [*(Applicability(name, (), (), None) for name in dict.fromkeys(names) if name not in tried), *attacks]
 
     @property
     def names(self) -> list[Record]:
         """Each attack and defense of this audit by its name in results: what it does and who published it."""
         setting = self.audit.spec.setting
         attacks = [part.part for part in self.audit.parts if part.kind == "attack"]
-        found = []
+        names = []
         for registered, parts in ((registry.attacks, attacks), (registry.defenses, self.audit.spec.defenses)):
             for part in parts:
                 try:
@@ -85,8 +82,8 @@ class AuditResult:
                     continue
                 sources = dict.fromkeys(entry.source for entry in entries if entry.source is not None)
                 does = " ".join(entry.summary for entry in entries)
-                found.append({"name": part.called, "does": does, "source": "; ".join(sources)})
-        return found
+                names.append({"name": part.called, "does": does, "source": "; ".join(sources)})
+        return names
 
     @property
     def evidence(self) -> dict[tuple[int | None, str, str], Evidence]:
@@ -105,7 +102,7 @@ class AuditResult:
         return [run for run in self.runs if run.failures and run.configuration in counts]
 
     @property
-    def asked(self) -> int:
+    def unit_count(self) -> int:
         """Number of units that figures may rest on: never fewer than an earlier run measured."""
         return max([self.audit.units, *(len(run.units) for run in self.runs if run.is_attack)])
 
@@ -130,24 +127,24 @@ class AuditResult:
 
     @cached_property
     def gaps(self) -> Sequence[Gap]:
-        """What is missing before this audit can show that little leaks; none where checks were not run."""
+        """Evidence that this audit lacks to show that little leaks; empty where checks were not run."""
         facts = Facts(self.audit, self.rows, self.runs, self.control, self.negative)
         return [] if self.findings is None else facts.gaps
 
     def missing(self, setting: Setting) -> str:
-        """Return what is missing in a configuration before little leakage is shown there, in words."""
+        """Return the evidence that a configuration lacks to show that little leaks, in words."""
         return in_words([gap for gap in self.gaps if (gap.batch_size, gap.defense) == setting])
 
     @property
     def not_reached(self) -> list[Setting]:
-        """The configurations in which no attack has a figure, by batch size and defense."""
+        """Configurations in which no attack has a figure, by batch size and defense."""
         figured = {
             (overview["batch_size"], overview["defense"])
             for overview in self.overviews
             if overview["attack"] is not None
         }
-        every = [(configuration.batch_size, configuration.defense) for configuration in self.audit.configurations]
-        return [setting for setting in every if setting not in figured]
+        configured = [(configuration.batch_size, configuration.defense) for configuration in self.audit.configurations]
+        return [setting for setting in configured if setting not in figured]
 
     @property
     def all_findings(self) -> Sequence[Finding]:
@@ -184,11 +181,11 @@ class AuditResult:
         others = dict.fromkeys(
             overview["defense"] for overview in self.overviews if overview["defense"] != first["defense"]
         )
-        found = [
+        strongest = [
             frames.worst([overview for overview in self.overviews if overview["defense"] == defense])
             for defense in others
         ]
-        return [one for one in found if one is not None and one["mean"] is not None]
+        return [record for record in strongest if record is not None and record["mean"] is not None]
 
     @cached_property
     def by_column(self) -> dict[Setting, list[Record]]:
@@ -228,21 +225,16 @@ class AuditResult:
 
     @property
     def units(self) -> str:
-        """What figures are means of, as the head of a column."""
+        """Head of the column with the number of units that a figure is a mean of."""
         return f"{self.audit.spec.unit}s".capitalize()
 
     def marked(self, name: str, longest: int = 48) -> str:
-        """Return the name of an attack or a defense, and what is to be said of it wherever it stands in a table.
-
-        Args:
-            name: name in results.
-            longest: largest number of characters of the name.
-        """
+        """Return the name of an attack or a defense with its remark for tables."""
         mark = self.audit.about.marks.get(name)
         return clean(name, longest) + ("" if mark is None else f" ({mark})")
 
     def defense(self, name: str) -> str:
-        """Return a defense in words, with its name in results behind it where that says more."""
+        """Return a defense in words, followed by its name in results where that is more precise."""
         if name == UNDEFENDED:
             return "no defense"
         part = next((part for part in self.audit.spec.defenses if part.called == name), None)
@@ -250,12 +242,7 @@ class AuditResult:
         return clean(name, 60) if words is None else f"{clean(words, 160)} ({clean(name, 60)})"
 
     def label(self, setting: Setting, in_words: bool = False) -> str:
-        """Return a configuration without what all have in common.
-
-        Args:
-            setting: batch size and name of the defense.
-            in_words: whether the defense stands in words before its name.
-        """
+        """Return a configuration without the values that all configurations share."""
         size, defense = setting
         parts = [f"{self.audit.about.size} {size}"] if self.sized else []
         if self.defended or not self.sized:
@@ -264,7 +251,7 @@ class AuditResult:
         return ", ".join(parts)
 
     def place(self, size: int | None, defense: str) -> str:
-        """Return the begin of a sentence: the configuration and who attacks."""
+        """Return the beginning of a sentence: the configuration and the attacker."""
         # Where trials of whole models are counted, no message is that of a batch.
         whole = self.audit.about.trials is not None and not self.sized
         parts = [] if size is None or whole else [f"at {self.audit.about.size} {size}"]
@@ -277,27 +264,26 @@ class AuditResult:
         return words[:1].upper() + words[1:]
 
     def schema_of(self, evidence: Evidence) -> Schema:
-        """Return the schema of the columns that evidence speaks of."""
+        """Return the schema of the columns of some evidence."""
         schema = self.audit.schema
         assert schema is not None
-        known = {column.name: column for column in (*schema.columns, schema.target)}
+        columns = {column.name: column for column in (*schema.columns, schema.target)}
         if evidence.column_names == schema.names:
             return schema
-        return schema.model_copy(update={"columns": tuple(known[name] for name in evidence.column_names)})
+        return schema.model_copy(update={"columns": tuple(columns[name] for name in evidence.column_names)})
 
     def telling(self, wanted: str, mixed: bool = False) -> tuple[Record, Evidence] | None:
-        """Return the configuration in which most leaks among those with evidence that has ``wanted``.
+        """Return the configuration with the most leakage among those whose evidence has the field ``wanted``.
 
         Args:
-            wanted: name of the field.
             mixed: whether a configuration in which nearly every cell is right is passed over for another, since all
                 that is to be compared is alike there.
         """
         having = []
         for overview in self.overviews:
-            kept = self.evidence.get((overview["batch_size"], overview["defense"], overview["attack"]))
-            if kept is not None and getattr(kept, wanted) is not None:
-                having.append((overview, kept))
-        telling = [overview for overview, kept in having if not mixed or kept.right.mean() < _NEARLY_ALL]
+            evidence = self.evidence.get((overview["batch_size"], overview["defense"], overview["attack"]))
+            if evidence is not None and getattr(evidence, wanted) is not None:
+                having.append((overview, evidence))
+        telling = [overview for overview, evidence in having if not mixed or evidence.right.mean() < _NEARLY_ALL]
         best = frames.worst(telling or [overview for overview, _ in having])
-        return next(((overview, kept) for overview, kept in having if overview is best), None)
+        return next(((overview, evidence) for overview, evidence in having if overview is best), None)

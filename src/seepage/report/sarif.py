@@ -112,7 +112,7 @@ def _result(
     report: AuditResult, code: str, level: str, words: str, where: Sequence[Where], location: Mapping[str, Json]
 ) -> dict[str, Json]:
     title = title_of(report)
-    concerned = list(dict.fromkeys(clean(place(one, report.audit.about.size), 200) for one in where))[:_MOST_PLACES]
+    concerned = list(dict.fromkeys(clean(place(row, report.audit.about.size), 200) for row in where))[:_MOST_PLACES]
     names: list[Json] = [{"fullyQualifiedName": f"{title}: {name}" if name else title} for name in concerned or [""]]
     return {
         "ruleId": code,

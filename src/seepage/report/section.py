@@ -22,12 +22,7 @@ class Section:
     """One part of a page.
 
     Attributes:
-        name: its anchor.
-        title: its heading.
-        words: paragraphs.
-        points: a list of facts.
         figures: each with the table of its data.
-        grids: tables of their own.
         kind: a word for parts with a layout of their own.
         extra: what that layout needs.
     """
@@ -83,7 +78,7 @@ def where(result: AuditResult, record: Record) -> str:
 
 
 def cut_columns(count: int) -> str | None:
-    """Return what to say of a table of columns that shows the most exposed ones alone, None where it shows all."""
+    """Return a note on a table that shows only the most exposed columns; None where it shows all columns."""
     if count <= MOST_COLUMNS:
         return None
     return (
@@ -92,7 +87,7 @@ def cut_columns(count: int) -> str | None:
 
 
 def cut(count: int) -> str | None:
-    """Return what to say of a table that does not show all rows, None where it does."""
+    """Return a note on a table that does not show all rows; None where it shows all."""
     if count <= MOST_ROWS:
         return None
     return f"The first {MOST_ROWS:,} of {count:,}; results.csv beside this file has all of them."

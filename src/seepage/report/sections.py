@@ -37,10 +37,8 @@ class Ruler:
     """One line of the scale of verdicts.
 
     Attributes:
-        label: the configuration in words.
         closed: share of the gap to certainty that is closed; None without a figure.
         lower, upper: ends of its 95% interval; None without one.
-        tier: the verdict.
     """
 
     label: str
@@ -53,7 +51,7 @@ class Ruler:
 def sections(result: AuditResult) -> list[Section]:
     """Return all parts of one audit's report; those on what else could be run only where something else can be."""
     scored, more = any(record["attack"] is not None for record in result.overviews), result.audit.repeatable
-    every = [
+    filled = [
         verdict_section(result) if scored or more else None,
         _threat_model(result),
         _checks(result),
@@ -69,13 +67,13 @@ def sections(result: AuditResult) -> list[Section]:
         advice_section(result) if more else None,
         _all(result),
     ]
-    every = [section for section in every if section is not None]
-    return [*(section for section in every if section.kind != "empty"), *_missing(every)]
+    filled = [section for section in filled if section is not None]
+    return [*(section for section in filled if section.kind != "empty"), *_missing(filled)]
 
 
-def _missing(every: Sequence[Section]) -> list[Section]:
-    """Return the part that says which parts have nothing to show, and why; none where all have."""
-    reasons = [f"{section.title}: {' '.join(section.words)}" for section in every if section.kind == "empty"]
+def _missing(all_sections: Sequence[Section]) -> list[Section]:
+    """Return a section that lists empty sections with the reason for each; no section where none is empty."""
+    reasons = [f"{section.title}: {' '.join(section.words)}" for section in all_sections if section.kind == "empty"]
     return [Section("missing", "What is not shown, and why", points=reasons)] if reasons else []
 
 
@@ -211,25 +209,25 @@ def _positive(result: AuditResult) -> str:
     """Return what the positive control showed."""
     unknown = "Nothing shows that the attacks work on this table at all."
     if result.control is None:
-        asked = "There is none for this audit." if result.audit.spec.control else "It was switched off."
-        return f"Positive control: none. {asked} {unknown}"
-    known = {
+        reason = "There is none for this audit." if result.audit.spec.control else "It was switched off."
+        return f"Positive control: none. {reason} {unknown}"
+    controls = {
         row.attack: (row, share) for row in _attacks_of(result.control) if (share := control_share(row)) is not None
     }
-    if not known:
+    if not controls:
         return f"Positive control: no result. {unknown}"
     figures = [
         f"{clean(name)} reads {percent(row.mean)} and closes {percent(share)} of the gap"
-        for name, (row, share) in known.items()
+        for name, (row, share) in controls.items()
     ]
-    failed = [clean(name) for name, (row, _) in known.items() if broken(row)]
-    few = [clean(name) for name, (row, _) in known.items() if not leaks(row) and not broken(row)]
+    failed = [clean(name) for name, (row, _) in controls.items() if broken(row)]
+    few = [clean(name) for name, (row, _) in controls.items() if not leaks(row) and not broken(row)]
     ending = (
         f"Something is wrong with {listed(failed)} or its options; the data are not shown to be safe."
         if failed
         else f"Too few repetitions show that {listed(few)} works."
         if few
-        else f"So the {'attack works' if len(known) == 1 else 'attacks work'} here."
+        else f"So the {'attack works' if len(controls) == 1 else 'attacks work'} here."
     )
     return (
         f"Positive control: {result.audit.about.control} Of what is planted there, {listed(figures)} between the best "
@@ -261,9 +259,9 @@ def _all(result: AuditResult) -> Section:
     """Return all figures as one folded table, those of whole configurations before those of columns."""
     worst = {record["column"] for own in result.by_column.values() for record in own[:MOST_COLUMNS]}
     columns = {row.column for row in result.rows} - {None}
-    every = len(columns) <= MOST_COLUMNS
+    all_columns = len(columns) <= MOST_COLUMNS
     ordered = sorted(
-        (row for row in result.rows if every or row.column is None or row.column in worst),
+        (row for row in result.rows if all_columns or row.column is None or row.column in worst),
         key=lambda row: row.column is not None,
     )
     table = grids.filled(
@@ -285,7 +283,7 @@ def _all(result: AuditResult) -> Section:
             grids.text("Status", "status"),
         ],
         [row.as_dict() for row in ordered[:MOST_ROWS]],
-        cut(len(ordered)) if every else cut_columns(len(columns)),
+        cut(len(ordered)) if all_columns else cut_columns(len(columns)),
     )
     words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]
     return Section("all", "All figures", words, grids=[table], kind="folded")

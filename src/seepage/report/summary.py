@@ -48,8 +48,6 @@ class Headline(NamedTuple):
 
     Attributes:
         record: overview of that configuration, see ``frames.overview``; None where no attack has a result.
-        tier: the verdict.
-        words: the verdict as a sentence.
         beside: verdict and sentence of each defense, where most leaks under it.
     """
 
@@ -86,12 +84,12 @@ def headline(result: AuditResult) -> Headline:
     tier = record["tier"]
     words += _bounds_above(result.all_findings)
     words = " ".join([words, *_why_unknown(result, record, tier), *about.limits])
-    beside = [_beside(result, one) for one in result.beside]
+    beside = [_beside(result, overview) for overview in result.beside]
     return Headline(record, tier, words, (*beside, *_not_reached(result)))
 
 
 def _of_missed(result: AuditResult, record: Record) -> str:
-    """Return how much of what guessing misses is read, as a further sentence; nothing without a figure."""
+    """Return a sentence on the share of the cells that guessing misses and the attack reads; empty without a figure."""
     about, n = result.audit.about, record["n"]
     if record["closed"] is None:
         return ""
@@ -141,16 +139,16 @@ def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
 
 def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
     """Return the configurations without a figure, so that none of them is taken for a good one."""
-    found = []
+    notes = []
     for size, defense in result.not_reached:
         words = result.defense(defense)
         at = f" at {result.audit.about.size} {size}" if size is not None else ""
-        found.append((NOT_REACHED, f"{words[:1].upper()}{words[1:]}{at}: nothing was measured."))
-    return found
+        notes.append((NOT_REACHED, f"{words[:1].upper()}{words[1:]}{at}: nothing was measured."))
+    return notes
 
 
 def read(about: About, mean: float | None, n: int, secret: str, column: str | None = None, digits: int = 1) -> str:
-    """Return what an attacker does, after its name: what it reads of the secret, or in how many trials it is right.
+    """Return the predicate of a sentence on an attacker: the share of the secret that it reads, or of trials it wins.
 
     Args:
         about: the audit in words.
@@ -193,9 +191,9 @@ def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
 
 
 def _bounds_above(findings: Sequence[Finding]) -> str:
-    """Return for which clients alone figures hold; empty where for all."""
-    found = [finding for finding in findings if finding.code in UPPER_BOUNDS]
-    return f" {found[0].title}: this holds for clients that train without it." if found else ""
+    """Return a sentence that restricts the figures to some clients; empty where they hold for all clients."""
+    bounds = [finding for finding in findings if finding.code in UPPER_BOUNDS]
+    return f" {bounds[0].title}: this holds for clients that train without it." if bounds else ""
 
 
 def summary(result: AuditResult, reading: bool = True) -> str:
@@ -214,7 +212,7 @@ def summary(result: AuditResult, reading: bool = True) -> str:
 
 
 def _nothing(result: AuditResult) -> str:
-    """Return why no attack has a result."""
+    """Return the reason for which no attack has a result."""
     attacks = [run for run in result.runs if run.is_attack]
     failures = [failure for run in attacks for failure in run.failures]
     if failures:
@@ -256,11 +254,10 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f"; {percent(exact[0].mean)} of the records come back whole"
     if proved and proved[0].mean:
         text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
-    held = pick(own, metric="visible", column=None)
-    if held and held[0].mean is not None:
-        text += (
-            f"; {percent(held[0].mean)} stand above the client's own rounding, so that they are in the message at all"
-        )
+    visible = pick(own, metric="visible", column=None)
+    if visible and visible[0].mean is not None:
+        above = percent(visible[0].mean)
+        text += f"; {above} stand above the client's own rounding, so that they are in the message at all"
     text += f". Leakage: {rated.tier}{_ends(rated)}."
     if rated.tier == INCOMPLETE:
         text += f" Incomplete: {result.missing((size, defense))}."
@@ -301,7 +298,7 @@ def _of_label(result: AuditResult, size: int | None, defense: str) -> str:
 
 
 def _of_cells(own: Sequence[ResultRow]) -> list[str]:
-    """Return which private cells what came back determines, and of which it leaves many values."""
+    """Return a sentence on the private cells that the returned messages determine."""
     if not any(row.metric == "still_possible" for row in own):
         # Certificates of other settings are spoken of by record.
         return []
@@ -358,8 +355,8 @@ def _of_columns(
     tiers: dict[str, list[str]] = {}
     for row in ranked:
         if row.column in sensitive:
-            known = _ALWAYS_RIGHT if (row.baseline or 0.0) >= 1 else verdict(row, findings=findings).tier
-            tiers.setdefault(known, []).append(clean(row.column))
+            rated = _ALWAYS_RIGHT if (row.baseline or 0.0) >= 1 else verdict(row, findings=findings).tier
+            tiers.setdefault(rated, []).append(clean(row.column))
     if tiers:
         order = (*reversed(GRAVITY), _ALWAYS_RIGHT)
         ranked_tiers = sorted(tiers, key=lambda tier: order.index(tier if tier == _ALWAYS_RIGHT else gravest(tier)))

@@ -28,13 +28,7 @@ _PAD = 8.0
 _SLANT = math.radians(38)
 _LONGEST = {WIDE: 32, NARROW: 17}
 _TICKS = {WIDE: 6, NARROW: 4}
-_DASHES = {
-    "dash": "7 5",
-    "dot": "2 4",
-    "dashdot": "8 4 2 4",
-    "longdash": "12 5",
-    "longdashdot": "12 4 2 4",
-}
+_DASHES = {"dash": "7 5", "dot": "2 4", "dashdot": "8 4 2 4", "longdash": "12 5", "longdashdot": "12 4 2 4"}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from seepage.text import clean
 
 
 def tolerances(schema: Schema, most: int = 12) -> str:
-    """Return within what distance a number counts as read, by column, as a sentence; nothing without numbers.
+    """Return a sentence with the distance within which a number counts as read, by column; empty without numbers.
 
     Example:
         >>> from seepage.tabular.schema import Discrete

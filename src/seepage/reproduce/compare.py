@@ -24,7 +24,6 @@ class Compared:
     """One cell of a table: our figure, and the printed one where both are of the same thing; rates in [0, 1].
 
     Attributes:
-        run: name of the run.
         place: its value on each axis of the table.
         unit: unit of its numbers in print.
         ours, ours_std, n: our mean, unbiased standard deviation and number of victims (or trainings).
@@ -35,7 +34,6 @@ class Compared:
         margin, agreement: see ``agreement_of``; None where there is nothing to judge.
         guess, guess_name, lift: the best correct baseline on the same cells, and the gain over it.
         seconds_per_victim: time of the attack; None for what is no attack.
-        rows: number of rows of the data set, as far as it was at hand.
     """
 
     run: str
@@ -66,18 +64,18 @@ Cell = tuple[Compared, str, Configuration]
 
 
 def compare(audit: TableAudit, rows: Sequence[ResultRow], about: About) -> list[Cell]:
-    """Return the cells of the results of one audit, those of what the table does not show left out."""
+    """Return the cells of the comparison for one audit, without results that the table does not show."""
     cells, table, shown, once = [], audit.table, audit.shown, set[tuple[str, str, str | None]]()
     for row in rows:
-        called, run, what = row.attack, shown.get(row.attack), (row.attack, row.metric, row.column)
-        if run is None or audit.planned.tuned(called) or row.metric not in table.metrics:
+        label, run, what = row.attack, shown.get(row.attack), (row.attack, row.metric, row.column)
+        if run is None or audit.planned.tuned(label) or row.metric not in table.metrics:
             continue
         # Figures of all columns together and of single ones never stand in the same table.
-        if ("column" in table.axes) == (row.column is None) or (called in table.once and what in once):
+        if ("column" in table.axes) == (row.column is None) or (label in table.once and what in once):
             continue
         once.add(what)
         at = Configuration(row.defense, row.batch_size)
-        place = audit.place(called, row.metric, at, "label" if row.column == about.target else row.column)
+        place = audit.place(label, row.metric, at, "label" if row.column == about.target else row.column)
         ours = Estimate(row.mean, row.low, row.high, row.n, row.std)
         cell = replace(
             beside(table, run, place, row.metric, ours, about.rows),
@@ -86,7 +84,7 @@ def compare(audit: TableAudit, rows: Sequence[ResultRow], about: About) -> list[
             lift=row.lift,
             seconds_per_victim=row.seconds_per_victim,
         )
-        cells.append((cell, called, at))
+        cells.append((cell, label, at))
     return cells
 
 
@@ -115,7 +113,7 @@ def compare_tuned(
 
 
 def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:
-    """Return an estimate beside what the table prints in that place; no guess, no time.
+    """Return an estimate with the figure that the table prints at the same place; no figure for baselines and times.
 
     Only the run that is as the paper's stands beside the print. Figures that are no rates have no margin in points and
     get no verdict.
@@ -165,7 +163,6 @@ def as_csv(table: PublishedTable, cells: Sequence[Compared], commit: str = "") -
     Args:
         table: published table; each of its axes is a column.
         cells: compared figures; each is a line.
-        commit: commit of the program that measured them.
     """
     values = [field.name for field in fields(Compared) if field.name not in ("run", "place")]
     text = io.StringIO()
@@ -183,7 +180,7 @@ def _short(value: object) -> object:
 
 @dataclass(frozen=True)
 class Gain:
-    """One run against another on the same victims.
+    """The gain of one run over another on the same victims.
 
     Attributes:
         place: its value on each axis of the table.

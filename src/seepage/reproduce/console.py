@@ -69,7 +69,7 @@ def show_comparison(console: Console, comparison: TableComparison) -> None:
 
 
 def varying(axes: Sequence[str], places: Sequence[Place]) -> tuple[list[str], Place]:
-    """Return the axes on which places differ, and the values on the others.
+    """Return the axes on which places differ, and the values of the other axes.
 
     Example:
         >>> varying(("dataset", "batch_size"), [{"dataset": "adult", "batch_size": n} for n in (1, 2)])

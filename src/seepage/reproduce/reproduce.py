@@ -32,13 +32,10 @@ FILE = "comparison.csv"
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of a table to run; an empty choice is all of it.
+    """The selected part of a table; an empty selection is the whole table.
 
     Attributes:
-        batch_sizes, labels: values of the specs.
-        attacks: names in results.
         runs: names of runs (``faithful``, ``default``).
-        only: values to keep on axes of the table, as texts.
     """
 
     batch_sizes: Collection[int] = ()
@@ -49,23 +46,21 @@ class Selection:
 
     @property
     def values(self) -> dict[str, set[str]]:
-        """What is chosen by a value: of batch size and labels, too, where they are no axes."""
+        """Selected values by axis, also of batch size and labels where the table has no such axes."""
         named = {"batch_size": {*map(str, self.batch_sizes)}, "labels": {*self.labels}}
         return {name: chosen for name, chosen in named.items() if chosen} | {k: {*v} for k, v in self.only.items()}
 
-    def keeps(self, known: Place) -> bool:
-        """Return whether a figure is among what was chosen, as far as its place is known."""
-        return all(axis not in known or str(known[axis]) in wanted for axis, wanted in self.values.items())
+    def keeps(self, place: Place) -> bool:
+        """Return whether a figure is selected, judged by the axes on which its place has a value."""
+        return all(axis not in place or str(place[axis]) in wanted for axis, wanted in self.values.items())
 
 
 @dataclass(frozen=True)
 class ChosenPart:
-    """The part of an audit that was chosen.
+    """The selected part of an audit.
 
     Attributes:
-        audit: the whole audit.
         at: points of the sweep, without batch sizes where the setting sweeps over none; empty for nothing.
-        attacks: names in results.
         shown: names of attacks and baselines that the comparison shows; other baselines serve the lift.
     """
 
@@ -76,27 +71,27 @@ class ChosenPart:
 
     @classmethod
     def of(cls, audit: TableAudit, selection: Selection, all_attacks: set[str]) -> ChosenPart:
-        """Return what of an audit was chosen."""
+        """Return the selected part of an audit."""
         own, wanted = {part.called for part in audit.spec.attacks}, {*selection.attacks}
         shown = {
-            called
-            for called, run in audit.shown.items()
-            if (not selection.runs or run in selection.runs) and (called in own or called not in all_attacks)
-            if selection.keeps(audit.known(called))
+            label
+            for label, run in audit.shown.items()
+            if (not selection.runs or run in selection.runs) and (label in own or label not in all_attacks)
+            if selection.keeps(audit.axes_of(label))
         }
         attacks = {a for a in own & shown if not wanted or {a, audit.planned.tuned(a)} & wanted}
         others = (shown - own) & wanted if own and wanted and not attacks else shown - own
-        at = tuple(c for c in audit.configurations if selection.keeps(audit.known(at=c)))
+        at = tuple(c for c in audit.configurations if selection.keeps(audit.axes_of(at=c)))
         return (
             cls(audit, at, frozenset(attacks), frozenset(attacks | others)) if at and attacks | others else cls(audit)
         )
 
     def has(self, at: Configuration) -> bool:
-        """Return whether a point of the sweep was chosen."""
+        """Return whether a point of the sweep is selected."""
         return any(c.defense == at.defense and c.batch_size in (None, at.batch_size) for c in self.at)
 
     def narrowed(self, audit: Audit) -> Audit:
-        """Return the audit with nothing but what was chosen and what its lift needs."""
+        """Return the audit with only the selected parts and the parts that their lift needs."""
         chosen = copy.copy(audit)
         chosen.configurations = tuple(c for c in audit.configurations if self.has(c))
         chosen.parts = tuple(
@@ -106,35 +101,27 @@ class ChosenPart:
         )
         return chosen
 
-    def counts(self, selection: Selection, place: Place, called: str, at: Configuration, all_there: bool) -> bool:
-        """Return whether the comparison shows a figure: what was chosen, not what was measured for it alone.
+    def counts(self, selection: Selection, place: Place, label: str, at: Configuration, all_there: bool) -> bool:
+        """Return whether the comparison shows a figure: selected ones, and not those measured only for a lift.
 
         Args:
-            selection: the choice.
-            place: place of the figure.
-            called: name of the attack or baseline in results.
-            at: point of the sweep.
             all_there: whether figures count that this command does not measure.
         """
         if self.has(at):
-            if called in self.shown and selection.keeps({**self.audit.known(at=at), **place}):
+            if label in self.shown and selection.keeps({**self.audit.axes_of(at=at), **place}):
                 return True
-            if called in self.attacks or called not in {attack.called for attack in self.audit.spec.attacks}:
+            if label in self.attacks or label not in {attack.called for attack in self.audit.spec.attacks}:
                 return False
         return all_there
 
 
 @dataclass(frozen=True)
 class TableComparison:
-    """A table as far as it was run.
+    """The comparison of a table with our results so far.
 
     Attributes:
-        table: what was printed.
-        cells: ours beside theirs.
         gains: each other run against the first one on the same units, where both have an attack at the same place.
         rows: all results, see ``seepage.results.rows``.
-        notes: remarks on the data.
-        failed: attacks and baselines of which jobs failed, by what they failed of.
     """
 
     table: PublishedTable
@@ -156,7 +143,7 @@ def reproduce(
     machines: Machines | None = None,
     **fields: Any,
 ) -> TableComparison:
-    """Run what of a table is missing in a folder and compare all that is there.
+    """Run the audits of a published table that the folder lacks, and compare all results in the folder.
 
     The folder gets ``audit.sqlite`` as the runs go on (a stopped one continues), then ``comparison.csv``,
     ``results.json``, ``results.csv`` and ``provenance.json``. Different parts may be run one after the other
@@ -206,24 +193,24 @@ def reproduce(
         if run_missing:
             narrowed = [part.narrowed(audit) for part, audit in zip(parts, audits, strict=True) if part.at]
             _run(narrowed, audits, store, folder, listener, comparison, machines)
-        held = [kept_runs(audit, store, None if run_missing else sys.maxsize) for audit in audits]
-        for part, audit, runs in zip(parts, audits, held, strict=True):
+        earlier_runs = [kept_runs(audit, store, None if run_missing else sys.maxsize) for audit in audits]
+        for part, audit, runs in zip(parts, audits, earlier_runs, strict=True):
             about = audit.about
             if audit.dataset is not None:
                 # Of all rows, not of the client's alone.
                 about = replace(about, rows=sum(len(t) for t in (audit.dataset.train, audit.dataset.test) if t))
             place = ", ".join(f"{axis} {value}" for axis, value in part.audit.planned.place.items())
-            asked = TaskTraining(part.audit.planned.recipe, part.at if run_missing else ())
-            rows = [*rows_of(audit, runs), *audit.further_rows(store.setup, say, asked)]
+            training = TaskTraining(part.audit.planned.recipe, part.at if run_missing else ())
+            rows = [*rows_of(audit, runs), *audit.further_rows(store.setup, say, training)]
             comparison.rows.extend(replace(row, variant=row.variant or place or None) for row in rows)
             cells = compare(part.audit, rows, about) + compare_tuned(part.audit, audit.configurations, runs, about)
             comparison.cells.extend(
                 cell
-                for cell, called, at in cells
-                if part.counts(selection, cell.place, called, at, all_there=run_missing)
+                for cell, label, at in cells
+                if part.counts(selection, cell.place, label, at, all_there=run_missing)
             )
             comparison.notes.extend(note for note in about.notes if note not in comparison.notes)
-        if not run_missing and not store.is_empty and not any(held) and not comparison.rows:
+        if not run_missing and not store.is_empty and not any(earlier_runs) and not comparison.rows:
             raise BadInputError(
                 f"what {str(folder)!r} holds was measured by other code, another PyTorch, on another kind of device or "
                 "with another number of threads, so it cannot be compared as this program's figures; run without "
@@ -231,7 +218,7 @@ def reproduce(
             )
         if folder is not None and run_missing:
             write_provenance(folder, store)
-    comparison.gains.update(_gains(table, selection, parts, held, run_missing))
+    comparison.gains.update(_gains(table, selection, parts, earlier_runs, run_missing))
     if folder is not None and run_missing:
         write_whole(folder / FILE, as_csv(table, comparison.cells, short_commit()))
         write_results(folder, comparison.rows)
@@ -260,11 +247,7 @@ def _run(
 
 
 def check_selection(table: PublishedTable, selection: Selection) -> None:
-    """Refuse a choice that a table does not have.
-
-    Raises:
-        BadInputError: names what is unknown, and the nearest names.
-    """
+    """Refuse a selection that matches nothing in a table."""
     planned = list(table.planned())
     for name in ("batch_sizes", "labels"):
         if getattr(selection, name) and not all(hasattr(audit.spec, name) for audit in planned):
@@ -272,17 +255,14 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
                 f"{table.name!r} is of {table.setting} learning and has no choice of "
                 f"{name.removesuffix('s').replace('_', ' ')}; choose with --part, --attack and --only."
             )
-    known: dict[str, tuple[Collection[object], set[str]]] = {
-        "attack": (
-            selection.attacks,
-            {part.planned.tuned(called) or called for part in planned for called in part.shown},
-        ),
+    options: dict[str, tuple[Collection[object], set[str]]] = {
+        "attack": (selection.attacks, {part.planned.tuned(label) or label for part in planned for label in part.shown}),
         "run": (selection.runs, {run for part in planned for run in part.shown.values()}),
     }
     places = [
-        part.known(called, metric, at)
+        part.axes_of(label, metric, at)
         for part in planned
-        for called, at, metric in itertools.product(part.shown, part.configurations, table.metrics)
+        for label, at, metric in itertools.product(part.shown, part.configurations, table.metrics)
     ]
     for axis, chosen in selection.values.items():
         if axis in selection.only and axis not in table.axes:
@@ -290,8 +270,8 @@ def check_selection(table: PublishedTable, selection: Selection) -> None:
         # The columns that figures are of are not known before anything is run.
         if all(axis in place for place in places):
             kind = "kind of labels" if axis == "labels" else axis.replace("_", " ")
-            known[kind] = (chosen, {str(place[axis]) for place in places})
-    for kind, (chosen, values) in known.items():
+            options[kind] = (chosen, {str(place[axis]) for place in places})
+    for kind, (chosen, values) in options.items():
         for name in chosen:
             if str(name) not in values:
                 raise unknown_name(f"{kind} of {table.name}:", str(name), values)
@@ -304,10 +284,14 @@ def short_commit() -> str:
 
 
 def _gains(
-    table: PublishedTable, selection: Selection, parts: Sequence[ChosenPart], held: Sequence[list[Run]], all_there: bool
+    table: PublishedTable,
+    selection: Selection,
+    parts: Sequence[ChosenPart],
+    runs_of_parts: Sequence[list[Run]],
+    all_there: bool,
 ) -> dict[str, list[Gain]]:
     by_cell: dict[tuple[str, str, str, tuple[tuple[str, Scalar], ...]], tuple[Run, Place]] = {}
-    for part, runs in zip(parts, held, strict=True):
+    for part, runs in zip(parts, runs_of_parts, strict=True):
         for run in runs:
             at, name = run.configuration, part.audit.shown.get(run.label)
             for metric in _means(run, table) if run.is_attack else ():
@@ -315,15 +299,15 @@ def _gains(
                 if name is not None and place and part.counts(selection, place, run.label, at, all_there):
                     by_cell[name, metric, run.label, tuple(place.items())] = run, place
     gains: dict[str, list[Gain]] = {}
-    for (name, metric, called, where), (run, place) in by_cell.items():
-        other = by_cell.get((table.first, metric, called, where))
+    for (name, metric, label, where), (run, place) in by_cell.items():
+        other = by_cell.get((table.first, metric, label, where))
         if name != table.first and other is not None:
             gains.setdefault(name, []).append(gain(metric, place, run, other[0]))
     return gains
 
 
 def _means(run: Run, table: PublishedTable) -> list[str]:
-    """Return the metrics of a table that each unit of a run has a value of."""
+    """Return the metrics of a table for which each unit of a run has a value."""
     return [
         measured.metric
         for measured in run.measured

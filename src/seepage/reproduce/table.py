@@ -69,7 +69,7 @@ class PlannedAudit(_Data):
 
     @property
     def recipe(self) -> Recipe | None:
-        """How the task is trained, None where the table prints nothing of it."""
+        """Training recipe of the task; None where the table prints no task metric."""
         if self.task is None:
             return None
         values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in self.task.items()}
@@ -81,13 +81,13 @@ class PlannedAudit(_Data):
         for swept in _combinations(self.sweep):
             yield {**self.spec, **swept, **({"attacks": [*self.spec.get("attacks", []), *points]} if points else {})}
 
-    def tuned(self, called: str) -> str | None:
-        """Return the attack whose grid something is a point of, by its name in results; None if it is none."""
-        return name if (name := called.partition("(")[0]) in self.grid else None
+    def tuned(self, label: str) -> str | None:
+        """Return the attack whose grid contains a point, by the point's name in results; None for other names."""
+        return name if (name := label.partition("(")[0]) in self.grid else None
 
 
 class PublishedTable(_Data):
-    """A table of a paper: what is run, and what the paper prints.
+    """A table of a paper: the audits to run, and the printed figures.
 
     Attributes:
         name: ``system/table``.
@@ -144,7 +144,7 @@ class PublishedTable(_Data):
 
     @property
     def first(self) -> str:
-        """Name of the run that is as the paper's; others are stronger or explain it."""
+        """Name of the run that follows the paper; other runs are stronger attacks or explain a difference."""
         return self.audits[0].name or next(iter(self.parts))
 
     def figure(self, place: Place, unit: Unit = "percent") -> PublishedFigure | None:
@@ -164,7 +164,7 @@ class PublishedTable(_Data):
         return PublishedFigure(mean=mean, std=std[0] if std else None)
 
     def judges(self, place: Place) -> bool:
-        """Return whether the printed figure of a place is of the same thing as ours."""
+        """Return whether the printed figure at a place measures the same thing as ours."""
         return self.judged and not any(
             all(str(place.get(axis)) == str(value) for axis, value in other.items()) for other in self.unlike
         )
@@ -186,7 +186,7 @@ class PublishedTable(_Data):
 
 @dataclass(frozen=True)
 class TableAudit:
-    """One audit of a table with its spec; says where its figures stand."""
+    """One audit of a table with its spec, and the places of its figures in the table."""
 
     table: PublishedTable
     planned: PlannedAudit
@@ -197,8 +197,8 @@ class TableAudit:
         """The runs that show attacks and baselines, by their names in results."""
         table, planned = self.table, self.planned
         if not planned.name:
-            return {called: run for run, names in table.parts.items() for called in names}
-        compared = [called for called in (*table.compared, *planned.compared) if called not in planned.grid]
+            return {label: run for run, names in table.parts.items() for label in names}
+        compared = [label for label in (*table.compared, *planned.compared) if label not in planned.grid]
         return dict.fromkeys([*(part.called for part in self.spec.attacks), *compared], planned.name)
 
     @property
@@ -207,17 +207,17 @@ class TableAudit:
         sizes = getattr(self.spec, "batch_sizes", (None,))
         return [Configuration(part.called, size) for size in sizes for part in self.spec.defenses]
 
-    def known(
+    def axes_of(
         self,
-        called: str | None = None,
+        label: str | None = None,
         metric: str | None = None,
         at: Configuration | None = None,
         column: str | None = None,
     ) -> Place:
-        """Return what tells a figure from others, on axes of the table or not.
+        """Return the values of a figure on all axes, including axes that the table does not have.
 
         Args:
-            called: name of the attack or baseline in results.
+            label: name of the attack or baseline in results.
             metric: name in results.
             at: point of the sweep.
             column: name in results, ``label`` for the target.
@@ -228,24 +228,24 @@ class TableAudit:
         axes["rounds"] = getattr(getattr(spec, "training", None), "rounds", None)
         axes |= {} if at is None else {"batch_size": at.batch_size, "defense": at.defense}
         axes |= {"column": column} | planned.place
-        if called is not None:
-            called = planned.tuned(called) or called
-            against = {**table.compared, **planned.compared}.get(called, called)
-            axes |= {"method": called, **against} if isinstance(against, dict) else {"method": against}
+        if label is not None:
+            label = planned.tuned(label) or label
+            against = {**table.compared, **planned.compared}.get(label, label)
+            axes |= {"method": label, **against} if isinstance(against, dict) else {"method": against}
         if metric is not None:
             axes |= table.metrics[metric].place
         return {axis: value for axis, value in axes.items() if isinstance(value, Scalar)}
 
     def place(
         self,
-        called: str | None = None,
+        label: str | None = None,
         metric: str | None = None,
         at: Configuration | None = None,
         column: str | None = None,
     ) -> Place:
-        """Return where a figure stands in the table, on the axes on which it has a value, see ``known``."""
-        known = self.known(called, metric, at, column)
-        return {axis: known[axis] for axis in self.table.axes if axis in known}
+        """Return the place of a figure in the table: its values on the axes of the table, see ``axes_of``."""
+        axes = self.axes_of(label, metric, at, column)
+        return {axis: axes[axis] for axis in self.table.axes if axis in axes}
 
 
 def _combinations(lists: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:

@@ -69,15 +69,15 @@ class EqualitySolving:
                 if view.model.head == "softmax":
                     slope, values = slope.diff(dim=-1), values.diff(dim=-1)
             if self.valid:
-                every = zip(encoder.schema.columns, encoder.schema.blocks, strict=True)
-                sums = [block for column, block in every if isinstance(column, Discrete)]
+                blocks = zip(encoder.schema.columns, encoder.schema.blocks, strict=True)
+                sums = [block for column, block in blocks if isinstance(column, Discrete)]
                 more = torch.zeros(encoder.width, len(sums), dtype=torch.float64)
                 for k, block in enumerate(sums):
                     more[block, k] = 1
                 slope = torch.cat([slope, more.expand(len(slope), -1, -1)], dim=-1)
                 values = torch.cat([values, torch.ones(*values.shape[:2], len(sums), dtype=torch.float64)], dim=-1)
-            found = values @ torch.linalg.pinv(slope)
-        return FeatureGuess(cells_of(encoder, found), failed=~found.flatten(1).isfinite().all(1))
+            solution = values @ torch.linalg.pinv(slope)
+        return FeatureGuess(cells_of(encoder, solution), failed=~solution.flatten(1).isfinite().all(1))
 
 
 def _affine(module: nn.Module, what: str) -> tuple[Float[Tensor, "training i o"], Float[Tensor, "training 1 o"]]:

@@ -13,7 +13,7 @@ from seepage.wire.labels import ReturnedView
 
 
 def completion_scores(
-    view: ReturnedView, known: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
+    view: ReturnedView, labelled: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
 ) -> Float[Tensor, "training record"]:
     """Score records by a head on the party's own trained features, which is fitted to a few known labels.
 
@@ -22,32 +22,31 @@ def completion_scores(
     layer that is trained with MixMatch.
 
     Args:
-        view: view of the passive party.
-        known: positions of records whose labels it knows; they should be left out of any figure.
+        labelled: positions of records whose labels it knows; they should be left out of any figure.
         labels: labels of these records, 1 for the sought class and 0 for others.
 
     Raises:
         BadInputError: the known labels of a training are all the same.
     """
-    return _scores(view.features, known, labels)
+    return _scores(view.features, labelled, labels)
 
 
 def raw_scores(
-    view: ReturnedView, known: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
+    view: ReturnedView, labelled: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
 ) -> Float[Tensor, "training record"]:
     """Score records by the same head on the party's own columns: a baseline without joint learning.
 
     Args:
-        view, known, labels: arguments of ``completion_scores``.
+        view, labelled, labels: arguments of ``completion_scores``.
 
     Raises:
         BadInputError: the known labels of a training are all the same.
     """
-    return _scores(view.own, known, labels)
+    return _scores(view.own, labelled, labels)
 
 
 def gradient_scores(
-    view: ReturnedView, known: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
+    view: ReturnedView, labelled: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
 ) -> Float[Tensor, "training record"]:
     """Score records by the cosines of their gradients with those of known records: sought label less other labels.
 
@@ -55,34 +54,34 @@ def gradient_scores(
     of both kinds.
 
     Args:
-        view, known, labels: arguments of ``completion_scores``.
+        view, labelled, labels: arguments of ``completion_scores``.
 
     Raises:
         BadInputError: the known labels of a training are all the same.
     """
     _check(labels)
-    every = torch.arange(len(known))[:, None]
+    trainings = torch.arange(len(labelled))[:, None]
     directions = functional.normalize(view.gradient.double(), dim=-1)
-    held, sought = directions[every, known], labels.double()[..., None]
-    with_it = (held * sought).sum(1, keepdim=True) / sought.sum(1, keepdim=True)
-    without = (held * (1 - sought)).sum(1, keepdim=True) / (1 - sought).sum(1, keepdim=True)
+    of_labelled, sought = directions[trainings, labelled], labels.double()[..., None]
+    with_it = (of_labelled * sought).sum(1, keepdim=True) / sought.sum(1, keepdim=True)
+    without = (of_labelled * (1 - sought)).sum(1, keepdim=True) / (1 - sought).sum(1, keepdim=True)
     return (directions * (with_it - without)).sum(-1)
 
 
-def left_out(view: ReturnedView, known: Int[Tensor, "training known"]) -> Bool[Tensor, "training record"]:
+def left_out(view: ReturnedView, labelled: Int[Tensor, "training known"]) -> Bool[Tensor, "training record"]:
     """Return the records whose labels are not known."""
     rest = torch.ones(view.features.shape[:2], dtype=torch.bool)
-    rest[torch.arange(len(known))[:, None], known] = False
+    rest[torch.arange(len(labelled))[:, None], labelled] = False
     return rest
 
 
 def _scores(
-    inputs: Float[Tensor, "training record input"], known: Tensor, labels: Tensor
+    inputs: Float[Tensor, "training record input"], labelled: Tensor, labels: Tensor
 ) -> Float[Tensor, "training record"]:
     _check(labels)
-    every = torch.arange(len(known))[:, None]
+    trainings = torch.arange(len(labelled))[:, None]
     values = labels.double()[..., None]
-    return regressed(inputs[every, known].double(), values, inputs.double())[..., 0]
+    return regressed(inputs[trainings, labelled].double(), values, inputs.double())[..., 0]
 
 
 def _check(labels: Float[Tensor, "training known"]) -> None:

@@ -114,23 +114,12 @@ def _drawn(marginals: Sequence[Marginal], rows: int, generator: torch.Generator)
 
 
 def why_not_exact(bottom: nn.Module, encoder: Encoder) -> str | None:
-    """Return the layer of a bottom model that cannot be undone, and why; None where all can.
-
-    Args:
-        bottom: bottom model.
-        encoder: encoder of its inputs.
-    """
+    """Return the layer of a bottom model that cannot be undone, and why; None where all can."""
     return obstacle(layers_of(bottom), encoder)
 
 
 def inversion_in_words(bottom: nn.Module, schema: Schema, part: str = "attacked party's bottom model") -> str:
-    """Return a sentence on whether a bottom model can be undone layer by layer.
-
-    Args:
-        bottom: bottom model.
-        schema: columns of the party.
-        part: words for the bottom model.
-    """
+    """Return a sentence on whether a bottom model can be undone layer by layer."""
     why = why_not_exact(bottom, encoder_of(schema))
     if why is None:
         some = ", for each record of which ReLUs leave enough units positive" if cut_off(layers_of(bottom)) else ""

@@ -35,13 +35,13 @@ class RidgeStealth:
         leaked = knowledge.granted_leaked("the stealth attack by regression")
         encoder = encoder_of(knowledge.schema)
         encoded = encoder.encode(leaked.cells).double()
-        found = fitted(leaked.features.double(), encoded, view.received.double())
-        sure = Calibration.of(encoder, found.left_out, encoded)
+        fit = fitted(leaked.features.double(), encoded, view.received.double())
+        sure = Calibration.of(encoder, fit.left_out, encoded)
         guess = FeatureGuess(
-            cells_of(encoder, found.values),
-            sure.chances(encoder, found.values),
+            cells_of(encoder, fit.values),
+            sure.chances(encoder, fit.values),
             sure.widths(encoder),
-            ~found.values.flatten(1).isfinite().all(1),
+            ~fit.values.flatten(1).isfinite().all(1),
         )
-        right = right_pairs(knowledge.schema, cells_of(encoder, found.left_out), leaked.cells)
+        right = right_pairs(knowledge.schema, cells_of(encoder, fit.left_out), leaked.cells)
         return or_constants(guess, right, leaked.cells, encoder, knowledge)

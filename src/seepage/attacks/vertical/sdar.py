@@ -67,23 +67,23 @@ class AdversarialShadowAttack(DataPassiveAttack):
         optimiser = torch.optim.Adam(shadows.parameters(), lr=_RATE)
         against = torch.optim.Adam(adversary.parameters(), lr=_ADVERSARY_RATE)
         order = [torch.Generator().manual_seed(seed) for seed in seeds]
-        every, labels = torch.arange(len(seeds))[:, None], for_loss(view.model.partition.schema.target, rows.labels)
+        start, labels = torch.arange(len(seeds))[:, None], for_loss(view.model.partition.schema.target, rows.labels)
         for _ in range(self.shadow_epochs):
-            shuffled = torch.stack([torch.randperm(rows.rows, generator=one) for one in order])
+            shuffled = torch.stack([torch.randperm(rows.rows, generator=rng) for rng in order])
             for batch in shuffled.split(self.batch_size, dim=1):
-                mine = shadows(encoded[every, batch])
-                features = [mine if feature is None else feature[every, batch] for feature in rows.features]
-                losses = losses_of(view.model.head, view.model.top(torch.cat(features, dim=-1)), labels[every, batch])
+                mine = shadows(encoded[start, batch])
+                features = [mine if feature is None else feature[start, batch] for feature in rows.features]
+                losses = losses_of(view.model.head, view.model.top(torch.cat(features, dim=-1)), labels[start, batch])
                 simulated = (mine - mean) / spread
                 # Of trainings side by side, each has a loss of its own.
                 fooled = functional.softplus(-adversary(simulated)).mean((1, 2))
                 parameters = list(shadows.parameters())
-                found = torch.autograd.grad((losses.mean(1) + self.weight * fooled).sum(), parameters)
-                for parameter, gradient in zip(parameters, found, strict=True):
+                gradients = torch.autograd.grad((losses.mean(1) + self.weight * fooled).sum(), parameters)
+                for parameter, gradient in zip(parameters, gradients, strict=True):
                     parameter.grad = gradient
                 optimiser.step()
-                chosen = torch.stack([torch.randint(seen.shape[1], batch.shape[1:], generator=one) for one in order])
-                real = (seen[every, chosen] - mean) / spread
+                chosen = torch.stack([torch.randint(seen.shape[1], batch.shape[1:], generator=rng) for rng in order])
+                real = (seen[start, chosen] - mean) / spread
                 caught = functional.softplus(-adversary(real)) + functional.softplus(adversary(simulated.detach()))
                 against.zero_grad()
                 caught.mean((1, 2)).sum().backward()
@@ -97,8 +97,6 @@ class AdversarialShadowAttack(DataPassiveAttack):
         """Return the guess.
 
         Args:
-            view: view of the active party.
-            knowledge: side information with auxiliary rows.
             seeds: seed of each training's shadow, adversary and InverNet.
 
         Raises:

@@ -53,7 +53,6 @@ class StudentAttack:
 
         Args:
             view: view with the training records (``earlier``), or with labels of its own.
-            knowledge: side information with auxiliary rows.
             seeds: seed of each training's teacher and student.
 
         Raises:

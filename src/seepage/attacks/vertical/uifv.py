@@ -104,7 +104,6 @@ class QueryAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: view of the active party.
             knowledge: side information with auxiliary rows and queries; rows beyond the budget are not asked.
             seeds: seed of each training's InverNet.
 
@@ -115,74 +114,71 @@ class QueryAttack(_InverNet):
         return self._answer(pairs, knowledge, seeds, self.own_columns).guess
 
     def _pairs(self, view: FeatureView, knowledge: FeatureKnowledge) -> _Pairs:
-        """Return rows that the target was asked, its answers, and what stands beside them."""
+        """Return the rows of the queries, the target's answers, and the attacker's own columns of the rows."""
         rows = knowledge.granted_auxiliary("the query attack")
         channel = knowledge.granted_queries("the query attack")
         encoder = encoder_of(knowledge.schema)
-        asked = encoder.encode(rows.cells[:, : min(self.rows or channel.left, channel.left)])
-        number = asked.shape[1]
+        queries = encoder.encode(rows.cells[:, : min(self.rows or channel.left, channel.left)])
+        number = queries.shape[1]
         # Networks for rows that are no table take features alone.
         beside = (
             None
             if knowledge.layout is not None
             else (own_inputs(view, rows.own[:, :number], None), own_inputs(view, view.own, None))
         )
-        kept = number - int(self.held_out * number)
-        return _Pairs(encoder, rows.cells[:, :number], asked, channel.ask(asked), view.received, beside, kept)
+        trained = number - int(self.held_out * number)
+        return _Pairs(encoder, rows.cells[:, :number], queries, channel.ask(queries), view.received, beside, trained)
 
     def _answer(self, pairs: _Pairs, knowledge: FeatureKnowledge, seeds: Sequence[int], own: bool) -> _Answer:
         """Train InverNet on pairs, and return its guess and how well it does on those that are held out."""
-        answered, received, kept, encoder = pairs.answered, pairs.received, pairs.kept, pairs.encoder
+        answered, received, trained, encoder = pairs.answered, pairs.received, pairs.trained, pairs.encoder
         if own and pairs.beside is not None:
             answered, received = (
                 torch.cat([features, mine], dim=-1)
                 for features, mine in zip((answered, received), pairs.beside, strict=True)
             )
-        held = (answered[:, kept:], pairs.asked[:, kept:]) if pairs.held else None
-        found = self.inverter(knowledge.layout).fit(
-            answered[:, :kept], pairs.asked[:, :kept], encoder, seeds, held_out=held
+        validation = (answered[:, trained:], pairs.queries[:, trained:]) if pairs.left_out else None
+        inverse = self.inverter(knowledge.layout).fit(
+            answered[:, :trained], pairs.queries[:, :trained], encoder, seeds, held_out=validation
         )
-        guess = guess_of(found, received, queries=pairs.asked.shape[1])
-        if not pairs.held:
+        guess = guess_of(inverse, received, queries=pairs.queries.shape[1])
+        if not pairs.left_out:
             return _Answer(guess)
-        outputs = found.outputs(answered[:, kept:])
-        sure = Calibration.of(encoder, outputs, pairs.asked[:, kept:])
-        chances = sure.chances(encoder, found.outputs(received))
-        right = right_pairs(encoder.schema, found.cells(answered[:, kept:]), pairs.cells[:, kept:])
+        outputs = inverse.outputs(answered[:, trained:])
+        sure = Calibration.of(encoder, outputs, pairs.queries[:, trained:])
+        chances = sure.chances(encoder, inverse.outputs(received))
+        right = right_pairs(encoder.schema, inverse.cells(answered[:, trained:]), pairs.cells[:, trained:])
         return _Answer(replace(guess, chances=chances, radii=sure.widths(encoder)), right)
 
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Rows that were asked, and the answers.
+    """Rows of queries and the target's answers.
 
     Attributes:
-        encoder: encoder of the rows.
-        cells, asked: the rows, and the same encoded.
-        answered: the target's features of them.
-        received: features of the attacked records.
+        cells, queries: the rows, and the same encoded.
         beside: the attacker's own columns of the rows and of the attacked records, as inputs; None for rows that are no
             table.
-        kept: number of pairs to train on; the rest is held out.
+        trained: number of pairs to train on; the rest is held out.
     """
 
     encoder: Encoder
     cells: Float[Tensor, "training row column"]
-    asked: Float[Tensor, "training row encoded"]
+    queries: Float[Tensor, "training row encoded"]
     answered: Float[Tensor, "training row feature"]
     received: Float[Tensor, "training record feature"]
     beside: tuple[Tensor, Tensor] | None
-    kept: int
+    trained: int
 
     @property
-    def held(self) -> int:
+    def left_out(self) -> int:
         """Number of pairs that are held out."""
-        return self.asked.shape[1] - self.kept
+        return self.queries.shape[1] - self.trained
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """A guess, and which cells of held-out pairs it has right; None where none are held out."""
+    """A guess, and the cells of left-out pairs that it has right; None where no pairs are left out."""
 
     guess: FeatureGuess
     right: Bool[Tensor, "training pair column"] | None = None
@@ -217,17 +213,12 @@ class InformedQueryAttack(QueryAttack):
         take = alone.right.double().mean(1) > own.right.double().mean(1)
         right = torch.where(take[:, None], alone.right, own.right)
         better = mixed(own.guess, alone.guess, take)
-        return or_constants(better, right, pairs.cells[:, pairs.kept :], pairs.encoder, knowledge)
+        return or_constants(better, right, pairs.cells[:, pairs.trained :], pairs.encoder, knowledge)
 
 
 @dataclass(frozen=True)
 class ShadowInversion:
-    """InverNet of the data-passive attack, with the shadow that it was trained on.
-
-    Attributes:
-        inverse: trained InverNet.
-        shadow: the attacker's shadow of the target's bottom model.
-    """
+    """InverNet of the data-passive attack, with the shadow that it was trained on."""
 
     inverse: Inverse
     shadow: nn.Module
@@ -249,7 +240,7 @@ class ShadowInversion:
 
 @runtime_checkable
 class ShadowAttack(Protocol):
-    """An attack that trains a shadow of the target's bottom model, which shows how good the attack is on it."""
+    """An attack that trains a shadow of the target's bottom model, on which its quality can be measured."""
 
     def fit_shadow(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
         """Return shadow and InverNet; the arguments are those of a call."""
@@ -294,8 +285,6 @@ class DataPassiveAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: view of the active party.
-            knowledge: side information with auxiliary rows.
             seeds: seed of each training's shadow and InverNet.
 
         Raises:
@@ -335,8 +324,6 @@ class IsolatedQueryAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: view of the active party.
-            knowledge: side information with queries.
             seeds: seed of each training's generated rows and InverNet.
 
         Raises:
@@ -351,8 +338,8 @@ class IsolatedQueryAttack(_InverNet):
             queries = generated(encoder, rows, seeds, self.stretch)
         else:
             queries = knowledge.layout.queries(rows, seeds)
-        found = self.inverter(knowledge.layout).fit(channel.ask(queries), queries, encoder, seeds)
-        return guess_of(found, view.received, queries=rows)
+        inverse = self.inverter(knowledge.layout).fit(channel.ask(queries), queries, encoder, seeds)
+        return guess_of(inverse, view.received, queries=rows)
 
 
 @attacks.register("uifv_sa", "vertical", needs=("leaked",))
@@ -367,8 +354,6 @@ class StealthAttack(_InverNet):
         """Return the guess.
 
         Args:
-            view: view of the active party.
-            knowledge: side information with leaked records.
             seeds: seed of each training's InverNet.
 
         Raises:
@@ -376,8 +361,8 @@ class StealthAttack(_InverNet):
         """
         leaked = knowledge.granted_leaked("the stealth attack")
         encoder = encoder_of(knowledge.schema)
-        found = self.inverter(knowledge.layout).fit(leaked.features, encoder.encode(leaked.cells), encoder, seeds)
-        return guess_of(found, view.received)
+        inverse = self.inverter(knowledge.layout).fit(leaked.features, encoder.encode(leaked.cells), encoder, seeds)
+        return guess_of(inverse, view.received)
 
 
 def guess_of(inverse: Inverse, inputs: Float[Tensor, "training record feature"], queries: int = 0) -> FeatureGuess:

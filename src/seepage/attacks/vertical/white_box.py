@@ -65,8 +65,8 @@ class DescentAttack:
             optimiser, lambda k: 0.5 * (1 + math.cos(math.pi * k / self.steps))
         )
         for step in range(self.steps):
-            found = torch.autograd.grad(loss(step), list(parameters))
-            for parameter, gradient in zip(parameters, found, strict=True):
+            gradients = torch.autograd.grad(loss(step), list(parameters))
+            for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient
             optimiser.step()
             schedule.step()
@@ -98,13 +98,13 @@ class Ginver(DescentAttack):
         networks = Stack((received.shape[-1], *self.hidden, encoder.width), seeds)
         scaled = (received - mean) / std
         draws = [torch.Generator().manual_seed(seed) for seed in seeds]
-        every = torch.arange(len(seeds))[:, None]
+        start = torch.arange(len(seeds))[:, None]
         size = min(self.batch_size, view.records)
 
         def loss(step: int) -> Tensor:
             batch = torch.stack([torch.randint(view.records, (size,), generator=draw) for draw in draws])
-            rows = self.rows(encoder, networks(scaled[every, batch]))
-            return ((bottom(rows) - received[every, batch]) / std).square().mean((1, 2)).sum()
+            rows = self.rows(encoder, networks(scaled[start, batch]))
+            return ((bottom(rows) - received[start, batch]) / std).square().mean((1, 2)).sum()
 
         self.descend(list(networks.parameters()), loss)
         with torch.no_grad():
@@ -113,8 +113,8 @@ class Ginver(DescentAttack):
 
 def frozen(bottom: nn.Module) -> Callable[[Tensor], Tensor]:
     """Return the module's function with parameters that receive no gradients."""
-    held = {name: parameter.detach() for name, parameter in bottom.named_parameters()}
-    return lambda rows: torch.func.functional_call(bottom, held, (rows,))
+    parameters = {name: parameter.detach() for name, parameter in bottom.named_parameters()}
+    return lambda rows: torch.func.functional_call(bottom, parameters, (rows,))
 
 
 def predicted(
@@ -123,6 +123,6 @@ def predicted(
     sent: Float[Tensor, "training record feature"],
 ) -> Float[Tensor, "training record output"]:
     """Return the top model's outputs for the parties' features, with other features in the target's place."""
-    every = [sent if party == view.target else feature for party, feature in enumerate(features)]
-    held = {name: parameter.detach() for name, parameter in view.model.top.named_parameters()}
-    return torch.func.functional_call(view.model.top, held, (torch.cat(every, dim=-1),))
+    inputs = [sent if party == view.target else feature for party, feature in enumerate(features)]
+    parameters = {name: parameter.detach() for name, parameter in view.model.top.named_parameters()}
+    return torch.func.functional_call(view.model.top, parameters, (torch.cat(inputs, dim=-1),))

@@ -102,12 +102,11 @@ def from_log(
     def column(name: str) -> Column:
         if name == "price":
             return measured(frame[name], integer=False, unit="CNY")
-        found = tuple(int(value) for value in np.unique(frame[name]))
-        return Discrete(name=name, categories=found, sensitive=name in private)
+        categories = tuple(int(value) for value in np.unique(frame[name]))
+        return Discrete(name=name, categories=categories, sensitive=name in private)
 
     schema = Schema(
-        columns=tuple(column(name) for name in columns),
-        target=Discrete(name="clk", categories=(0, 1), sensitive=True),
+        columns=tuple(column(name) for name in columns), target=Discrete(name="clk", categories=(0, 1), sensitive=True)
     )
     train, test = split(Table(schema, frame[[*columns, "clk"]]), test_share, seed)
     return Dataset(card.name, train, test, notes, card.source, card.licence)

@@ -76,12 +76,7 @@ CLASSES = ("<0.15", "0.15-0.5", ">0.5")
 
 
 @dataset(CARD)
-def crime(
-    folder: str | Path | None = None,
-    target: str = "class",
-    test_share: float = 0.2,
-    seed: int = 42,
-) -> Dataset:
+def crime(folder: str | Path | None = None, target: str = "class", test_share: float = 0.2, seed: int = 42) -> Dataset:
     """Census figures of 1,994 communities and their violent crime (UCI Communities and Crime).
 
     The 100 figures that (nearly) every community has, each scaled to [0, 1] by the publisher; the 22

@@ -73,17 +73,17 @@ def cora(folder: str | Path | None = None, classes: int = 7) -> Nodes:
         "attr_shape",
         "labels",
     )
-    found = obtain(CORA, folder)
-    place = path_of(CORA.files[0], Path(found.where))
+    obtained = obtain(CORA, folder)
+    place = path_of(CORA.files[0], Path(obtained.where))
     try:
-        with np.load(str(place), allow_pickle=False) as held:
-            held = {name: held[name] for name in names}
+        with np.load(str(place), allow_pickle=False) as arrays:
+            arrays = {name: arrays[name] for name in names}
         features: Any = sparse.csr_array(
-            (held["attr_data"], held["attr_indices"], held["attr_indptr"]), shape=tuple(held["attr_shape"])
+            (arrays["attr_data"], arrays["attr_indices"], arrays["attr_indptr"]), shape=tuple(arrays["attr_shape"])
         )
-        citing = np.repeat(np.arange(len(held["adj_indptr"]) - 1), np.diff(held["adj_indptr"]))
-        pairs = np.stack([citing, held["adj_indices"]], axis=1)
-        fields = held["labels"].astype(np.int64)
+        citing = np.repeat(np.arange(len(arrays["adj_indptr"]) - 1), np.diff(arrays["adj_indptr"]))
+        pairs = np.stack([citing, arrays["adj_indices"]], axis=1)
+        fields = arrays["labels"].astype(np.int64)
     except (ValueError, KeyError, OSError) as error:
         raise BadInputError(
             f"{CORA_FILE} cannot be read as a graph ({error}); check that it is the right file, complete and unedited."
@@ -128,35 +128,35 @@ def amazon_products(
         raise BadInputError(f"scores make 2, 6 or 11 classes; got classes={classes!r}.")
     check_count("products", products)
     text = obtain(AMAZON, folder).contents[AMAZON_FILE].decode("utf-8", errors="replace")
-    held = [found for block in re.split(r"\n(?=Id:)", text)[1:] if (found := _product(block)) is not None]
-    if not held:
+    sold = [parsed for block in re.split(r"\n(?=Id:)", text)[1:] if (parsed := _product(block)) is not None]
+    if not sold:
         raise BadInputError(
             f"{AMAZON_FILE} holds no product with title, group, rank and reviews; check that it is the right file."
         )
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(held))[:products])
-    held = [held[i] for i in chosen]
-    counts = Counter(word for product in held for word in set(product.title))
-    kept = [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:words]]
-    codes = {word: i for i, word in enumerate(kept)}
-    cells = [(i, codes[word]) for i, product in enumerate(held) for word in set(product.title) if word in codes]
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(sold))[:products])
+    sold = [sold[i] for i in chosen]
+    counts = Counter(word for product in sold for word in set(product.title))
+    vocabulary = [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:words]]
+    codes = {word: i for i, word in enumerate(vocabulary)}
+    cells = [(i, codes[word]) for i, product in enumerate(sold) for word in set(product.title) if word in codes]
     lines, columns = np.array(cells, dtype=np.int64).reshape(-1, 2).T
-    title_words = sparse.coo_array((np.ones(len(lines)), (lines, columns)), shape=(len(held), len(kept)))
-    numbers = np.log1p(np.array([[len(product.customers), product.rank] for product in held], dtype=np.float64))
+    title_words = sparse.coo_array((np.ones(len(lines)), (lines, columns)), shape=(len(sold), len(vocabulary)))
+    numbers = np.log1p(np.array([[len(product.customers), product.rank] for product in sold], dtype=np.float64))
     spread = numbers.std(0)
     numbers = (numbers - numbers.mean(0)) / np.where(spread > 0, spread, 1)
     by: dict[str, list[int]] = {}
-    for i, product in enumerate(held):
+    for i, product in enumerate(sold):
         for customer in set(product.customers):
             by.setdefault(customer, []).append(i)
     pairs = np.array([pair for shared in by.values() for pair in itertools.combinations(shared, 2)], dtype=np.int64)
-    score = np.array([product.score for product in held])
+    score = np.array([product.score for product in sold])
     codes_of = {2: (score > 3), 6: score.round(), 11: (2 * score).round()}[classes].astype(np.int64)
     return Nodes(
         AMAZON.name,
         Graph.of(sparse.hstack([title_words, sparse.csr_array(numbers)]), pairs),
         torch.from_numpy(codes_of),
         tuple(map(str, range(classes))),
-        {"Book": torch.tensor([product.group == "Book" for product in held])},
+        {"Book": torch.tensor([product.group == "Book" for product in sold])},
         {},
         "score",
     )

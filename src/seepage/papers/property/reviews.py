@@ -157,7 +157,7 @@ def _texts(
 ) -> Texts:
     words, vectors, origin = numbered(texts, folder, length, least)
     labels = (torch.tensor(stars) >= _GOOD).long()
-    said_length = f"of each text, the first {length} words that have a vector are read"
+    length_note = f"of each text, the first {length} words that have a vector are read"
     return Texts(
         name,
         words,
@@ -166,5 +166,5 @@ def _texts(
         _CLASSES,
         {attribute: torch.tensor(carries) for attribute, carries in marks.items()},
         "rating",
-        (*notes, origin, said_length),
+        (*notes, origin, length_note),
     )

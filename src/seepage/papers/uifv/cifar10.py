@@ -66,11 +66,11 @@ def cifar10(folder: str | Path | None = None) -> Dataset:
             f"{name} from {files.where} cannot be read ({error}); check that it is the right file, complete and "
             "unedited."
         ) from error
-    held = len(train) + len(test)
-    notes = (f"read from the copy {SAMPLE}, {held:,} images as JPEG, whose pixels are rounded",) if files.copy else ()
+    images = len(train) + len(test)
+    notes = (f"read from the copy {SAMPLE}, {images:,} images as JPEG, whose pixels are rounded",) if files.copy else ()
     schema = _schema()
-    kept, held_out = _table(schema, train, train_kinds), _table(schema, test, test_kinds)
-    return Dataset(CARD.name, kept, held_out, notes, CARD.source, CARD.licence, ImageHalves(SHAPE))
+    training, held_out = _table(schema, train, train_kinds), _table(schema, test, test_kinds)
+    return Dataset(CARD.name, training, held_out, notes, CARD.source, CARD.licence, ImageHalves(SHAPE))
 
 
 def _schema() -> Schema:
@@ -96,9 +96,9 @@ def _records(content: bytes) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.nd
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for member in archive:
             name = PurePosixPath(member.name).name
-            held = archive.extractfile(member) if member.isfile() and _BATCH.fullmatch(name) else None
-            if held is not None:
-                flat = np.frombuffer(held.read(), dtype=np.uint8)
+            stream = archive.extractfile(member) if member.isfile() and _BATCH.fullmatch(name) else None
+            if stream is not None:
+                flat = np.frombuffer(stream.read(), dtype=np.uint8)
                 if not len(flat) or len(flat) % size or flat[::size].max() >= len(KINDS):
                     raise ValueError(f"{name} does not hold records of {size:,} bytes, a class from 0 to 9 first")
                 batches[name] = flat.reshape(-1, size)
@@ -118,19 +118,19 @@ def _images(content: bytes) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.nda
             f"{SAMPLE} holds JPEG files, which Pillow reads, and that is not installed; pip install 'seepage[images]', "
             f"or put {BINARY} into the folder."
         ) from error
-    found: dict[str, tuple[list[np.ndarray], list[int]]] = {"train": ([], []), "test": ([], [])}
+    images: dict[str, tuple[list[np.ndarray], list[int]]] = {"train": ([], []), "test": ([], [])}
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        for member in sorted(archive.getmembers(), key=lambda one: one.name):
+        for member in sorted(archive.getmembers(), key=lambda entry: entry.name):
             parts = PurePosixPath(member.name).parts
-            if not member.isfile() or len(parts) < 3 or parts[-3] not in found or parts[-2] not in KINDS:
+            if not member.isfile() or len(parts) < 3 or parts[-3] not in images or parts[-2] not in KINDS:
                 continue
-            with image.open(archive.extractfile(member), formats=("JPEG",)) as one:
-                if one.size != (SHAPE[2], SHAPE[1]):
-                    raise ValueError(f"{member.name} has {one.size[0]} by {one.size[1]} pixels, not 32 by 32")
-                pixels = np.asarray(one.convert("RGB"), dtype=np.uint8)
-            found[parts[-3]][0].append(pixels.transpose(2, 0, 1).ravel())
-            found[parts[-3]][1].append(KINDS.index(parts[-2]))
-    if not found["train"][0] or not found["test"][0]:
+            with image.open(archive.extractfile(member), formats=("JPEG",)) as opened:
+                if opened.size != (SHAPE[2], SHAPE[1]):
+                    raise ValueError(f"{member.name} has {opened.size[0]} by {opened.size[1]} pixels, not 32 by 32")
+                pixels = np.asarray(opened.convert("RGB"), dtype=np.uint8)
+            images[parts[-3]][0].append(pixels.transpose(2, 0, 1).ravel())
+            images[parts[-3]][1].append(KINDS.index(parts[-2]))
+    if not images["train"][0] or not images["test"][0]:
         raise ValueError("folders train and test of images in folders by class are wanted")
-    (train, train_kinds), (test, test_kinds) = found.values()
+    (train, train_kinds), (test, test_kinds) = images.values()
     return (np.stack(train), np.array(train_kinds)), (np.stack(test), np.array(test_kinds))

@@ -76,9 +76,9 @@ class PaImfl(ReturnedDefense):
         # The inverse of the Laplace distribution function; 0 and 1 themselves would be infinite.
         centred = (drawn[0] - 0.5).clamp(-0.4999999, 0.4999999)
         laplace = -centred.sign() * torch.log1p(-2 * centred.abs()) * (self.clip / self.epsilon)
-        kept = (drawn[1] < self.kept).to(gradients)
-        noisy = (bounded + laplace) * kept
-        magnitude = noisy.abs().sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=1)
+        mask = (drawn[1] < self.kept).to(gradients)
+        noisy = (bounded + laplace) * mask
+        magnitude = noisy.abs().sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)
         return noisy.sign() * magnitude
 
 

@@ -65,13 +65,7 @@ class Convolutions(nn.Module):
             outputs = functional.conv2d(flat, weights, biases, self.stride, self.padding, groups=networks)
         else:
             outputs = functional.conv_transpose2d(
-                flat,
-                weights,
-                biases,
-                self.stride,
-                self.padding,
-                self.more,
-                groups=networks,
+                flat, weights, biases, self.stride, self.padding, self.more, groups=networks
             )
         return outputs.unflatten(1, (networks, -1)).transpose(0, 1)
 

@@ -52,11 +52,11 @@ def measure_images(shape: Shape, seen: FeatureTranscript, guess: FeatureGuess) -
         failed = failed | guess.failed
     psnr, ssim = torch.full((2, len(seen.cells)), torch.nan, dtype=torch.float64)
     for k in (~failed).nonzero()[:, 0].tolist():
-        true, guessed = (_pixels(shape, one[k]) for one in (seen.cells, guess.cells))
+        true, guessed = (_pixels(shape, cells[k]) for cells in (seen.cells, guess.cells))
         pairs = list(zip(true, guessed, strict=True))
         # An image without any error has an infinite ratio; half a step of brightness counts as the least error.
-        found = [metrics.peak_signal_noise_ratio(a, np.where(a == b, b + _LEAST, b), data_range=1.0) for a, b in pairs]
-        psnr[k] = float(np.mean(found))
+        ratios = [metrics.peak_signal_noise_ratio(a, np.where(a == b, b + _LEAST, b), data_range=1.0) for a, b in pairs]
+        psnr[k] = float(np.mean(ratios))
         ssim[k] = float(
             np.mean([metrics.structural_similarity(a, b, channel_axis=2, data_range=1.0) for a, b in pairs])
         )

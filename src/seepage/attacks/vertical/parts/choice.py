@@ -72,11 +72,7 @@ def or_constants(
     very large. The constants are those of the baseline ``constant``.
 
     Args:
-        guess: guess of the attacked records.
         right: pairs that the same attack has right, without having been fitted on them.
-        cells: cells of the pairs.
-        encoder: encoder of the cells.
-        knowledge: side information with the marginals.
     """
     schema = encoder.schema
     row = constants(knowledge)

@@ -31,7 +31,7 @@ def generated(
         >>> queries.shape, queries.sum(-1).unique().tolist()
         (torch.Size([2, 5, 11]), [4.0])
     """
-    return torch.stack([_one(encoder, rows, torch.Generator().manual_seed(seed), stretch) for seed in seeds])
+    return torch.stack([_queries(encoder, rows, torch.Generator().manual_seed(seed), stretch) for seed in seeds])
 
 
 def plain_uniform(encoder: Encoder, rows: int, seeds: Sequence[int]) -> Float[Tensor, "training row encoded"]:
@@ -40,7 +40,7 @@ def plain_uniform(encoder: Encoder, rows: int, seeds: Sequence[int]) -> Float[Te
     return torch.stack(drawn)
 
 
-def _one(encoder: Encoder, rows: int, generator: torch.Generator, stretch: float | int) -> Tensor:
+def _queries(encoder: Encoder, rows: int, generator: torch.Generator, stretch: float | int) -> Tensor:
     parts = []
     for column in encoder.schema.columns:
         if isinstance(column, Discrete):

@@ -43,15 +43,15 @@ def shadow(
     optimiser = torch.optim.Adam(networks.parameters(), lr=_RATE, fused=True)
     labels = for_loss(view.model.partition.schema.target, rows.labels)
     order = [torch.Generator().manual_seed(seed) for seed in seeds]
-    every = torch.arange(len(seeds))[:, None]
+    start = torch.arange(len(seeds))[:, None]
     for _ in range(epochs):
-        shuffled = torch.stack([torch.randperm(rows.rows, generator=one) for one in order])
+        shuffled = torch.stack([torch.randperm(rows.rows, generator=rng) for rng in order])
         for batch in shuffled.split(batch_size, dim=1):
-            mine = networks(encoded[every, batch])
-            features = [mine if feature is None else feature[every, batch] for feature in rows.features]
-            losses = losses_of(view.model.head, view.model.top(torch.cat(features, dim=-1)), labels[every, batch])
-            found = torch.autograd.grad(losses.mean(1).sum(), list(networks.parameters()))
-            for parameter, gradient in zip(networks.parameters(), found, strict=True):
+            mine = networks(encoded[start, batch])
+            features = [mine if feature is None else feature[start, batch] for feature in rows.features]
+            losses = losses_of(view.model.head, view.model.top(torch.cat(features, dim=-1)), labels[start, batch])
+            gradients = torch.autograd.grad(losses.mean(1).sum(), list(networks.parameters()))
+            for parameter, gradient in zip(networks.parameters(), gradients, strict=True):
                 parameter.grad = gradient
             optimiser.step()
     return networks.requires_grad_(False)

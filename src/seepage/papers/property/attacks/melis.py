@@ -64,9 +64,7 @@ class Melis:
         """Return the chances of each share for each target.
 
         Args:
-            view: gradients, and the models at which they were taken.
             knowledge: side information with auxiliary rows, the victim's number of rows and the shares to distinguish.
-            seeds: the seed of batches and forests.
 
         Raises:
             BadInputError: models are not fully connected, or auxiliary rows cannot supply the shares.
@@ -77,33 +75,33 @@ class Melis:
         worlds = torch.arange(len(knowledge.shares)).repeat(self.references)
         shares = torch.tensor(knowledge.shares, dtype=torch.float64)[worlds]
         chosen = knowledge.auxiliary.drawn(shares[:, None], knowledge.rows, generator)[:, 0]
-        found = []
+        chances = []
         for target in range(view.gradients.shape[1]):
             seen = [
                 knowledge.learner.gradients(_repeated(models, target, len(chosen)), *_rows(knowledge), chosen)
                 for models in view.snapshots
             ]
-            features, asked = torch.cat(seen, dim=1), view.gradients[:, target].reshape(1, -1)
-            found.append(self._chances(features.double(), worlds, asked.double(), seeds[0]))
-        return PropertyGuess(knowledge.shares, torch.cat(found))
+            features, point = torch.cat(seen, dim=1), view.gradients[:, target].reshape(1, -1)
+            chances.append(self._chances(features.double(), worlds, point.double(), seeds[0]))
+        return PropertyGuess(knowledge.shares, torch.cat(chances))
 
     def _chances(
-        self, features: Float[Tensor, "batch feature"], worlds: Tensor, asked: Float[Tensor, "1 feature"], seed: int
+        self, features: Float[Tensor, "batch feature"], worlds: Tensor, point: Float[Tensor, "1 feature"], seed: int
     ) -> Float[Tensor, "1 world"]:
         if self.classifier == "mixed":
             reduced = Reduced.of(features)
-            return fitted_chances("mixed", reduced(features), worlds, reduced(asked), seed)
+            return fitted_chances("mixed", reduced(features), worlds, reduced(point), seed)
         forest = RandomForestClassifier(100, min_samples_leaf=5, min_samples_split=5, random_state=seed % 2**32)
-        lengths = features.norm(dim=1, keepdim=True), asked.norm(dim=1, keepdim=True)
+        lengths = features.norm(dim=1, keepdim=True), point.norm(dim=1, keepdim=True)
         forest.fit((features.abs() / lengths[0].clamp(min=1e-12)).numpy(), worlds.numpy())
-        chances = forest.predict_proba((asked.abs() / lengths[1].clamp(min=1e-12)).numpy())
+        chances = forest.predict_proba((point.abs() / lengths[1].clamp(min=1e-12)).numpy())
         return torch.as_tensor(chances, dtype=torch.float64)
 
 
-def _rows(known: PooledKnowledge) -> tuple[Tensor, Tensor]:
-    return known.auxiliary.inputs, known.auxiliary.labels
+def _rows(knowledge: PooledKnowledge) -> tuple[Tensor, Tensor]:
+    return knowledge.auxiliary.inputs, knowledge.auxiliary.labels
 
 
 def _repeated(models: Stacked, target: int, times: int) -> Stacked:
-    one = models.of(slice(target, target + 1))
-    return one.holding(part.expand(times, *part.shape[1:]) for part in one.parameters)
+    model = models.of(slice(target, target + 1))
+    return model.holding(part.expand(times, *part.shape[1:]) for part in model.parameters)

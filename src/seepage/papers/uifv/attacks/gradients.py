@@ -43,11 +43,11 @@ class _Seen(NamedTuple):
 
     def sent(self, rows: Float[Tensor, "victim row encoded"]) -> list[Float[Tensor, "victim row _unit"]]:
         """Return the outputs of each layer of the bottom model for some rows, before any ReLU."""
-        found = []
+        messages = []
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             rows = torch.baddbmm(bias, rows.relu() if i else rows, weight)
-            found.append(rows)
-        return found
+            messages.append(rows)
+        return messages
 
     def guess(self, outputs: Float[Tensor, "victim record encoded"], trainings: int) -> FeatureGuess:
         """Return the guess that consists of encoded rows, in the records' order."""
@@ -85,8 +85,8 @@ def _seen(view: FeatureView, knowledge: FeatureKnowledge, what: str) -> _Seen:
         )
     batches = granted.batches
 
-    def flat(one: Tensor) -> Tensor:
-        return one.detach().unflatten(1, (batches, -1)).flatten(0, 1)
+    def flat(tensor: Tensor) -> Tensor:
+        return tensor.detach().unflatten(1, (batches, -1)).flatten(0, 1)
 
     def of(kind: str) -> list[Tensor]:
         return [g.flatten(0, 1) for name, g in granted.parameters.items() if name.startswith(kind)]
@@ -129,8 +129,6 @@ class GradientMatching(DescentAttack):
         """Return the guess.
 
         Args:
-            view: view of the records that gradients were granted of.
-            knowledge: side information with the bottom model and its gradients.
             seeds: seed of each training's start.
 
         Raises:
@@ -144,13 +142,13 @@ class GradientMatching(DescentAttack):
         ]
         free = torch.stack(starts).requires_grad_(True)
         wanted = [*seen.by_weights, *seen.by_biases]
-        size = torch.stack([one.square().sum((1, 2)) for one in wanted]).sum(0)
+        size = torch.stack([gradient.square().sum((1, 2)) for gradient in wanted]).sum(0)
         # Where the received gradient is zero, there is nothing to match.
         size = torch.where(size > 0, size, torch.ones_like(size))
 
         def loss(step: int) -> Tensor:
             dummy = _gradients(seen, self.rows(seen.encoder, free))
-            apart = [(one - other).square().sum((1, 2)) for one, other in zip(dummy, wanted, strict=True)]
+            apart = [(gradient - other).square().sum((1, 2)) for gradient, other in zip(dummy, wanted, strict=True)]
             return (torch.stack(apart).sum(0) / size).sum()
 
         self.descend([free], loss)
@@ -161,7 +159,7 @@ class GradientMatching(DescentAttack):
 def _gradients(seen: _Seen, rows: Float[Tensor, "victim record encoded"]) -> list[Tensor]:
     """Return the gradients of weights, then of biases, for some rows; differentiable in the rows."""
     outputs = seen.sent(rows)
-    inputs = [rows, *(one.relu() for one in outputs[:-1])]
+    inputs = [rows, *(activations.relu() for activations in outputs[:-1])]
     error, weights, biases = seen.returned, list[Tensor](), list[Tensor]()
     for i in reversed(range(len(outputs))):
         weights.insert(0, inputs[i].mT @ error)
@@ -177,11 +175,6 @@ class _Unmixed:
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
         """Return the guess; each candidate takes the position of the records whose features it would send.
-
-        Args:
-            view: view of the records that gradients were granted of.
-            knowledge: side information with the bottom model and its gradients.
-            seeds: one seed a training.
 
         Raises:
             BadInputError: either was not granted, or the bottom model is of another kind.

@@ -91,7 +91,6 @@ class Sqr:
         """Return the guessed records.
 
         Args:
-            view: received gradients or updates.
             knowledge: side information of the attacker; labels are not used.
             seeds: seed of each victim's directions.
             progress: function that is called with the share of the victims done since the last call.
@@ -101,10 +100,10 @@ class Sqr:
                 frozen, its activation has no second or third order, or it has too few units.
         """
         check(view, knowledge, seeds)
-        read, known = as_gradient(view, knowledge)
+        read, restored = as_gradient(view, knowledge)
         network = _network(read)
         units, width = network.weight.shape[1:]
-        count = min(self.components, known.batch_size, width)
+        count = min(self.components, restored.batch_size, width)
         # Twice as many equations as coefficients.
         while count > 1 and 2 * math.comb(count + 3, 3) > units:
             count -= 1
@@ -115,10 +114,10 @@ class Sqr:
             rows.append(components(weight, network.gradient[chunk], network.activation, count, seeds[chunk]))
             if progress is not None:
                 progress(len(rows[-1]) / read.victims)
-        found = torch.cat(rows)
+        solved = torch.cat(rows)
         dtype = next(iter(read.gradient.values())).dtype
-        encoder = Encoder(known.schema, known.statistics, dtype=dtype, device=found.device)
-        return RecordsGuess(choose_records(encoder, known, found.to(dtype)).cpu())
+        encoder = Encoder(restored.schema, restored.statistics, dtype=dtype, device=solved.device)
+        return RecordsGuess(choose_records(encoder, restored, solved.to(dtype)).cpu())
 
 
 class _Network(NamedTuple):
@@ -212,8 +211,8 @@ def _span(
 
 def _least_squares(features: Tensor, values: Tensor) -> Tensor:
     """Return the coefficients (victim, feature, 1) by which features (victim, unit, feature) explain the values."""
-    found = torch.linalg.solve_ex(features.mT @ features, features.mT @ values[..., None]).result
-    return found.nan_to_num(0.0, 0.0, 0.0)
+    solution = torch.linalg.solve_ex(features.mT @ features, features.mT @ values[..., None]).result
+    return solution.nan_to_num(0.0, 0.0, 0.0)
 
 
 def fitted(variables: Float[Tensor, "victim unit component"], values: Float[Tensor, "victim unit"]) -> Orders:

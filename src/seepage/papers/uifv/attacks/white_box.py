@@ -101,14 +101,14 @@ class Generator(DescentAttack):
         inputs = torch.cat([own, random], dim=-1)
         networks = Stack((inputs.shape[-1], *self.hidden, encoder.width), seeds)
         wanted = view.model.top(torch.cat(list(view.features), dim=-1)).detach().sigmoid()
-        every = torch.arange(len(seeds))[:, None]
+        start = torch.arange(len(seeds))[:, None]
         size = min(self.batch_size, view.records)
 
         def loss(step: int) -> Tensor:
             batch = torch.stack([torch.randint(view.records, (size,), generator=draw) for draw in draws])
-            rows = self.bounded_rows(encoder, networks(inputs[every, batch]))
-            features = [feature[every, batch] for feature in view.features]
-            error = predicted(view, features, bottom(rows)).sigmoid() - wanted[every, batch]
+            rows = self.bounded_rows(encoder, networks(inputs[start, batch]))
+            features = [feature[start, batch] for feature in view.features]
+            error = predicted(view, features, bottom(rows)).sigmoid() - wanted[start, batch]
             beyond = (rows.var(1) - self.spread).relu().sum(-1)
             return (error.square().mean((1, 2)) + beyond).sum()
 
