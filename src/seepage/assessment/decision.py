@@ -292,16 +292,16 @@ def _log_wealth(payoffs: NDArray[np.float64], further: float | NDArray[np.float6
 
 
 def _checked(values: ArrayLike, lower: float, upper: float) -> NDArray[np.float64]:
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1:
-        raise BadInputError(f"one figure a unit is expected, in a list, got an array of shape {found.shape}.")
-    wrong = found[~((found >= lower) & (found <= upper))]
+    figures = np.asarray(values, dtype=np.float64)
+    if figures.ndim != 1:
+        raise BadInputError(f"one figure a unit is expected, in a list, got an array of shape {figures.shape}.")
+    wrong = figures[~((figures >= lower) & (figures <= upper))]
     if len(wrong):
         raise BadInputError(
-            f"figures of units lie in [{lower:g}, {upper:g}], got {wrong[0]:g} ({len(wrong)} of {len(found)} are not); "
-            "leave out units without a figure."
+            f"figures of units lie in [{lower:g}, {upper:g}], got {wrong[0]:g} ({len(wrong)} of {len(figures)} are not)"
+            "; leave out units without a figure."
         )
-    return found
+    return figures
 
 
 def _check_limit(limit: float, lower: float, upper: float) -> None:

@@ -131,7 +131,7 @@ class CapturedAudit(Audit[AttackSpec]):
             self.options(configuration, part),
             self.granted(configuration, part),
             evidence=found.evidence[0] if found.evidence else None,
-            asked=1,
+            planned=1,
         )
         for share in contradicted([run]).values():
             raise CertifiedWrongError(
@@ -253,7 +253,7 @@ def _joined(runs: Sequence[Run], units: tuple[int, ...], failures: tuple[Failure
         seconds=sum(known) / len(known) if known else None,
         evidence=together(evidence) if alike else None,
         failures=failures if first.is_attack else (),
-        asked=len(units) + len(failures),
+        planned=len(units) + len(failures),
     )
 
 

@@ -347,7 +347,7 @@ class FederationAttack:
         if not each:
             return None
         first = each[0].attacked.audit
-        parts = {part.called: part for one in each for part in one.attacked.audit.spec.defenses}
+        parts = {part.title: part for one in each for part in one.attacked.audit.spec.defenses}
         spec = first.spec.model_copy(update={"defenses": tuple(parts.values()), "gate": self.gate})
         return several("captured updates", spec, [one.attacked for one in each], lost)
 

@@ -74,7 +74,7 @@ class Choice:
     @property
     def called(self) -> str:
         """The name in results."""
-        return Part(name=self.name, label=self.label).called
+        return Part(name=self.name, label=self.label).title
 
     @property
     def values(self) -> dict[str, object]:

@@ -85,7 +85,7 @@ class AuditResult:
                     continue
                 sources = dict.fromkeys(entry.source for entry in entries if entry.source is not None)
                 does = " ".join(entry.summary for entry in entries)
-                found.append({"name": part.called, "does": does, "source": "; ".join(sources)})
+                found.append({"name": part.title, "does": does, "source": "; ".join(sources)})
         return found
 
     @property
@@ -245,7 +245,7 @@ class AuditResult:
         """Return a defense in words, with its name in results behind it where that says more."""
         if name == UNDEFENDED:
             return "no defense"
-        part = next((part for part in self.audit.spec.defenses if part.called == name), None)
+        part = next((part for part in self.audit.spec.defenses if part.title == name), None)
         words = None if part is None else defense_in_words(self.audit.spec.setting, part)
         return clean(name, 60) if words is None else f"{clean(words, 160)} ({clean(name, 60)})"
 

@@ -36,7 +36,7 @@ class Lever:
         >>> lever = Lever("dp_sgd", 0.01, 10.0, mechanism="dp_sgd", options={"clip_norm": 1.0},
         ...     strengths=(("noise_multiplier",),))
         >>> changed = lever.applied(make_spec(dataset="german"), 0.1)
-        >>> changed.defenses[0].options, changed.defenses[0].called
+        >>> changed.defenses[0].options, changed.defenses[0].title
         ({'clip_norm': 1.0, 'noise_multiplier': 0.1}, 'dp_sgd(0.1)')
     """
 
@@ -68,7 +68,7 @@ class Lever:
             if name not in spec.model_fields_set:
                 continue
             value = getattr(spec, name)
-            # A mapping may say other things than this one.
+            # A mapping may set other keys than this one.
             if name != self.spec_field or self.key is None or not isinstance(value, Mapping) or self.key in value:
                 return False
         return True
