@@ -1,4 +1,4 @@
-"""Audits from end to end: prepare, run, keep, report."""
+"""Audits from end to end: prepare, run, store, report."""
 
 from __future__ import annotations
 
@@ -90,9 +90,6 @@ def prepare_all(
 def fitting(audits: Sequence[Audit], folder: Path | None = None) -> tuple[list[Audit], dict[str, str]]:
     """Return audits without the defenses under which no unit can be exposed, and the error of each of these by name.
 
-    Args:
-        folder: run folder with networks that were trained before.
-
     Raises:
         BadInputError: no unit can be exposed without a defense.
     """
@@ -101,9 +98,7 @@ def fitting(audits: Sequence[Audit], folder: Path | None = None) -> tuple[list[A
         wrong = dict[str, str]()
         # Settings whose exposures are expensive check them when they are prepared.
         for configuration in (
-            ()
-            if audit.shared
-            else sorted(audit.configurations, key=lambda configuration: configuration.defense != NONE)
+            () if audit.shared else sorted(audit.configurations, key=lambda point: point.defense != NONE)
         ):
             try:
                 if configuration.defense not in wrong:
@@ -127,7 +122,7 @@ def run_all(
     document: str | None = None,
     machines: Machines | None = None,
 ) -> list[Report]:
-    """Run audits and keep their results in a folder.
+    """Run audits and write their results into a folder.
 
     The folder gets ``audit.sqlite`` as the run goes on, in ``networks`` the networks that were trained for it, and
     ``report.html``, ``results.json``, ``results.csv`` and ``provenance.json`` when it has ended. The same audits into

@@ -19,7 +19,6 @@ class Remedy:
     """A field of a spec that a message advises to give; each front end words it in its own way.
 
     Attributes:
-        field: name of the field.
         value: value to give; None where there is none to advise.
         placeholder: what stands for a value that only the user knows, such as ``FILE``.
 
@@ -74,7 +73,6 @@ class FieldError(BadInputError):
     Attributes:
         path: name of the field, with the names or positions within it: ``("defenses", 1, "flip")``.
         field: the same as one text: ``defenses.1.flip``.
-        reason: problem of the field.
     """
 
     def __init__(self, path: Sequence[str | int], reason: str) -> None:

@@ -118,7 +118,6 @@ def publish(temporary: Path, path: Path, private: bool = False, replace: bool = 
 
     Args:
         temporary: path of the file, in the folder of ``path``.
-        private: whether only its owner may read it.
         replace: whether an existing file is replaced.
 
     Raises:

@@ -370,7 +370,6 @@ def local_update(
     Args:
         model: model that all clients start from.
         encoded, labels: each client's records in the order in which it uses them, in each epoch.
-        training: settings of the local training.
         gradient_of: function that computes each step's gradients, with clients on the first axis.
         parameters: parameters that each client starts from, shape (client, *parameter); the model's own for all if
             None.
@@ -481,8 +480,6 @@ def cut_step(
     """Return the results of the client's computation from activations, its columns and its labels.
 
     Args:
-        model: model with client part and head.
-        cut: activations, as received from the server.
         cells: cells of the private columns, in the form that ``SplitModel.scaled`` returns.
         labels: labels, see ``models.split.for_loss``.
         behind: number of records in the mean that each record's client takes.
@@ -534,7 +531,6 @@ def vertical_step(
 
     Args:
         active: active party's part of the model, with top model and head.
-        features: features, as received, in the parties' order.
         labels: labels, see ``models.split.for_loss``.
         parameters: parameters of the top model, in place of its own.
 

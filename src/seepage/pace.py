@@ -31,8 +31,6 @@ class Rehearsed:
 
     Attributes:
         times: number of times that the rows of the work are those of its rehearsal.
-        owed: seconds of whole loops.
-        spent: seconds that the rehearsal spent in them.
     """
 
     times: float
@@ -67,7 +65,6 @@ def paced(steps: int, least: int = 5) -> Iterator[int]:
     """Yield the numbers of some steps; in a rehearsal the first of them.
 
     Args:
-        steps: number of steps.
         least: least number of them that a rehearsal takes.
 
     Example:

@@ -46,7 +46,7 @@ def takes(function: Callable[..., object], argument: str) -> bool:
 
 @runtime_checkable
 class Attack(Protocol):
-    """An attack or baseline, called with what its setting shows and grants; its arguments are its attributes.
+    """An attack or baseline, called with the view and the knowledge of its setting; its arguments are its attributes.
 
     Views, knowledge and guesses differ from setting to setting, so that each attack's own signature says their types.
     """
@@ -65,7 +65,6 @@ class Entry(Generic[T_co]):
 
     Attributes:
         kind: kind of part, such as ``attack``.
-        name: registered name.
         setting: setting that the part belongs to; None where its kind has none.
         module: module that registers the part; None where the part was registered without being declared.
         heading: line under which lists show the part, after those without one.
@@ -299,7 +298,7 @@ class Registry(Generic[T_co]):
                 f"{self.kind}, and give its options beside it, as in '{reference}:{{option: 1}}'."
             )
         entry: Entry[T_co] = Entry(self.kind, reference, self.setting)
-        registered = [entry_ for entry_ in self._entries.values() if entry_.loaded and entry_.factory is defined]
+        registered = [other for other in self._entries.values() if other.loaded and other.factory is defined]
         entry._factory = defined  # pyright: ignore[reportAttributeAccessIssue]
         entry._needs = registered[0].needs if registered else tuple(getattr(defined, "needs", ()))
         return entry

@@ -33,8 +33,7 @@ def own_code() -> dict[str, str]:
     """Return a digest of the source files that determine figures, and PyTorch's version.
 
     Victims measured by other code are measured again: a version number does not change with every correction, but
-        figures
-    may.
+    figures may.
 
     Example:
         >>> sorted(own_code())

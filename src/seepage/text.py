@@ -82,7 +82,6 @@ def span(low: float | None, high: float | None, n: int | None = None) -> str:
     number allows, see ``bounds_of_alike``.
 
     Args:
-        low, high: ends of the interval.
         n: number of victims; None where they are not counted, such as for differences.
 
     Example:
@@ -107,7 +106,6 @@ def bounds_of_alike(rate: float, n: int) -> tuple[float, float]:
 
     Args:
         rate: rate of each measured victim, from 0 to 1.
-        n: number of measured victims.
 
     Example:
         >>> [round(bound, 3) for bound in bounds_of_alike(1.0, 10)]

@@ -42,7 +42,6 @@ def certainties(
     the cell's spread gives to values within the tolerance. Neither is calibrated: attempts can agree and be wrong.
 
     Args:
-        schema: schema of the table.
         uncertainty: entropy of the guessed cells; NaN stays NaN.
         scale: standard deviation with which each continuous column is standardised.
     """

@@ -31,7 +31,6 @@ class Evidence:
     """Cells of the victims of one attack in one setting; arrays have a leading victim axis.
 
     Attributes:
-        column_names: names of the columns, in the arrays' order.
         right: bool (victim, record, column), whether the guessed cell counts as right.
         uncertainty: float32 (victim, record, column), the attacker's own uncertainty, see ``RecordsGuess``; None where
             it has none.

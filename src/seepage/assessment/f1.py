@@ -17,7 +17,6 @@ def f1(column: Discrete, truth: Float[Tensor, " record"], guess: Float[Tensor, "
     the guess.
 
     Args:
-        column: column with the categories.
         truth, guess: codes.
 
     Returns:

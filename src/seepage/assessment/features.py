@@ -36,10 +36,6 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     them, nine tenths where the radii are right. ``failed``: whether the attack failed.
     ``replayed``: where a bottom model was inverted, the share of records whose cells follow exactly.
 
-    Args:
-        seen: transcript with the true cells.
-        guess: guess of the same records.
-
     Raises:
         BadInputError: the guess is of other records or columns.
     """

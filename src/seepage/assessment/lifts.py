@@ -16,7 +16,6 @@ class Lift:
 
     Attributes:
         baseline: name of the best baseline.
-        reference: figure of the baseline.
         gain: paired mean over victims of the attack's gain, positive where more leaked than the baseline gets right,
             in either direction of the metric.
     """

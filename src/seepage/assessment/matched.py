@@ -73,7 +73,6 @@ def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret,
     takes whichever the solver returns.)
 
     Args:
-        statistics: statistics with the standard deviations.
         guess: guessed records, at least as many; NaN cells are allowed and count as wrong.
 
     Raises:

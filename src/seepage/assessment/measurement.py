@@ -68,7 +68,6 @@ class Association:
 
     Attributes:
         metric: name of the figure, such as ``kendall_discrete``.
-        column: name of the column, None for all of them.
         accuracy, entropy: value of each victim, NaN where not applicable.
     """
 

@@ -143,8 +143,6 @@ class Utility:
         baseline: the same figure for the training rows' most frequent class, or their mean.
         learning_rate: chosen rate, the server's where clients train locally.
         steps, train_rows, test_rows: numbers that were used.
-        recipe: recipe of the training.
-        seconds: time that it took.
         local: local training of the client on each batch, None where it sent gradients.
         clients: number of clients whose messages make one step.
         guarantee: guarantee of the defense for single records after one training; None where there is none. The

@@ -35,8 +35,7 @@ def visible(view: object, secret: RecordsSecret, encoder: Encoder) -> Bool[Tenso
     of some weight, it is longer than four standard deviations of the rounding along its direction, and where the client
     computed its error to a quarter. A client computes the chance p of a label with an absolute error of half a
     precision: the error of a record of which the network is sure, p - 1, is lost before anything is sent. A record that
-        is not visible
-    cannot be distinguished from rounding; a visible one that an attack misses may be read by others.
+    is not visible cannot be distinguished from rounding; a visible one that an attack misses may be read by others.
 
     None for networks that normalise by the batch, where no part is a single record's, and for messages that are no
     plain gradients or updates of SGD.

@@ -36,7 +36,6 @@ class Difference:
     """Our mean less the printed one.
 
     Attributes:
-        mean: the difference.
         low, high: its 95% interval (Welch); None where ours or the print has no deviation.
     """
 

@@ -115,7 +115,6 @@ class Comparison:
     """Comparison of two runs.
 
     Attributes:
-        names: names of the runs.
         differing: entries of spec, provenance and settings that differ, with both values.
         records: one for each common figure: batch_size, defense, attack, metric, column, ``a`` and ``b`` (each mean,
             low, high, n), difference, difference_low, difference_high, clear (whether the interval leaves out zero).

@@ -41,7 +41,6 @@ class Example:
     """A true record and its guess.
 
     Attributes:
-        dataset, model, batch_size, defense, attack: the setting.
         victim, record: position of the true record.
     """
 

@@ -35,7 +35,6 @@ class Decision:
             total, or the mean is above it where no more units can help. ``undecided``: neither. ``refused``: jobs
             failed.
         line: why, in one line.
-        figures: standing of each figure.
     """
 
     outcome: Outcome

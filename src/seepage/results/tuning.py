@@ -25,7 +25,6 @@ class Tuned:
             on the truth itself, as papers report it: an upper bound that no attacker reaches but by luck.
         called: label of the point in results.
         estimate: its figure over the victims that count, the same for both ways to choose.
-        points: number of points to choose from.
     """
 
     by: Literal["pilot", "oracle"]

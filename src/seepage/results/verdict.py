@@ -67,9 +67,7 @@ def verdict(
     missing. An interval that lies in ``total`` stands against a finding: what was read, was read.
 
     Args:
-        row: row of an attack's accuracy.
         exact: row of the same attack's exact matches, where the verdict is on all columns.
-        findings: findings of the audit.
         certified: row of the same attack's share of certified records, if it proves any.
 
     Example:

@@ -39,7 +39,6 @@ class Forecast:
 
     Attributes:
         lines: kinds of jobs, baselines before attacks in each configuration.
-        workers: number of jobs that would run side by side.
         memory: peak memory of this process in bytes while it tried the parts; None where it is unknown.
     """
 

@@ -52,7 +52,6 @@ class LimitedFigure:
 
     Attributes:
         metric: ``accuracy``, or ``exact_match`` for whole records.
-        column: name of the column; None for all of them.
         sample: index of the training or attack seed whose records or target models are judged; None where repetitions
             are.
     """
@@ -70,7 +69,6 @@ class Standing:
 
     Attributes:
         n: number of units, or of members of its sample.
-        mean: mean lift over the best baseline.
         upper: upper bound of the mean lift, at the level of the gate.
         below, above: whether the mean lift is shown to be below the limit, or above it.
         possible: whether it can still be shown to be below the limit within the budget.
@@ -148,11 +146,7 @@ def deployed(audit: Audit, limit: Gate) -> list[Configuration]:
 
 
 class Limits:
-    """Figures of one audit beside the limit of its gate.
-
-    Args:
-        alpha: probability of a false pass.
-    """
+    """Figures of one audit beside the limit of its gate."""
 
     def __init__(self, audit: Audit, alpha: float = ALPHA) -> None:
         assert audit.spec.gate is not None

@@ -34,7 +34,6 @@ class Series:
         configuration: the point of its sweep.
         identity: everything that determines the figures, as JSON values.
         key: digest of the identity.
-        group: number of units that are measured together.
     """
 
     place: int
@@ -95,10 +94,8 @@ class Plan:
     """The work of a run.
 
     Attributes:
-        jobs: work to do, in order.
         seconds_of: seconds of each job, in one process; None where only running it tells.
         left_out: labels of series and numbers of units that do not fit the time.
-        workers: number of jobs that run side by side.
         stored: number of units that were measured before, by place in ``series``, without zeros.
         shown: number of units of each audit that results show if they are there: never fewer than before.
         ready: outcomes of trials that ran to the end of their job, by the jobs' names.
@@ -118,7 +115,7 @@ class Plan:
     def work(self) -> float | None:
         """Seconds of all jobs one after the other; None where they are unknown before they run."""
         seconds = [self.seconds_of[job.name] for job in self.jobs]
-        return None if None in seconds else sum(time_ for time_ in seconds if time_ is not None)
+        return None if None in seconds else sum(duration for duration in seconds if duration is not None)
 
     @property
     def seconds(self) -> float | None:

@@ -1,4 +1,4 @@
-"""The runner: every attack and baseline against the same units; what is measured is kept job by job."""
+"""The runner: every attack and baseline against the same units; results are stored job by job."""
 
 from __future__ import annotations
 
@@ -57,13 +57,10 @@ class Run:
 
     Attributes:
         measured: figures, one value a unit of ``units``.
-        units: indices of the measured units.
         seconds: mean machine time of an attack for a unit; None for other parts.
-        settings: options, as plain values.
         knowledge: side information of the attacker, as plain values.
         losses: the attack's own losses, one a unit; None where it has none.
         evidence: evidence of the units; None where there is none.
-        planned: number of units in the plan.
         picture: data URI of the first unit's picture; None where there is none.
     """
 

@@ -65,13 +65,7 @@ CREATE TABLE evidence (
 
 @dataclass(frozen=True)
 class Failure:
-    """A job that failed.
-
-    Attributes:
-        units: indices of its units.
-        message: reason in one line.
-        traceback: traceback of the failure, for developers.
-    """
+    """A job that failed."""
 
     units: range
     message: str
@@ -213,7 +207,7 @@ class Store:
                 None.
 
         Raises:
-            BadInputError: the file cannot be written.
+            BadInputError: the file cannot be written; also what ``make`` raises.
         """
         key = digest_of(identity)
         rows = self._rows("SELECT content FROM setups WHERE key = ?", key)

@@ -54,7 +54,7 @@ class Setting:
 
     @property
     def deployment(self) -> Deploy | None:
-        """Function from a spec to what the deployment shows and grants the attacker."""
+        """Function from a spec to its threat model."""
         return None if self.deployment_at is None else cast("Deploy", _resolved(self.deployment_at))
 
 
@@ -113,7 +113,7 @@ def setting(name: str) -> Setting:
 
 
 def deployment_of(spec: Spec) -> Deployment:
-    """Return what a spec's deployment shows and grants the attacker, as its setting declares it.
+    """Return the threat model of a spec, as its setting declares it.
 
     Raises:
         BadInputError: the spec is of a setting that declares no threat model.

@@ -1,4 +1,4 @@
-"""Label inference in settings where one party holds the labels and another sees what comes back."""
+"""Label inference in settings where one party holds the labels and another sees the returned gradients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def with_label_columns(parts: Sequence[PlannedPart], setting: str, label: str) -
 
 
 def guesses_labels(entry: Entry[T]) -> bool:
-    """Return whether an attack or a baseline guesses labels alone, from what comes back."""
+    """Return whether an attack or a baseline guesses labels alone, from the returned gradients."""
     return any(issubclass(view, ReturnedView | BatchView) for view in entry.sees)
 
 
@@ -53,7 +53,7 @@ def of_two_kinds(labels: Float[Tensor, "training record"], labelled: int) -> Int
 
     Example:
         >>> import torch
-        >>> of_two_kinds(torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]]), n_labelled=2).tolist()
+        >>> of_two_kinds(torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]]), labelled=2).tolist()
         [[0, 3, 2, 1], [0, 1, 2, 3]]
     """
     order = torch.arange(labels.shape[1]).repeat(len(labels), 1)
@@ -73,7 +73,7 @@ def mixed_up(view: ReturnedView, labelled: int, gradients: bool = True) -> Retur
     Example:
         >>> import torch
         >>> came = torch.tensor([[[1.0], [2.0], [3.0]]])
-        >>> mixed_up(ReturnedView(came, came, came), n_labelled=1).gradient.flatten().tolist()
+        >>> mixed_up(ReturnedView(came, came, came), labelled=1).gradient.flatten().tolist()
         [1.0, 3.0, 2.0]
     """
 
@@ -162,7 +162,8 @@ def label_figures(
 ) -> list[UnitFigures]:
     """Return the figures of guessed labels in each training.
 
-    labelled: number of records, the first, whose labels the attacker knows; they do not count.
+    Args:
+        labelled: number of records, the first, whose labels the attacker knows; they do not count.
     """
     counted = (torch.arange(true.shape[1]) >= labelled).expand(true.shape)
     measured = measure_labels(target, true, guess, counted)

@@ -23,7 +23,6 @@ class Lever:
         name: name in reports, such as ``dp_sgd``.
         weakest, strongest: ends of the range in which the strength is searched on a log scale, both positive. Alike
             where there is nothing to search. The weakest may be the larger number.
-        whole: whether strengths are whole numbers.
         mechanism: names of the mechanisms of a defense with ``+`` between them; None for a change of fields alone.
         options: options of the defense beside its strength, as ``Part`` has them.
         strengths: path to each option that is set to the strength, such as ``("noise_multiplier",)``.
@@ -63,7 +62,7 @@ class Lever:
         return self.weakest != self.strongest
 
     def free(self, spec: Spec) -> bool:
-        """Return whether a spec leaves it open what changes here: what was given is fixed."""
+        """Return whether a spec leaves the changed fields open; fields that were given are fixed."""
         for name in self.changes:
             if name not in spec.model_fields_set:
                 continue

@@ -340,10 +340,7 @@ def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tu
 def check_kinds(
     part: Part, mechanisms: Sequence[object], kinds: tuple[type, ...], registered: Registry[object]
 ) -> None:
-    """Refuse a defense that a setting, or one of its topologies, has no place for.
-
-    mechanisms: mechanisms of the defense, ready to use.
-    """
+    """Refuse a defense that a setting, or one of its topologies, has no place for."""
     if not all(isinstance(mechanism, kinds) for mechanism in mechanisms):
         factories = [(entry.name, entry.factory) for entry in registered.entries()]
         names = [name for name, kind in factories if isinstance(kind, type) and issubclass(kind, kinds)]

@@ -35,7 +35,6 @@ def records_outcome(
         statistics: statistics of the attacker, by which guesses are matched.
         visible: whether each record stands above the client's own rounding; None where that is not known.
         keep_records: whether evidence may hold cells; no evidence at all if None, as for a baseline.
-        further: further figures of the same victims.
 
     Raises:
         BadInputError: the guess is of other victims or columns than the secret.

@@ -98,7 +98,6 @@ class Scale:
 
     Attributes:
         higher_leaks: whether a higher value means that more leaked; None where it says nothing about leakage.
-        low, high: range of its values.
     """
 
     higher_leaks: bool | None = True
@@ -134,13 +133,10 @@ class About:
         message: data that the attacker has and a baseline has not ("the gradient").
         trials: question of an accuracy that is no share of read cells.
         size: name of the number of records behind a message.
-        size_option: option that sets this number.
         control: sentence that says why a working attack reads nearly all of the positive control.
         threat_model: sentences on the attacker's view and knowledge, the deployment and the unit.
-        notes: remarks on the rows.
         limits: sentences on parts of the network that no attack solves exactly, for the headline.
         rounds: number of rounds in which the same units are attacked.
-        target: name of the column that is learnt.
         label: name of the column of labels, where they are a secret with a verdict of its own; None where they are not.
         marks: marks that tables print behind the names of attacks and defenses that differ from their publication.
         label_attacker: who attacks the label, as the subject of a sentence, where that is not ``attacker``: its verdict
@@ -154,7 +150,6 @@ class About:
             they must not exceed the baselines.
         captions: format of a metric's mean below a picture, by metric.
         utility: metrics that say how well the task is learnt, in order of preference.
-        settings: options of the audit for results.
         without_dropout: layers of the network whose dropout was switched off for the audit.
         unaccounted: sentences on what a printed epsilon leaves out; None where there are none.
     """
@@ -227,7 +222,6 @@ class Audit(ABC, Generic[S]):
     """A spec with its rows and networks, ready to run. It is sent to worker processes, so that it can be pickled.
 
     Attributes:
-        configurations: all points of the sweep.
         parts: baselines, measurements of the deployment and attacks, in the order of results.
         dataset: the table; None where the rows are no table.
         own: whether the rows are the user's own, so that they are kept out of files and reports.

@@ -201,7 +201,6 @@ class Gate(Plain):
         above: mean lift over the best baseline that is shown not to be reached, in (0, 1).
         column: column whose lift counts; all cells, whole records, label and sensitive columns if None.
         deployed: labels of the defenses that are deployed; all of them if empty, or no defense where there is none.
-        whole_records: whether the share of whole records alone counts.
         worst: share of the repetitions, in (0, 1), that must be shown not to be above a lift, in [0, 1); None for no
             such limit.
         over_trainings: whether new trainings or attack seeds are judged, and not the members of those that were run.
@@ -273,7 +272,6 @@ class Wish(Plain):
     Attributes:
         below: mean lift over the best baseline below which it must be shown to stay, in (0, 1).
         column: column whose lift counts; see ``Gate``.
-        whole_records: whether whole records alone count.
         max_cost: largest loss in the metric of the task, in its own unit; None for any.
     """
 
@@ -341,7 +339,6 @@ class Spec(Plain):
     ``fields_of`` describes each field; the reference page of options lists them.
 
     Attributes:
-        about: description of the setting in a line.
         unit: name of an independent repetition.
         quick: values of fields for a quick look.
         guide: help of the setting's command, with examples.
@@ -350,7 +347,6 @@ class Spec(Plain):
         repeats: field with the number of independent repetitions.
         member: name of one of the things that are attacked in a repetition, where it holds many; None where the
             repetition itself is attacked.
-        members: field with the number of members.
     """
 
     setting: ClassVar[str]

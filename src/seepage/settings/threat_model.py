@@ -21,7 +21,6 @@ class Deployment:
     """Views and side information that a deployment gives the attacker.
 
     Attributes:
-        reveals: view types that the protocol shows the attacker.
         grants: side information that the attacker holds.
         model: name of the trained network; None where attacks need none that is crafted.
         defenses: name of each mechanism that is audited, and the part of the message that it blurs or withholds.
@@ -40,9 +39,6 @@ class Applicability:
     """Whether an attack can be run on a deployment.
 
     Attributes:
-        attack: registered name.
-        sees: names of the view types that the attack takes.
-        needs: side information that the attack needs.
         reason: sentence that names both sides of a mismatch; None where the attack applies.
     """
 

@@ -237,7 +237,8 @@ CONTROL_UNITS = 5
 def without_others(about: About, wanted: Sequence[Part], remaining: Sequence[Part], why: str) -> About:
     """Return an audit's description with a note on the attacks that a control leaves out.
 
-    why: the reason, as the end of a sentence.
+    Args:
+        why: the reason, as the end of a sentence.
     """
     names = [part.title for part in wanted if part not in remaining]
     if not names:
@@ -304,8 +305,6 @@ class Rehearsal:
     """Seconds of a small rehearsal.
 
     Attributes:
-        exposure: seconds of the exposure.
-        parts: seconds of all its parts, without loops that were left early.
         loops: seconds of the loops that were left early, in the audit itself.
     """
 

@@ -35,7 +35,6 @@ class Gap(NamedTuple):
     """A default attack whose figures in one configuration cannot show that little leaks.
 
     Attributes:
-        batch_size, defense: the configuration.
         why: what is missing, in words behind the name.
     """
 

@@ -16,11 +16,7 @@ UPPER_BOUNDS = ("SEEP025",)
 
 
 class Where(NamedTuple):
-    """Results that a finding concerns; None stands for any.
-
-    Attributes:
-        batch_size: records behind one update.
-    """
+    """Results that a finding concerns; None stands for any."""
 
     batch_size: int | None = None
     defense: str | None = None

@@ -28,10 +28,10 @@ class Fault:
 class Check:
     """One check.
 
-    code: stable, such as ``SEEP001``.
-    title: problem in one line.
-    find: function that yields the problems; nothing where all is well.
-    needs: facts that it reads beside the rows of results; without them the check does not apply.
+    Attributes:
+        code: stable, such as ``SEEP001``.
+        find: function that yields the problems; nothing where all is well.
+        needs: facts that it reads beside the rows of results; without them the check does not apply.
     """
 
     code: str

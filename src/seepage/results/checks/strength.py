@@ -120,7 +120,7 @@ def incomplete(facts: Facts) -> Iterator[Fault]:
 
 @check("SEEP021", "error", "The negative control leaked")
 def nothing_leaked(facts: Facts) -> Iterator[Fault]:
-    """An attack exceeds every baseline on messages that carry nothing of what is scored, beyond chance."""
+    """An attack exceeds every baseline on messages without information on the secret, beyond chance."""
     looked_at = facts.of_nothing
     rows = [row for row in looked_at if exceeds_by_more_than_chance(row, len(looked_at))]
     if rows:

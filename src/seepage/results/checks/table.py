@@ -146,9 +146,9 @@ def functions_of_others(facts: Facts) -> Iterator[Fault]:
         ]
         yield Fault(
             f"{len(functions)} column(s) are functions of others: {few(cases)}. An attack that reads the others has "
-            "read them too, so that shares of cells count the same information several times. A column that is left out, "
-            "or that another party holds, is known from those that are not. Drop them (--drop) unless the deployed "
-            "table has them."
+            "read them too, so that shares of cells count the same information several times. A column that is left "
+            "out, or that another party holds, is known from those that are not. Drop them (--drop) unless the "
+            "deployed table has them."
         )
 
 

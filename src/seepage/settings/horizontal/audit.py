@@ -243,7 +243,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         return HorizontalExposure(self, configuration, units, transcript, knowledge, plainly)
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
-        """Return what the attacker is granted, for results."""
+        """Return the side information of an attacker, for results."""
         protocol = self.protocol(configuration)
         labels = None if self.spec.labels == "restored" else torch.zeros(1, protocol.records)
         granted = self._granted(protocol, labels)
@@ -395,9 +395,6 @@ class HorizontalExposure(Exposure):
 
     Attributes:
         audit, configuration, units: origin of the messages.
-        transcript: messages and the records behind them.
-        knowledge: knowledge of an attacker.
-        plainly: knowledge of a baseline.
     """
 
     audit: HorizontalAudit

@@ -1,4 +1,4 @@
-"""Trained networks that a run folder keeps, so that no later command trains them again."""
+"""Trained networks in a run folder, so that no later command trains them again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def keep(path: Path, models: Sequence[Model], learnt: Learnt, private: bool = Fa
 
 
 def find(path: Path, model: Model, training: Training) -> tuple[list[Model], Learnt] | None:
-    """Return what ``keep`` wrote: copies of ``model`` with other parameters. None where no whole file of them is there.
+    """Return the networks of a file: copies of ``model`` with other parameters; None without a complete file.
 
     Example:
         >>> import tempfile

@@ -40,9 +40,7 @@ class Subject:
         dataset: its training rows are the client's.
         model: the global model of the round, of several attacked rounds the first.
         own: whether the rows are the user's own, so that nothing of them is stored and files are private.
-        encoder: from rows to the model's inputs.
         model_source: digest of the source file that made the model; None where seepage or the caller did.
-        inferred: inference of the schema with its decisions, where the schema was inferred.
         learnt: quality of the model, where it was trained before the attack.
         later: the models of further rounds in which the same victims are attacked.
         trained_from: JSON values that determine the trained network; None without training.
@@ -111,7 +109,7 @@ def prepare(
     model: Model | nn.Module | None = None,
     folder: Path | None = None,
 ) -> Subject:
-    """Load what a spec names.
+    """Load the dataset and the model of a spec.
 
     Args:
         dataset, model: taken instead of what the spec names, as the user's own. A module gets the

@@ -261,8 +261,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         """Keep the rows that victims and further parties of each target model draw, where records are to be kept.
 
         There is one file for an attack seed: the pool (``inputs`` as models take them, ``labels``, ``carries``: whether
-            a
-        row has the attribute) and ``drawn``, positions in it (target, part, row).
+        a row has the attribute) and ``drawn``, positions in it (target, part, row).
         """
         if not self.spec.keep_records:
             return
@@ -335,7 +334,7 @@ def _named(source: PooledData) -> list[str]:
 
 
 def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefense]) -> None:
-    """Refuse before training what would fail after it."""
+    """Refuse, before training, settings that would fail after it."""
     if spec.shadows % 4 and estimates_shares(spec):
         raise BadInputError(
             f"attacks that estimate a share train shadow models in pairs from two halves of the auxiliary rows; got "

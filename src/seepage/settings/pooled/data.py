@@ -87,11 +87,9 @@ class PooledData:
 
     Attributes:
         name, notes, extent, count, target: description of the rows, for results and the report.
-        sensitive: name of the attribute.
         value: value whose share is the secret; of numbers the share above it, None for the median.
         identity: digests that distinguish the rows from others.
         by_columns: rows as models take them, by the columns that a defense leaves out.
-        table: the rows as a table; None where they are none.
         of_population: training on rows that are no table; None for tables.
     """
 

@@ -18,9 +18,7 @@ class PooledDefense:
 
     Attributes:
         without: names of columns that models are not trained on.
-        answers: transformation of answers.
         queries: number of queries that are answered; None for any.
-        training: differentially private training.
     """
 
     without: tuple[str, ...] = ()

@@ -74,7 +74,6 @@ class AttackSeed:
     """One attack seed: split of the rows, joint models and knowledge of the attacker.
 
     Attributes:
-        sets: rows of each party.
         knowledge: knowledge of the attacker without shadow models.
         swapped: whether each target comes with another one's answers.
     """

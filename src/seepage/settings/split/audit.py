@@ -78,7 +78,6 @@ class SplitDefense:
     """Mechanisms of a defense of split learning, ready to use.
 
     Attributes:
-        flip: mechanism on labels.
         noise: mechanism on each record's gradient at the cut.
         published: mechanism on the client weights that the server gets.
         returned: mechanism on the gradients of a batch together.
@@ -241,7 +240,7 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(defense_facts)}
 
     def levers(self) -> tuple[Lever, ...]:
-        """Return flipped labels, noise on what comes back, noise on what is published, and fewer epochs."""
+        """Return flipped labels, noise on returned gradients, noise on published weights, and fewer epochs."""
         target = self.data.schema.target
         classes = target.width if isinstance(target, Discrete) else 2
         # A little below the probability at which labels carry no information.
@@ -401,7 +400,7 @@ _FEW_CONFIGURATIONS = 2_000
 
 
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
-    """Refuse before training what would fail after it."""
+    """Refuse, before training, settings that would fail after it."""
     for part in spec.defenses:
         flip = defense_of(part).flip
         if flip is not None:
@@ -438,10 +437,7 @@ class AttackedTraining(AttackedTopology):
 
     Attributes:
         spec, defense, learning: settings of the training.
-        trained: result of the training.
         seen: view of the attacked rows, and their secret.
-        rows, test: rows that were trained on, and held out.
-        knowledge: knowledge of an attacker.
         neighbours: knowledge of the baselines of nearest neighbours, all training rows.
         exchanges: stage of the training and known client part in each exchange of the attacked rows.
         swapped: whether each attacked row came with the message of another: the negative control.

@@ -39,7 +39,6 @@ def columns_figures(
     """Return the figures of a guess of one training, with those of each record where a figure is their mean.
 
     Args:
-        private: positions of the private columns.
         statistics: statistics of the attacker, against which rarity is measured.
         seconds: time for a record.
         keep_records: whether evidence may hold cells.

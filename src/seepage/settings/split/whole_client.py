@@ -1,4 +1,4 @@
-"""Split learning with a client that holds all columns: what a server without columns reads of them."""
+"""Split learning with a client that holds all columns: attacks of a server without columns."""
 
 from __future__ import annotations
 
@@ -262,10 +262,7 @@ class AttackedWhole(AttackedTopology):
     """One training and the attacker's view of the attacked rows.
 
     Attributes:
-        trained: result of the training.
         seen: view of the attacked rows, and their secret.
-        knowledge: knowledge of an attacker.
-        labels: knowledge of an attacker on labels.
         keep_records: whether evidence may hold cells.
     """
 
@@ -287,7 +284,7 @@ class AttackedWhole(AttackedTopology):
         return UnitFigures(figures | task_figures(self.test.schema.target, outputs, self.test.labels))
 
     def label(self, part: PlannedPart) -> UnitFigures:
-        """Return the figures of a guess of the labels of training, from what came back at the second cut."""
+        """Return the figures of a guess of the labels of training, from the gradients returned at the second cut."""
         registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
         view = self.trained.returned
         assert view is not None

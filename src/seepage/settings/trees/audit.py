@@ -80,7 +80,6 @@ class TreesDefense:
         min_child_weight: least sum of second derivatives of a leaf; the spec's if None.
         max_bin: largest number of bins of a column; the spec's if None.
         cuts: bins that follow from public marginals; those of the clients' rows if None.
-        noise: noise on sums; None without one.
     """
 
     hidden: tuple[str, ...] = ()
@@ -285,7 +284,6 @@ class TreesExposure(Exposure):
 
     Attributes:
         audit, configuration, units: origin of the messages.
-        federations: federation of each unit.
     """
 
     audit: TreesAudit

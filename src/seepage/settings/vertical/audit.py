@@ -115,7 +115,6 @@ class VerticalDefense:
         returned: mechanism on the gradients that passive parties get.
         bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
         unlike: term in the loss that makes features differ from rows.
-        flip: mechanism of the active party on labels.
     """
 
     features: FeatureNoise | Mid | None = None
@@ -367,7 +366,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         }
 
     def levers(self) -> tuple[Lever, ...]:
-        """Return noise on features, fewer features, and noise on what is sent in both directions."""
+        """Return noise on features, fewer features, and noise on messages in both directions."""
         both = (("feature_noise", "scale"), ("returned_noise", "scale"))
         width = self.spec.features
         narrower = [Lever("bottleneck", width, 1, True, mechanism="bottleneck", strengths=(("width",),))]
@@ -424,7 +423,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         return control
 
     def _in_control(self, entry: Entry[Attack]) -> bool:
-        """Return whether an attack reads what is planted, or the labels, where nothing protects them."""
+        """Return whether an attack reads the planted columns, or the labels, where nothing protects them."""
         if guesses_labels(entry):
             return getattr(entry.factory, "reads_bare", True)
         # Logits are too few for the planted columns.
@@ -552,11 +551,9 @@ class VerticalExposure(Exposure):
 
     Attributes:
         spec, learning, sizes: settings of the trainings, with numbers of rows by their use.
-        trained: results of the trainings.
         seen: view of the attacked records, and their secret.
         knowledge: knowledge of an attacker before anything is granted.
         auxiliary: rows that the attacker may hold whole.
-        start: networks before they were trained.
         shadowing: attacks that train a shadow, by their labels.
         shadows: their shadows by the same labels, trained once for two readings.
         swapped: whether attacks on labels, too, get the message of another record: the negative control.

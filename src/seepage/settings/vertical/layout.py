@@ -29,8 +29,7 @@ class VerticalLayout(Protocol):
         """Texts for reports.
 
         Keys: ``split`` (split of rows, in a refusal of other shares), ``secret`` (object of the attack), ``sought``
-            (one row
-        of it), ``networks``, ``figures`` (description of the measurements).
+        (one row of it), ``networks``, ``figures`` (description of the measurements).
         """
         ...
 
