@@ -49,11 +49,11 @@ def main() -> None:
             if chosen.only and spec.dataset not in chosen.only:
                 continue
             for defense in spec.defenses:
-                if defense.name == NONE or (chosen.defense and defense.called not in chosen.defense):
+                if defense.name == NONE or (chosen.defense and defense.title not in chosen.defense):
                     continue
                 for messages in MESSAGES[table.setting]:
                     layers = str(planned.planned.place.get("layers", ""))
-                    key = (name, str(spec.dataset), layers, defense.called, str(messages))
+                    key = (name, str(spec.dataset), layers, defense.title, str(messages))
                     if any(tuple(line[field] for field in KEY) == key for line in read_lines(chosen.out)):
                         continue
                     asked = {

@@ -77,7 +77,7 @@ def _default(one: SpecField) -> str:
         return ""
     value = one.default
     if one.parts:
-        return ", ".join(f"`{part.called}`" for part in value)
+        return ", ".join(f"`{part.title}`" for part in value)
     if isinstance(value, tuple):
         return ", ".join(f"`{item}`" for item in value)
     if isinstance(value, bool):

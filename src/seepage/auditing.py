@@ -1,4 +1,4 @@
-"""Audits from end to end: prepare, run, keep, report."""
+"""Audits from end to end: prepare, run, store, report."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from seepage.run.budget import Budget
 from seepage.run.elsewhere import Machines
 from seepage.run.limits import Limits, budgeted
 from seepage.run.plan import Plan, make_plan
-from seepage.run.provenance import asked_before, check_folder, provenance, write_provenance
+from seepage.run.provenance import check_folder, earlier_units, provenance, write_provenance
 from seepage.run.runner import Listener, Run, run_audits, side_by_side
 from seepage.run.size import check_counts, enough_memory
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.option import fields_of
-from seepage.settings.part import NONE, check_kept
+from seepage.settings.part import NONE, check_storable
 from seepage.settings.setting import Audit, Given
 from seepage.settings.spec import STEERING, Spec
 from seepage.settings.tables import Tables
@@ -63,15 +63,14 @@ def prepare_all(
     """Return the audits of some specs; tables and networks that they share are loaded once.
 
     Args:
-        specs: what to do.
-        folder: run folder in which networks that were trained before are looked for.
+        folder: run folder with networks that were trained before.
         dataset: table in memory, in the place of the one that the specs name.
         model: network in memory, in the place of the one that the specs name.
-        tables: tables and networks that were loaded before; none if None.
+        tables: cache of tables and networks; a new one if None.
 
     Raises:
-        BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits of what
-            is begun without being allowed (``allow_large``).
+        BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits that need
+            consent (``allow_large``).
     """
     specs = [budgeted(spec) for spec in specs]
     check_counts(specs)
@@ -81,26 +80,26 @@ def prepare_all(
         with enough_memory():
             audit = find_setting(spec.setting).prepare(spec, given, tables)
         if spec.gate is not None:
-            check_gate(spec.gate, audit.about.columns, [one.defense for one in audit.configurations])
+            check_gate(
+                spec.gate, audit.about.columns, [configuration.defense for configuration in audit.configurations]
+            )
         audits.append(audit)
     return audits
 
 
 def fitting(audits: Sequence[Audit], folder: Path | None = None) -> tuple[list[Audit], dict[str, str]]:
-    """Return audits without the defenses under which no unit can be exposed, and why, by the name of each of these.
-
-    Args:
-        audits: what ``prepare_all`` made.
-        folder: run folder in which networks that were trained before are looked for.
+    """Return audits without the defenses under which no unit can be exposed, and the error of each of these by name.
 
     Raises:
         BadInputError: no unit can be exposed without a defense.
     """
-    kept, every = list[Audit](), dict[str, str]()
+    audits_left, errors = list[Audit](), dict[str, str]()
     for audit in audits:
         wrong = dict[str, str]()
         # Settings whose exposures are expensive check them when they are prepared.
-        for configuration in () if audit.shared else sorted(audit.configurations, key=lambda one: one.defense != NONE):
+        for configuration in (
+            () if audit.shared else sorted(audit.configurations, key=lambda point: point.defense != NONE)
+        ):
             try:
                 if configuration.defense not in wrong:
                     audit.expose(configuration, range(1))
@@ -108,11 +107,11 @@ def fitting(audits: Sequence[Audit], folder: Path | None = None) -> tuple[list[A
                 if configuration.defense == NONE:
                     raise
                 wrong[configuration.defense] = str(error)
-        those = tuple(part for part in audit.spec.defenses if part.called not in wrong)
+        those = tuple(part for part in audit.spec.defenses if part.title not in wrong)
         less = 0 < len(those) < len(audit.spec.defenses)
-        kept += prepare_all([audit.spec.model_copy(update={"defenses": those})], folder) if less else [audit]
-        every |= wrong
-    return kept, every
+        audits_left += prepare_all([audit.spec.model_copy(update={"defenses": those})], folder) if less else [audit]
+        errors |= wrong
+    return audits_left, errors
 
 
 def run_all(
@@ -123,26 +122,25 @@ def run_all(
     document: str | None = None,
     machines: Machines | None = None,
 ) -> list[Report]:
-    """Run audits and keep their results in a folder.
+    """Run audits and write their results into a folder.
 
     The folder gets ``audit.sqlite`` as the run goes on, in ``networks`` the networks that were trained for it, and
     ``report.html``, ``results.json``, ``results.csv`` and ``provenance.json`` when it has ended. The same audits into
-    the same folder continue from what is there; where fewer units are asked for than before, those of before are
-    shown. Files of one's own data are private (mode 0600).
+    the same folder continue from its content; with fewer units than before, those of before are shown. Files of a
+    user's data are private (mode 0600).
 
     Args:
-        audits: what to run.
-        folder: the run folder, made if need be; None to keep nothing.
+        folder: run folder, created if need be; None to store nothing.
         listener: object that is informed of the progress.
-        budget: seconds that all of it may take, of the processor where one worker computes alone and of the wall clock
-            elsewhere; what does not fit is left out, see ``make_plan``. That of the first spec if None.
-        document: text that the audits were started from, copied into the folder.
-        machines: other machines that carry the jobs out, see ``integrations.dask``; this one if None. Rows, store and
-            report stay here.
+        budget: seconds for the whole run, of the processor where one worker computes alone and of the wall clock
+            elsewhere; further units are left out, see ``make_plan``. That of the first spec if None.
+        document: text of the document of the audits, copied into the folder.
+        machines: other machines that run the jobs, see ``integrations.dask``; this one if None. Rows, store and report
+            stay here.
 
     Raises:
         BadInputError: the folder holds another audit, a configuration cannot be run, a spec asks for a recommendation,
-            or a folder was given and an object that was passed has no digest, see ``check_kept``.
+            or a folder was given and an object that was passed has no digest, see ``check_storable``.
     """
     if any(audit.spec.recommend is not None for audit in audits):
         raise BadInputError(
@@ -158,16 +156,16 @@ def run_all(
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
     if folder is not None:
         for audit in audits:
-            check_kept(audit.spec.passed)
-    every, places = _with_controls(audits)
+            check_storable(audit.spec.passed)
+    all_audits, places = _with_controls(audits)
     with Store(folder, private) as store:
         if folder is not None:
             check_folder(folder, store, audits)
-        # All of them before the first runs: a mistake in the last must not cost hours.
+        # All are checked before the first runs: a mistake in the last must not cost hours.
         slots = None if machines is None else machines.slots()
         clock = monotonic if timed is None else timed.clock
         left = None if timed is None else timed.for_jobs(trains)
-        plan = make_plan(every, store, left, asked_before(store, audits), slots, clock)
+        plan = make_plan(all_audits, store, left, earlier_units(store, audits), slots, clock)
         listener = listener or Listener()
         listener.planned(plan)
         store.add_run(provenance(audits))
@@ -178,13 +176,13 @@ def run_all(
                 write_whole(folder / DOCUMENT, document, private)
         limits = {i: Limits(audit, level(store)) for i, audit in enumerate(audits) if audit.spec.gate}
         left = None if timed is None else timed.for_jobs(trains)
-        runs = run_audits(every, store, listener, plan, left, limits, machines, clock)
-        kept = store.setup if timed is None else timed.within(store.setup)
-        further = [audit.further_rows(kept, listener.started) for audit in audits]
+        runs = run_audits(all_audits, store, listener, plan, left, limits, machines, clock)
+        cache = store.setup if timed is None else timed.within(store.setup)
+        further = [audit.further_rows(cache, listener.started) for audit in audits]
         origin = store.runs()[-1]
         if folder is not None:
             write_provenance(folder, store, private)
-    reports = _reports(audits, every, places, runs, further, limits, plan, origin)
+    reports = _reports(audits, all_audits, places, runs, further, limits, plan, origin)
     if folder is not None:
         write_html(folder / PAGE, reports, origin, private)
         rows = [row for report in reports for row in report.rows]
@@ -196,21 +194,21 @@ def run_all(
 def _with_controls(audits: Sequence[Audit]) -> tuple[list[Audit], dict[tuple[int, str], int]]:
     """Return audits with their controls behind them, and the place of each control.
 
-    Controls are further audits, so that they are planned, kept and shared like any other.
+    Controls are further audits, so that they are planned, stored and shared like any other.
     """
-    every, places = list(audits), dict[tuple[int, str], int]()
+    all_audits, places = list(audits), dict[tuple[int, str], int]()
     for i, audit in enumerate(audits):
         for kind, control in (("positive", audit.control), ("negative", audit.negative)):
-            found = control() if audit.spec.control else None
-            if found is not None:
-                places[i, kind] = len(every)
-                every.append(found)
-    return every, places
+            variant = control() if audit.spec.control else None
+            if variant is not None:
+                places[i, kind] = len(all_audits)
+                all_audits.append(variant)
+    return all_audits, places
 
 
 def _reports(
     audits: Sequence[Audit],
-    every: Sequence[Audit],
+    all_audits: Sequence[Audit],
     places: Mapping[tuple[int, str], int],
     runs: Sequence[list[Run]],
     further: Sequence[Sequence[ResultRow]],
@@ -221,12 +219,12 @@ def _reports(
     """Return the reports of audits that were run with their controls behind them."""
     reports = []
     for i, audit in enumerate(audits):
-        # Messages of the negative control are those of other records, which proofs are right about.
+        # Messages of the negative control are those of other records, about which proofs are right.
         beside = [places[i, "positive"]] if (i, "positive") in places else []
         wrong = contradicted([run for place in (i, *beside) for run in runs[place]])
         own = [withdrawn(run) for run in runs[i]] if wrong else runs[i]
         rows = [*rows_of(audit, own), *further[i]]
-        controls = {kind: _rows_at(every, runs, places.get((i, kind))) for kind in ("positive", "negative")}
+        controls = {kind: _rows_at(all_audits, runs, places.get((i, kind))) for kind in ("positive", "negative")}
         facts = Facts(audit, rows, own, controls["positive"], controls["negative"], wrong)
         findings = run_checks(facts)
         if i in limits and wrong:
@@ -249,20 +247,16 @@ def _reports(
     return reports
 
 
-def captured_report(found: Attacked) -> Report:
-    """Return the report on a capture that was attacked: rows, checks and gate as of any audit.
-
-    Args:
-        found: the capture as an audit, with what each part got out of it.
-    """
-    audit, runs = found.audit, [run for run in found.runs if run.measured]
-    facts = Facts(audit, found.rows, runs)
+def captured_report(attacked: Attacked) -> Report:
+    """Return the report on an attacked capture: rows, checks and gate as of any audit."""
+    audit, runs = attacked.audit, [run for run in attacked.runs if run.measured]
+    facts = Facts(audit, attacked.rows, runs)
     findings, limits = run_checks(facts), Limits(audit) if audit.spec.gate else None
     if limits is not None:
-        check_gate(limits.limit, audit.about.columns, [one.defense for one in audit.configurations])
+        check_gate(limits.limit, audit.about.columns, [configuration.defense for configuration in audit.configurations])
         limits.look(functools.partial(side_by_side, runs))
-    decision = None if limits is None else decide(limits, found.rows, runs, findings, facts.gaps)
-    return Report(audit, found.rows, runs, findings, origin=provenance([audit]), decision=decision)
+    decision = None if limits is None else decide(limits, attacked.rows, runs, findings, facts.gaps)
+    return Report(audit, attacked.rows, runs, findings, origin=provenance([audit]), decision=decision)
 
 
 def measured(
@@ -273,28 +267,26 @@ def measured(
     alpha: float = ALPHA,
     machines: Machines | None = None,
 ) -> list[Report]:
-    """Run audits as steps of a larger plan: what is measured is kept in a store, and no file is written.
+    """Run audits as steps of a larger plan: results go to a store, and no file is written.
 
     Args:
-        audits: what to run.
-        store: keeps what was measured before and what is measured now.
-        listener: object that is informed of the progress.
-        budget: seconds that the jobs may take; no limit if None.
+        store: store of earlier and new measurements.
+        budget: seconds for the jobs; no limit if None.
         alpha: probability of a false pass of each gate.
-        machines: other machines that carry the jobs out; this one if None.
+        machines: other machines that run the jobs; this one if None.
 
     Raises:
         BadInputError: a configuration cannot be run.
     """
-    every, places = _with_controls(audits)
-    plan = make_plan(every, store, budget, slots=None if machines is None else machines.slots())
+    all_audits, places = _with_controls(audits)
+    plan = make_plan(all_audits, store, budget, slots=None if machines is None else machines.slots())
     limits = {i: Limits(audit, alpha) for i, audit in enumerate(audits) if audit.spec.gate}
-    runs = run_audits(every, store, listener or Listener(), plan, budget, limits, machines)
-    return _reports(audits, every, places, runs, [[] for _ in audits], limits, plan, {})
+    runs = run_audits(all_audits, store, listener or Listener(), plan, budget, limits, machines)
+    return _reports(audits, all_audits, places, runs, [[] for _ in audits], limits, plan, {})
 
 
 def level(store: Store) -> float:
-    """Return the probability of a false pass, which all limits that a folder was run with share."""
+    """Return the probability of a false pass, shared by all limits that a folder was run with."""
     limits = {
         json.dumps([kind, limit], sort_keys=True)
         for run in store.runs()
@@ -368,7 +360,7 @@ def audit(
     machines: Machines | None = None,
     **options: Unpack[TreesOptions],
 ) -> Report: ...
-# Settings of other packages have options that are not known here.
+# Settings of other packages have options that are unknown here.
 @overload
 def audit(
     source: Source = "adult",
@@ -470,8 +462,8 @@ def audit_trees(
 
 
 def _documented(function: Callable[..., Report], options: type, spec: type[Spec]) -> None:
-    """Have ``help`` and notebooks know the options of a setting as arguments of a function, with types and meaning."""
-    known = {name: field for name, field in fields_of(spec).items() if name in options.__annotations__}
+    """Show the options of a setting in ``help`` and notebooks as arguments of a function, with types and meaning."""
+    options_of_setting = {name: field for name, field in fields_of(spec).items() if name in options.__annotations__}
     named = [
         inspect.Parameter(
             name,
@@ -479,12 +471,12 @@ def _documented(function: Callable[..., Report], options: type, spec: type[Spec]
             default=field.default if not field.info.is_required() else None,
             annotation=getattr(options.__annotations__[name], "__forward_arg__", options.__annotations__[name]),
         )
-        for name, field in known.items()
+        for name, field in options_of_setting.items()
     ]
     *own, others = inspect.signature(function).parameters.values()
     others = [others] if function is audit else []
     setattr(function, "__signature__", inspect.Signature([*own, *named, *others], return_annotation="Report"))  # noqa: B010
-    lines = [f"        {name}: {' '.join(field.option.help.split())}" for name, field in known.items()]
+    lines = [f"        {name}: {' '.join(field.option.help.split())}" for name, field in options_of_setting.items()]
     head = f"    Options of {spec.setting} learning{_OTHERS if function is audit else ''}:"
     function.__doc__ = f"{inspect.getdoc(function)}\n\n{head}\n" + "\n".join(lines)
 
@@ -506,7 +498,7 @@ for _function, (_setting, _options) in _OPTIONS.items():
 def spec_of(
     source: Source, model: Network, setting: str, schema: Schema | None, options: Mapping[str, Any]
 ) -> tuple[Spec, Dataset | None, Model | nn.Module | None]:
-    """Return the spec of what a caller passed, with the table and the network that are in memory.
+    """Return the spec of a caller's arguments, with the table and the network in memory.
 
     Args:
         source, model, setting, schema, options: arguments of ``audit``.
@@ -598,7 +590,7 @@ def audit_document(
 
 
 def _names(option: str, value: object) -> tuple[str, ...]:
-    """Return the names of columns that a caller gave as one text or several.
+    """Return the names of columns from one text or several.
 
     Raises:
         BadInputError: it is neither.
@@ -620,7 +612,7 @@ def _own(
     if not isinstance(target, str | None):
         raise BadInputError(f"target takes the name of one column, got {target!r}; give target='column', for example.")
     beside: dict[str, Any] = {**spec.read_beside(options)}
-    # A column that says nothing of the table is the setting's own.
+    # A column that changes nothing of the table is the setting's own.
     named = [f.name for f in fields(Policy) if f.name in spec.steering or f.name not in STEERING]
     steering = {name: options.pop(name) for name in named if name in options} | beside
     steering |= {name: _names(name, steering[name]) for name in ("sensitive", "drop") if name in steering}

@@ -1,4 +1,4 @@
-"""Plain values of parts and digests of them: what tells two computations apart."""
+"""Plain values of parts and digests of them, by which computations are compared."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    # What JSON can hold; a mapping's keys are texts.
+    # Values of JSON; a mapping's keys are texts.
     Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 else:
     np, torch = LazyModule("numpy"), LazyModule("torch")
-    # Checkers at run time take no type that contains itself.
+    # Type checkers at run time take no type that contains itself.
     Json = object
 
 
@@ -39,8 +39,8 @@ def arguments_of(part: object) -> dict[str, Json]:
         >>> arguments_of(digest_of)
         {'kind': 'seepage.digests.digest_of'}
     """
-    found = plain(part)
-    return found if isinstance(found, dict) else {"kind": found}
+    values = plain(part)
+    return values if isinstance(values, dict) else {"kind": values}
 
 
 def plain(value: object) -> Json:

@@ -19,7 +19,6 @@ class Remedy:
     """A field of a spec that a message advises to give; each front end words it in its own way.
 
     Attributes:
-        field: name of the field.
         value: value to give; None where there is none to advise.
         placeholder: what stands for a value that only the user knows, such as ``FILE``.
 
@@ -39,7 +38,7 @@ class Remedy:
 
 
 class CertifiedWrongError(RuntimeError):
-    """A cell that is certified is not what the truth says: a mistake in seepage, whatever else was found."""
+    """A certified cell contradicts the truth: a mistake in seepage."""
 
 
 class BadInputError(ValueError):
@@ -65,21 +64,20 @@ class BadInputError(ValueError):
 
     def worded(self, wording: Callable[[Remedy], str]) -> str:
         """Return the message with the fields that it advises in a front end's words."""
-        return "".join(wording(one) if isinstance(one, Remedy) else one for one in self.message)
+        return "".join(wording(piece) if isinstance(piece, Remedy) else piece for piece in self.message)
 
 
 class FieldError(BadInputError):
-    """One field of several that were handed in cannot be used.
+    """One of several fields cannot be used.
 
     Attributes:
-        path: its name, and those (or the positions) of what lies in it: ``("defenses", 1, "flip")``.
+        path: name of the field, with the names or positions within it: ``("defenses", 1, "flip")``.
         field: the same as one text: ``defenses.1.flip``.
-        said: what is wrong with it.
     """
 
-    def __init__(self, path: Sequence[str | int], said: str) -> None:
-        self.path, self.field, self.said = tuple(path), ".".join(map(str, path)), said
-        super().__init__(f"{self.field}: {said}")
+    def __init__(self, path: Sequence[str | int], reason: str) -> None:
+        self.path, self.field, self.reason = tuple(path), ".".join(map(str, path)), reason
+        super().__init__(f"{self.field}: {reason}")
 
 
 class NotFiniteError(ArithmeticError):
@@ -90,7 +88,7 @@ class NotFiniteError(ArithmeticError):
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error as one line; of one that was not raised on purpose with its type.
+    """Return an error as one line; one that seepage did not raise on purpose with its type.
 
     Example:
         >>> one_line(BadInputError("the file is empty.")), one_line(MemoryError()), one_line(KeyError("a"))
@@ -101,8 +99,8 @@ def one_line(error: BaseException) -> str:
     return text if isinstance(error, BadInputError) and text else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
-    """Return the error for a name that no registered ``kind`` carries, with the nearest names.
+def unknown_name(kind: str, name: str, choices: Iterable[str]) -> BadInputError:
+    """Return the error for a name that no registered ``kind`` has, with the nearest names.
 
     Example:
         >>> print(unknown_name("dataset", "adlut", ["adult", "german"]))
@@ -110,23 +108,23 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> BadInputError:
         >>> print(unknown_name("column", "age,job", ["age", "job", "sex"]))
         unknown column 'age,job'; these are 2 names: give each one by itself. Known: age, job, sex.
     """
-    names = sorted(known)
+    names = sorted(choices)
     parts = [part.strip() for part in name.split(",")]
     joined = len(parts) > 1 and set(parts) <= set(names)
     near = f"these are {len(parts)} names: give each one by itself." if joined else nearest(name, names)
-    # Nobody reads so many where the one that was meant is named.
-    every = "" if near and len(names) > _MANY else f" Known: {', '.join(names) or 'none'}."
-    return BadInputError(f"unknown {kind} {name!r}{f'; {near}' if near else '.'}{every}")
+    # A long list is no help beside the similar name.
+    listing = "" if near and len(names) > _MANY else f" Known: {', '.join(names) or 'none'}."
+    return BadInputError(f"unknown {kind} {name!r}{f'; {near}' if near else '.'}{listing}")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a question that suggests the similar ones of the ``known`` names; empty where none is similar.
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Return a question that suggests the similar ones of some names; empty where none is similar.
 
     Example:
         >>> nearest("0.wieght", ["0.weight", "0.bias"]), nearest("x", ["0.bias"])
         ("did you mean '0.weight'?", '')
     """
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=_NEAR)
+    near = difflib.get_close_matches(name, sorted(choices), n=3, cutoff=_NEAR)
     return f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
 
 
@@ -143,17 +141,13 @@ def check_choice(kind: str, value: object, choices: Any) -> None:
         ...
         seepage.errors.BadInputError: unknown select 'sfot'; did you mean 'soft'? Known: projected, soft.
     """
-    known = get_args(choices)
-    if value not in known:
-        raise unknown_name(kind, str(value), known)
+    options = get_args(choices)
+    if value not in options:
+        raise unknown_name(kind, str(value), options)
 
 
 def check_count(name: str, value: object) -> None:
-    """Refuse a value that is not a whole number from 1 up.
-
-    Raises:
-        BadInputError: the value is not one; the message has it.
-    """
+    """Refuse, as bad input, a value that is not a whole number from 1 up."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise BadInputError(f"{name} is a whole number from 1 up, got {name}={value!r}.")
 

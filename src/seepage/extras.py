@@ -10,15 +10,14 @@ from seepage.versions import installed
 
 
 class MissingExtraError(BadInputError, ImportError):
-    """A package that an extra installs is not there, or of a version that cannot be used."""
+    """A package of an extra is missing, or its version cannot be used."""
 
 
 @contextmanager
 def extra(name: str, program: str, *packages: str) -> Iterator[None]:
-    """Have imports of another program's packages say what to install where they fail.
+    """Turn failing imports of another program's packages into advice on what to install.
 
     Args:
-        name: name of the extra.
         program: name of the program, for people.
         packages: top-level packages that are imported, the one of the program first.
 

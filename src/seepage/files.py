@@ -14,7 +14,7 @@ import yaml
 from seepage.errors import BadInputError
 
 PRIVATE = 0o600
-# The file in a run folder that holds all that was measured.
+# File in a run folder with all measurements.
 STORE = "audit.sqlite"
 _MOST_VALUES = 2_000_000
 
@@ -22,10 +22,7 @@ _MOST_VALUES = 2_000_000
 def load_yaml(text: str, what: str = "the text", loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
     """Return the plain values of a YAML text that may come from anyone.
 
-    Args:
         text: one YAML document.
-        what: name of the text in messages.
-        loader: a safe loader.
 
     Raises:
         BadInputError: it is no valid YAML, nested too deeply, or unfolds to more than two million values.
@@ -71,14 +68,10 @@ def _check_aliases(text: str, what: str) -> None:
 
 
 def make_folder(folder: Path, private: bool = False) -> None:
-    """Make ``folder`` and its parents; existing folders are not changed.
-
-    Args:
-        folder: folder to make.
-        private: whether only its owner may enter it, where it is new.
+    """Create ``folder`` and its parents; existing folders are not changed.
 
     Raises:
-        BadInputError: the folder cannot be made; the message says why.
+        BadInputError: the folder cannot be created.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -101,9 +94,6 @@ def why(error: OSError) -> str:
 def write_whole(path: Path, content: str | bytes, private: bool = False) -> None:
     """Write a file so that a reader sees the old content or the new, never a part of it, also after a power cut.
 
-    Args:
-        path: path of the file.
-        content: content of the file; text is written as UTF-8.
         private: whether only its owner may read it.
 
     Raises:
@@ -124,17 +114,14 @@ def write_whole(path: Path, content: str | bytes, private: bool = False) -> None
 
 
 def publish(temporary: Path, path: Path, private: bool = False, replace: bool = True) -> None:
-    """Give a finished file its name, and have it on the disk before this returns.
+    """Rename a finished file, and have it on the disk before this returns.
 
     Args:
-        temporary: path of the file, in the folder that it is to be in.
-        path: path that it gets.
-        private: whether only its owner may read it.
-        replace: whether a file that is there already gives way.
+        temporary: path of the file, in the folder of ``path``.
+        replace: whether an existing file is replaced.
 
     Raises:
-        FileExistsError: a file is there already and is not to be replaced.
-        OSError: the file cannot be renamed or written to the disk.
+        FileExistsError: a file exists and is not to be replaced.
     """
     temporary.chmod(PRIVATE if private else 0o666 & ~_umask())
     _sync(temporary)
@@ -142,7 +129,7 @@ def publish(temporary: Path, path: Path, private: bool = False, replace: bool = 
         temporary.replace(path)
     else:
         _rename(temporary, path)
-    # Not every file system can: the file itself is on the disk.
+    # Not every file system syncs folders: the file itself is on the disk.
     with contextlib.suppress(OSError):
         _sync(path.parent)
 
@@ -170,7 +157,7 @@ def _sync(path: Path) -> None:
 
 
 def _umask() -> int:
-    # There is no call that reads it without setting it.
+    # No call reads it without setting it.
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -1,6 +1,6 @@
-"""Imports that wait until they are needed: names of a package, and modules that are expensive to load.
+"""Lazy imports: names of a package on first use, and modules that are expensive to load.
 
-PyTorch and pandas take seconds to load. What only lists names, prints help or refuses a mistyped option loads neither.
+PyTorch and pandas take seconds to load. Commands that list names, print help or refuse a mistyped option load neither.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from types import ModuleType
 
 
 class _Package(ModuleType):
-    """A package whose names are imported when they are first used.
+    """A package whose names are imported on first use.
 
     Attributes:
-        _origins: module and name that each public name is imported from; no name for a module.
+        _origins: module and name of each public name; no name for a module.
     """
 
     _origins: dict[str, tuple[str, str | None]]
@@ -30,7 +30,7 @@ class _Package(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
-        # Importing a submodule sets it here; where a public function has the same name, that is the function's.
+        # Importing a submodule sets it here; a public function of the same name takes precedence.
         submodule = isinstance(value, ModuleType) and value.__name__ == f"{self.__name__}.{name}"
         if submodule and self._origins.get(name, (None, None))[1] is not None:
             return
@@ -41,12 +41,9 @@ class _Package(ModuleType):
 
 
 def lazy_package(name: str) -> None:
-    """Have a package import its public names on first use: those in its block ``if TYPE_CHECKING:``.
+    """Import the public names of a package on first use: those in its block ``if TYPE_CHECKING:``.
 
     Type checkers and readers see ordinary imports, and there is no second list of them.
-
-    Args:
-        name: the package's ``__name__``.
 
     Example:
         >>> import seepage.models
@@ -69,17 +66,14 @@ def lazy_package(name: str) -> None:
 
 
 def _origin(package: str, module: str, name: str) -> tuple[str, str | None]:
-    """Return where a name comes from; ``from package import name`` within the package is one of its modules."""
+    """Return the origin of a name; ``from package import name`` within the package is one of its modules."""
     return (f"{module}.{name}", None) if module == package else (module, name)
 
 
 class LazyModule:
-    """A module that is imported when one of its attributes is first used.
+    """A module that is imported on first use of an attribute.
 
     Give type checkers the real one: ``if TYPE_CHECKING: import torch``, ``else: torch = LazyModule("torch")``.
-
-    Args:
-        name: the module's full name.
 
     Example:
         >>> LazyModule("math").floor(2.5)

@@ -75,10 +75,10 @@ def gradient(
     def loss(parameters: dict[str, Tensor], rows: Tensor, targets: Tensor) -> Tensor:
         return mean_loss(model.head, call(model.module, parameters, rows), targets)
 
-    one = grad(loss)
+    per_batch = grad(loss)
     for axis in reversed(range(encoded.dim() - 2)):
-        one = vmap(one, in_dims=(0 if axis == 0 and parameters is not None else None, 0, 0))
-    return one(model.parameters if parameters is None else parameters, encoded, labels)
+        per_batch = vmap(per_batch, in_dims=(0 if axis == 0 and parameters is not None else None, 0, 0))
+    return per_batch(model.parameters if parameters is None else parameters, encoded, labels)
 
 
 GradientOf = Callable[[Model, Tensor, Tensor, dict[str, Tensor] | None], dict[str, Tensor]]
@@ -104,7 +104,7 @@ def batch_statistics(
         >>> import torch
         >>> from torch import nn
         >>> model = Model(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)), head="regression", name="mine")
-        >>> {name: found.mean.shape for name, found in batch_statistics(model, torch.zeros(7, 5, 3)).items()}
+        >>> {name: moments.mean.shape for name, moments in batch_statistics(model, torch.zeros(7, 5, 3)).items()}
         {'0': torch.Size([7, 3])}
     """
     if not normalisations(model.module):
@@ -204,7 +204,7 @@ class LocalTraining:
         self._check_use()
 
     def _check_use(self) -> None:
-        """Refuse settings that would be without effect: they say that another training was meant."""
+        """Refuse settings without effect, since they were meant for another training."""
         used = {"sgd": ("momentum", "nesterov"), "adam": ("betas", "epsilon"), "adamw": ("betas", "epsilon")}
         changes = {"constant": (), "step": ("rate_factor", "rate_every"), "exponential": ("rate_factor",), "cosine": ()}
         for kind, users in {"optimizer": used, "schedule": changes}.items():
@@ -236,15 +236,15 @@ class LocalTraining:
             BadInputError: no batch is left since the only one has fewer records than ``batch_size`` and is dropped.
         """
         starts = range(0, records, self.batch_size)
-        found = [slice(start, min(start + self.batch_size, records)) for start in starts]
-        if self.drop_last and found[-1].stop - found[-1].start < self.batch_size:
-            found.pop()
-        if not found:
+        slices = [slice(start, min(start + self.batch_size, records)) for start in starts]
+        if self.drop_last and slices[-1].stop - slices[-1].start < self.batch_size:
+            slices.pop()
+        if not slices:
             raise BadInputError(
                 f"with drop_last and {records} records of a client no local batch of {self.batch_size} is left; give a "
                 "smaller local_batch_size, or drop_last=False."
             )
-        return found
+        return slices
 
     def groups(self, records: int) -> list[list[slice]]:
         """Return the batches of each of the optimiser's steps in an epoch."""
@@ -288,11 +288,11 @@ class LocalTraining:
         """
         if self.optimizer != "sgd":
             raise BadInputError(f"a step of SGD alone is a sum of gradients, got optimizer={self.optimizer!r}.")
-        found, later = [], 0.0
+        factors, later = [], 0.0
         for rate in reversed(self.rates(records)):
             later = rate * (self.momentum if self.nesterov else 1.0) + self.momentum * later
-            found.append(later + rate if self.nesterov else later)
-        return found[::-1]
+            factors.append(later + rate if self.nesterov else later)
+        return factors[::-1]
 
     def to_plain(self) -> dict[str, object]:
         """Return all settings as values of JSON.
@@ -308,17 +308,14 @@ class LocalTraining:
     def of_plain(cls, values: Mapping[str, object]) -> LocalTraining:
         """Return the training with settings as ``to_plain`` returns them; those with a default may be missing.
 
-        Args:
-            values: values by the name of their setting.
-
         Raises:
             BadInputError: a setting is unknown or missing, or its value cannot be used.
         """
-        known = {field.name: field.default is MISSING for field in fields(cls)}
-        unknown = [name for name in values if name not in known]
+        required = {field.name: field.default is MISSING for field in fields(cls)}
+        unknown = [name for name in values if name not in required]
         if unknown:
-            raise unknown_name("setting of local training", str(unknown[0]), known)
-        missing = [name for name, needed in known.items() if needed and name not in values]
+            raise unknown_name("setting of local training", str(unknown[0]), required)
+        missing = [name for name, needed in required.items() if needed and name not in values]
         if missing:
             raise BadInputError(f"local training needs {' and '.join(missing)}; give them.")
         given = dict(values)
@@ -327,7 +324,7 @@ class LocalTraining:
         return cls(**given)  # pyright: ignore[reportArgumentType]
 
     def describe(self) -> str:
-        """Return optimiser, rate and what else differs from plain SGD, in words.
+        """Return optimiser, rate and differences to plain SGD, in words.
 
         Example:
             >>> LocalTraining(1, 8, 0.01, momentum=0.9, nesterov=True).describe()
@@ -340,8 +337,8 @@ class LocalTraining:
         if self.schedule == "cosine":
             text += " (cosine)"
         elif self.schedule != "constant":
-            every = f"{self.rate_every} steps" if self.schedule == "step" and self.rate_every > 1 else "step"
-            text += f" (times {self.rate_factor:g} every {every})"
+            interval = f"{self.rate_every} steps" if self.schedule == "step" and self.rate_every > 1 else "step"
+            text += f" (times {self.rate_factor:g} every {interval})"
         if self.momentum:
             text += f", momentum {self.momentum:g}" + " (Nesterov)" * self.nesterov
         if self.optimizer != "sgd":
@@ -373,7 +370,6 @@ def local_update(
     Args:
         model: model that all clients start from.
         encoded, labels: each client's records in the order in which it uses them, in each epoch.
-        training: settings of the local training.
         gradient_of: function that computes each step's gradients, with clients on the first axis.
         parameters: parameters that each client starts from, shape (client, *parameter); the model's own for all if
             None.
@@ -408,7 +404,7 @@ def _accumulated(gradients: Sequence[dict[str, Tensor]], count: int) -> dict[str
     """Return the sum of gradients over a number of batches; their own where each is a step by itself."""
     if count == 1:
         return gradients[0]
-    return {name: sum(one[name] / count for one in gradients[1:]) + g / count for name, g in gradients[0].items()}
+    return {name: sum(grads[name] / count for grads in gradients[1:]) + g / count for name, g in gradients[0].items()}
 
 
 class _Optimiser:
@@ -416,9 +412,6 @@ class _Optimiser:
 
     Momentum, weight decay and Adam take the operations of ``torch.optim`` on a CPU one by one, so that they end in the
     same bits. Plain SGD rounds once more than ``torch.optim``, which multiplies and subtracts at once.
-
-    Args:
-        training: settings of the local training.
     """
 
     def __init__(self, training: LocalTraining) -> None:
@@ -428,12 +421,7 @@ class _Optimiser:
         self._second: dict[str, Tensor] = {}
 
     def step(self, parameters: dict[str, Tensor], gradients: dict[str, Tensor], rate: float) -> dict[str, Tensor]:
-        """Return the parameters after a step.
-
-        Args:
-            parameters, gradients: tensors by the parameter's name.
-            rate: learning rate of the step.
-        """
+        """Return the parameters after a step."""
         self._steps += 1
         if self._training.optimizer != "sgd":
             return {name: self._adam(name, p, gradients[name], rate) for name, p in parameters.items()}
@@ -492,8 +480,6 @@ def cut_step(
     """Return the results of the client's computation from activations, its columns and its labels.
 
     Args:
-        model: model with client part and head.
-        cut: activations, as received from the server.
         cells: cells of the private columns, in the form that ``SplitModel.scaled`` returns.
         labels: labels, see ``models.split.for_loss``.
         behind: number of records in the mean that each record's client takes.
@@ -513,8 +499,10 @@ def cut_step(
     trained = {name: p for name, p in model.client.named_parameters() if p.requires_grad}
     losses = record_losses(model.head, model.client(received, cells), labels.to(cut.device))
     total = (losses / behind.to(losses)).sum()
-    sent, *found = torch.autograd.grad(total, [received, *trained.values()], allow_unused=True, materialize_grads=True)
-    return CutStep(sent, dict(zip(trained, found, strict=True)), float(losses.detach().mean()))
+    sent, *gradients = torch.autograd.grad(
+        total, [received, *trained.values()], allow_unused=True, materialize_grads=True
+    )
+    return CutStep(sent, dict(zip(trained, gradients, strict=True)), float(losses.detach().mean()))
 
 
 @dataclass(frozen=True)
@@ -543,7 +531,6 @@ def vertical_step(
 
     Args:
         active: active party's part of the model, with top model and head.
-        features: features, as received, in the parties' order.
         labels: labels, see ``models.split.for_loss``.
         parameters: parameters of the top model, in place of its own.
 
@@ -559,12 +546,14 @@ def vertical_step(
         >>> step.returned[1].shape, [round(float(loss), 1) for loss in step.losses]
         (torch.Size([1, 4, 100]), [0.7])
     """
-    received = [one.detach().requires_grad_(True) for one in features]
-    held = dict(active.top.named_parameters()) if parameters is None else parameters
-    trained = {name: p for name, p in held.items() if p.requires_grad}
-    outputs = torch.func.functional_call(active.top, dict(held), (torch.cat(received, dim=-1),))
+    received = [tensor.detach().requires_grad_(True) for tensor in features]
+    top = dict(active.top.named_parameters()) if parameters is None else parameters
+    trained = {name: p for name, p in top.items() if p.requires_grad}
+    outputs = torch.func.functional_call(active.top, dict(top), (torch.cat(received, dim=-1),))
     losses = losses_of(active.head, outputs, labels).mean(1)
-    found = torch.autograd.grad(losses.sum(), [*received, *trained.values()], allow_unused=True, materialize_grads=True)
+    gradients = torch.autograd.grad(
+        losses.sum(), [*received, *trained.values()], allow_unused=True, materialize_grads=True
+    )
     return VerticalStep(
-        tuple(found[: len(received)]), dict(zip(trained, found[len(received) :], strict=True)), losses.detach()
+        tuple(gradients[: len(received)]), dict(zip(trained, gradients[len(received) :], strict=True)), losses.detach()
     )

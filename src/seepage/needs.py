@@ -8,7 +8,7 @@ Need = Literal[
     "auxiliary", "queries", "leaked", "weights", "bottom", "gradients", "crafted_network", "labels", "steering"
 ]
 
-# Parts of what crosses the wire that a defense blurs or withholds.
+# Parts of the message that a defense blurs or withholds.
 ActsOn = Literal[
     "update",
     "gradients of single records",
@@ -27,7 +27,7 @@ ActsOn = Literal[
     "bins",
 ]
 
-# What a sentence calls each.
+# Names of the kinds in sentences.
 NEEDS: dict[Need, str] = {
     "auxiliary": "auxiliary rows",
     "queries": "answers to its queries",

@@ -1,4 +1,4 @@
-"""Short waiting of OpenMP threads; imported before PyTorch, whose OpenMP reads the setting when it is loaded."""
+"""Short spinning of OpenMP threads; imported before PyTorch, whose OpenMP reads the setting when it is loaded."""
 
 from __future__ import annotations
 

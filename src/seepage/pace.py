@@ -1,4 +1,4 @@
-"""Rehearsals of long loops: a few steps are taken, and the time of the others is owed."""
+"""Rehearsals of long loops, which take a few steps and extrapolate the time of the others."""
 
 from __future__ import annotations
 
@@ -8,31 +8,29 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-# A loop is left after so long.
+# Time after which a loop is left.
 _SECONDS = 0.1
 
 
 class Stopwatch:
-    """Seconds that work takes where nothing runs beside it: those of the processor, or fewer with several threads."""
+    """Seconds of work where nothing runs beside it: processor time, or less with several threads."""
 
     def __init__(self) -> None:
         self._begun = (time.perf_counter(), time.process_time())
 
     @property
     def seconds(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since its creation."""
         wall, processor = self._begun
         return min(time.perf_counter() - wall, time.process_time() - processor)
 
 
 @dataclass
 class Rehearsed:
-    """What a rehearsal left out.
+    """Time that a rehearsal left out.
 
     Attributes:
         times: number of times that the rows of the work are those of its rehearsal.
-        owed: seconds that whole loops take.
-        spent: seconds that were spent in them.
     """
 
     times: float
@@ -45,7 +43,7 @@ _now: ContextVar[Rehearsed | None] = ContextVar("rehearsal", default=None)
 
 @contextlib.contextmanager
 def rehearsing(times: float) -> Iterator[Rehearsed]:
-    """Have loops over ``paced`` end early for a while, and note how long they would take.
+    """End loops over ``paced`` early for a while, and extrapolate their time.
 
     Args:
         times: number of times that the rows of the work are those of its rehearsal.
@@ -59,7 +57,7 @@ def rehearsing(times: float) -> Iterator[Rehearsed]:
 
 
 def rehearsal() -> Rehearsed | None:
-    """Return the rehearsal that goes on; None where the work itself does."""
+    """Return the current rehearsal; None outside of one."""
     return _now.get()
 
 
@@ -67,7 +65,6 @@ def paced(steps: int, least: int = 5) -> Iterator[int]:
     """Yield the numbers of some steps; in a rehearsal the first of them.
 
     Args:
-        steps: number of steps.
         least: least number of them that a rehearsal takes.
 
     Example:
@@ -87,7 +84,7 @@ def paced(steps: int, least: int = 5) -> Iterator[int]:
         yield step
         spent, taken = watch.seconds, step + 1
         if taken == 1:
-            # What is done once for all steps is part of the first.
+            # Work that is done once for all steps is part of the first.
             first = spent
         if spent > _SECONDS and taken >= least:
             break

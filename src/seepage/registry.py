@@ -1,8 +1,8 @@
-"""Names of the parts an audit is made of, and how to make each from its name and arguments.
+"""Registries: names of the parts of an audit, and their creation from name and arguments.
 
-There is one registry a kind. The ``__init__`` of a package declares the names of its parts and the module of each, one
-line a part; a module is imported when its part is first made. Plug-ins add parts through an entry point in the group
-``seepage.<kind>s``, whose module declares or registers them on import.
+There is one registry for each kind. The ``__init__`` of a package declares the names of its parts and the module of
+each, one line a part; a module is imported when its part is first created. Plug-ins add parts through an entry point in
+the group ``seepage.<kind>s``, whose module declares or registers them on import.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., object])
 
-# The end of a sentence is a full stop before a capital letter: that of "et al." is none.
+# A full stop before a capital letter ends a sentence: that of "et al." does not.
 _SOURCE = re.compile(r"\bSource: (.+?)\.(?=\s+[A-Z]|$)")
 
 # The settings of seepage itself; a plug-in may add another.
 SETTINGS = ("horizontal", "split", "vertical", "pooled", "trees")
 
 
-def takes(made: Callable[..., object], argument: str) -> bool:
-    """Return whether a callable has such an argument, by name or because it takes any.
+def takes(function: Callable[..., object], argument: str) -> bool:
+    """Return whether a callable has an argument, by name or because it takes any.
 
     Example:
         >>> takes(sorted, "reverse"), takes(sorted, "colour")
         (True, False)
     """
-    parameters = inspect.signature(made).parameters
+    parameters = inspect.signature(function).parameters
     return argument in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 @runtime_checkable
 class Attack(Protocol):
-    """An attack or baseline, called with what its setting shows and grants; its arguments are its attributes.
+    """An attack or baseline, called with the view and the knowledge of its setting; its arguments are its attributes.
 
     Views, knowledge and guesses differ from setting to setting, so that each attack's own signature says their types.
     """
@@ -65,7 +65,6 @@ class Entry(Generic[T_co]):
 
     Attributes:
         kind: kind of part, such as ``attack``.
-        name: registered name.
         setting: setting that the part belongs to; None where its kind has none.
         module: module that registers the part; None where the part was registered without being declared.
         heading: line under which lists show the part, after those without one.
@@ -77,15 +76,15 @@ class Entry(Generic[T_co]):
         self.kind, self.name, self.setting, self.module, self.heading = kind, name, setting, module, heading
         self._factory: Callable[..., T_co] | None = None
         self._needs: tuple[Need, ...] = ()
-        # What is called with a view, where the factory does not say it.
-        self._called: object = None
+        # Callable with the annotation of the view, where the factory has none.
+        self._callable: object = None
 
     @classmethod
     def of_object(cls, kind: str, setting: str | None, passed: object, needs: tuple[Need, ...]) -> Entry[T_co]:
         """Return an entry for an object of no registered class."""
         entry = cls(kind, name_of(passed), setting)
         entry._factory = type(passed)  # pyright: ignore[reportAttributeAccessIssue]
-        entry._needs, entry._called = needs, passed
+        entry._needs, entry._callable = needs, passed
         return entry
 
     @property
@@ -95,7 +94,7 @@ class Entry(Generic[T_co]):
 
     @property
     def factory(self) -> Callable[..., T_co]:
-        """Callable that makes the part; its module is imported if need be."""
+        """Callable that creates the part; its module is imported if need be."""
         if self._factory is None and self.module is not None:
             import_module(self.module)
         if self._factory is None:
@@ -105,22 +104,22 @@ class Entry(Generic[T_co]):
     @property
     def needs(self) -> tuple[Need, ...]:
         """Side information without which an attack or baseline cannot be called."""
-        # What a module registers is known once it is imported.
+        # Importing the module sets them.
         assert self.factory is not None
         return self._needs
 
     @property
     def sees(self) -> tuple[type, ...]:
         """View types that an attack or baseline takes, from the annotation of ``view``; empty where it has none."""
-        made: object = self.factory
-        if inspect.isfunction(made):
-            made = get_type_hints(made).get("return")
-        call = inspect.getattr_static(made, "__call__", None) if isinstance(made, type) else None
-        call = self._called if inspect.isfunction(self._called) else call
+        factory_type: object = self.factory
+        if inspect.isfunction(factory_type):
+            factory_type = get_type_hints(factory_type).get("return")
+        call = inspect.getattr_static(factory_type, "__call__", None) if isinstance(factory_type, type) else None
+        call = self._callable if inspect.isfunction(self._callable) else call
         try:
             hints = get_type_hints(call) if inspect.isfunction(call) else {}
         except NameError:
-            # Annotations of a caller's own may name what only type checkers import.
+            # Annotations of a user's class may name what only type checkers import.
             hints = {}
         return tuple(dict.fromkeys(_classes(hints.get("view"))))
 
@@ -138,9 +137,9 @@ class Entry(Generic[T_co]):
 
     @property
     def source(self) -> str | None:
-        """Who published the part: what the factory's docstring says behind ``Source:``; None where it says nothing."""
-        found = _SOURCE.search(" ".join(self._docstring.split()))
-        return None if found is None else found[1].replace("*", "").replace("``", "")
+        """Publication of the part, from ``Source:`` in the factory's docstring; None without one."""
+        match = _SOURCE.search(" ".join(self._docstring.split()))
+        return None if match is None else match[1].replace("*", "").replace("``", "")
 
 
 class Registry(Generic[T_co]):
@@ -235,7 +234,7 @@ class Registry(Generic[T_co]):
         def add(factory: F) -> F:
             entry = self._entries.get((setting, name))
             if entry is None or entry.module != factory.__module__:
-                # A declaration that is not imported yet has the name as much as one that is, a plug-in's too.
+                # A declaration has the name before it is imported, that of a plug-in too.
                 self._with_plugins()
                 entry = self._entries.get((setting, name))
             if entry is None:
@@ -271,14 +270,14 @@ class Registry(Generic[T_co]):
     def entry_of(self, passed: object) -> Entry[T_co]:
         """Return the entry of an object's class, or one for the object where its class is not registered.
 
-        The latter needs what its attribute ``needs`` names, or else what a registered class needs that it extends.
+        The latter has the needs in its attribute ``needs``, or else those of a registered class that it extends.
 
         Raises:
             BadInputError: the class is registered for other settings only.
         """
-        every = [entry for entry in self._entries.values() if entry.loaded]
-        # Of a part that several settings share, this setting's entry.
-        loaded = {entry.factory: entry for entry in sorted(every, key=self._holds)}
+        loaded_entries = [entry for entry in self._entries.values() if entry.loaded]
+        # For a part that several settings share, this setting's entry comes last.
+        loaded = {entry.factory: entry for entry in sorted(loaded_entries, key=self._holds)}
         bases = [loaded[kind] for kind in type(passed).__mro__ if kind in loaded]
         if bases and not any(map(self._holds, bases)):
             raise self._unknown(bases[0].name)
@@ -290,18 +289,18 @@ class Registry(Generic[T_co]):
     def _own(self, reference: str) -> Entry[T_co]:
         """Return the entry of a class in a file or module of the user's own; its code is run.
 
-        Side information that the class needs is what its registration or its attribute ``needs`` names.
+        Its needs are those of its registration or its attribute ``needs``.
         """
-        made = import_part(reference, self.kind)
-        if not callable(made):
+        defined = import_part(reference, self.kind)
+        if not callable(defined):
             raise BadInputError(
-                f"{reference!r} is an object of type {type(made).__name__}, no class; name the class of the "
+                f"{reference!r} is an object of type {type(defined).__name__}, no class; name the class of the "
                 f"{self.kind}, and give its options beside it, as in '{reference}:{{option: 1}}'."
             )
         entry: Entry[T_co] = Entry(self.kind, reference, self.setting)
-        registered = [one for one in self._entries.values() if one.loaded and one.factory is made]
-        entry._factory = made  # pyright: ignore[reportAttributeAccessIssue]
-        entry._needs = registered[0].needs if registered else tuple(getattr(made, "needs", ()))
+        registered = [other for other in self._entries.values() if other.loaded and other.factory is defined]
+        entry._factory = defined  # pyright: ignore[reportAttributeAccessIssue]
+        entry._needs = registered[0].needs if registered else tuple(getattr(defined, "needs", ()))
         return entry
 
     def names(self) -> list[str]:
@@ -314,8 +313,8 @@ class Registry(Generic[T_co]):
 
     def settings(self) -> list[str]:
         """Return the settings of all parts: seepage's own first, then those that plug-ins add."""
-        found = {entry.setting for entry in self.entries() if entry.setting is not None}
-        return [*(s for s in SETTINGS if s in found), *sorted(found - set(SETTINGS))]
+        names = {entry.setting for entry in self.entries() if entry.setting is not None}
+        return [*(s for s in SETTINGS if s in names), *sorted(names - set(SETTINGS))]
 
     def create(self, name: str, **arguments: Any) -> T_co:
         """Make the part ``name``.
@@ -337,18 +336,20 @@ class Registry(Generic[T_co]):
         return entry.factory(**arguments)
 
     def _holds(self, entry: Entry[T_co]) -> bool:
-        # What belongs to no setting is part of each.
+        # Parts without a setting are part of each.
         return self.setting is None or entry.setting in (None, self.setting)
 
     def _named(self, name: str) -> list[Entry[T_co]]:
         self._declare()
-        found = [entry for (_, known), entry in self._entries.items() if known == name and self._holds(entry)]
+        entries = [
+            entry for (_, entry_name), entry in self._entries.items() if entry_name == name and self._holds(entry)
+        ]
         # A setting's own part comes before one of the same name that belongs to every setting.
-        own = [entry for entry in found if entry.setting is not None and entry.setting == self.setting]
-        return own or found
+        own = [entry for entry in entries if entry.setting is not None and entry.setting == self.setting]
+        return own or entries
 
     def _unknown(self, name: str) -> BadInputError:
-        elsewhere = [entry.setting for (_, known), entry in self._entries.items() if known == name]
+        elsewhere = [entry.setting for (_, entry_name), entry in self._entries.items() if entry_name == name]
         if not elsewhere:
             return unknown_name(self.kind, name, self.names())
         return BadInputError(
@@ -376,17 +377,19 @@ class Registry(Generic[T_co]):
 
 
 def is_factory(passed: object) -> bool:
-    """Return whether an object is registered as what makes a part.
+    """Return whether an object is registered as a factory of parts.
 
     Example:
         >>> is_factory(attacks["dlg"].factory), is_factory(takes)
         (True, False)
     """
-    return any(entry.loaded and entry.factory is passed for one in _KINDS for entry in one._entries.values())
+    return any(
+        entry.loaded and entry.factory is passed for registered in _KINDS for entry in registered._entries.values()
+    )
 
 
 def name_of(passed: object) -> str:
-    """Return what results call an object: the name that its class is registered with, else that of class or function.
+    """Return the name of an object in results: that of its registration, else that of class or function.
 
     Example:
         >>> name_of(takes), name_of(lambda view: view)
@@ -400,11 +403,11 @@ def name_of(passed: object) -> str:
 
 
 def _classes(hint: object) -> Iterator[type]:
-    """Yield the classes of an annotation: itself, those of a union, those that a sequence holds."""
+    """Yield the classes of an annotation: itself, the members of a union, the items of a sequence."""
     inner = get_args(hint)
     if inner:
-        for one in inner:
-            yield from _classes(one)
+        for part in inner:
+            yield from _classes(part)
     elif isinstance(hint, type):
         yield hint
 
@@ -412,26 +415,21 @@ def _classes(hint: object) -> Iterator[type]:
 @cache
 def source_of(module: str) -> ast.Module:
     """Return the syntax tree of a module that is not imported; its packages are."""
-    found = find_spec(module)
-    assert found is not None
-    assert found.origin is not None
-    return ast.parse(Path(found.origin).read_text(encoding="utf-8"))
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
 
 
 def constant(node: ast.expr, values: Mapping[str, ast.expr]) -> object:
-    """Return the value of a name or literal in a module that is not imported, None where it is neither.
-
-    Args:
-        node: expression in the module.
-        values: expressions that the module's names stand for, see ``constants``.
-    """
+    """Return the value of a name or literal in a module that is not imported, None for other expressions."""
     while isinstance(node, ast.Name) and node.id in values:
         node = values[node.id]
     return node.value if isinstance(node, ast.Constant) else None
 
 
 def constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return the expressions that names at the top of a module stand for."""
+    """Return the expressions of the names at the top of a module."""
     return {
         target.id: node.value
         for node in tree.body
@@ -442,7 +440,7 @@ def constants(tree: ast.Module) -> dict[str, ast.expr]:
 
 
 def _docstring_in_source(module: str, name: str) -> str:
-    """Return the docstring of what a module registers under a name, from the module's source."""
+    """Return the docstring of the object that a module registers under a name, from the module's source."""
     tree = source_of(module)
     values = constants(tree)
     for node in tree.body:
@@ -463,7 +461,7 @@ def _label(node: ast.expr, values: Mapping[str, ast.expr]) -> object:
     return constant(node, values)
 
 
-# What is no attack has its type in its own package, whose ``create`` returns it.
+# Kinds other than attacks have their type in their own package, whose ``create`` returns it.
 attacks: Registry[Attack] = Registry("attack", "seepage.attacks")
 baselines: Registry[Attack] = Registry("baseline", "seepage.baselines")
 defenses: Registry[object] = Registry("defense", "seepage.defenses")
@@ -472,5 +470,5 @@ protocols: Registry[object] = Registry("protocol", "seepage.protocols")
 metrics: Registry[object] = Registry("metric", "seepage.assessment")
 datasets: Registry[object] = Registry("dataset", "seepage.datasets")
 populations: Registry[object] = Registry("population", "seepage.datasets")
-# Kinds of which a caller may pass an object in place of a name.
+# Kinds whose parts a caller may pass as objects in place of names.
 _KINDS: tuple[Registry[object], ...] = (attacks, baselines, defenses, metrics)

@@ -1,4 +1,4 @@
-"""What the figures depend on besides data and settings: the code that makes them."""
+"""Digests of the code that determines figures, beside data and settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ else:
     torch = LazyModule("torch")
 
 _PACKAGE = Path(__file__).parent
-# What reports and the command line do with figures changes none of them.
+# Reports and the command line change no figure.
 _DETERMINING = (
     *("tabular", "models", "shadow", "datasets", "wire", "protocols", "defenses", "attacks", "baselines"),
     *("assessment", "settings", "papers", "learning.py", "seeds.py"),
@@ -32,8 +32,8 @@ _DETERMINING = (
 def own_code() -> dict[str, str]:
     """Return a digest of the source files that determine figures, and PyTorch's version.
 
-    Victims measured by other code are measured again: a version number does not change with every
-    correction, figures may.
+    Victims measured by other code are measured again: a version number does not change with every correction, but
+    figures may.
 
     Example:
         >>> sorted(own_code())
@@ -62,7 +62,7 @@ def foreign_code(factory: Callable[..., object]) -> str | None:
 
 
 class NoDigestError(Exception):
-    """An object of which nothing tells what it computes; ``what`` says why, as the end of a sentence."""
+    """An object whose computation has no digest; ``what`` is the reason, as the end of a sentence."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -70,7 +70,7 @@ class NoDigestError(Exception):
 
 
 def fingerprint(passed: object) -> str:
-    """Return a digest of all that an object of a caller computes with: source files of its classes, and its values.
+    """Return a digest of all that a caller's object computes with: source files of its classes, and its values.
 
     Raises:
         NoDigestError: it is defined in no file, or holds something without values, such as an open file.
@@ -105,8 +105,8 @@ def _values(value: object, inside: tuple[int, ...]) -> Json:
     if inspect.isfunction(value):
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
         # Functions of one file differ by their code, whatever they are called.
-        held = [_code(value.__code__), cells, value.__defaults__, value.__kwdefaults__]
-        return [_source(value), *(_values(item, inside) for item in held)]
+        contents = [_code(value.__code__), cells, value.__defaults__, value.__kwdefaults__]
+        return [_source(value), *(_values(item, inside) for item in contents)]
     if isinstance(value, torch.dtype | torch.device | Path):
         return str(value)
     if isinstance(value, torch.Tensor):
@@ -116,13 +116,13 @@ def _values(value: object, inside: tuple[int, ...]) -> Json:
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
     if not hasattr(value, "__dict__") and not slots:
         raise NoDigestError(f"{type(value).__name__} has no values that could be compared")
-    held = {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}
+    attributes = {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}
     kinds = [_source(kind) for kind in type(value).__mro__ if kind.__module__ != "builtins"]
-    return [*kinds, {name: _values(item, inside) for name, item in sorted(held.items())}]
+    return [*kinds, {name: _values(item, inside) for name, item in sorted(attributes.items())}]
 
 
 def _code(code: CodeType) -> list[object]:
-    constants = [_code(one) if isinstance(one, CodeType) else one for one in code.co_consts]
+    constants = [_code(constant) if isinstance(constant, CodeType) else constant for constant in code.co_consts]
     return [code.co_code, list(code.co_names), constants]
 
 

@@ -1,4 +1,4 @@
-"""Figures and table texts as a person reads them."""
+"""Figures and texts of tables in readable form."""
 
 from __future__ import annotations
 
@@ -38,10 +38,6 @@ def printable_json(content: object, allow_nan: bool = True) -> str:
 
     Letters of all scripts stay as they are; control characters and marks of writing direction are JSON's escapes.
 
-    Args:
-        content: plain values.
-        allow_nan: whether numbers may be infinite or NaN, which is no JSON.
-
     Raises:
         ValueError: a number is not finite and may not be.
 
@@ -52,10 +48,10 @@ def printable_json(content: object, allow_nan: bool = True) -> str:
         }
     """
     text = json.dumps(content, indent=1, allow_nan=allow_nan, ensure_ascii=False)
-    return _NOT_PLAIN.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
+    return _NOT_PLAIN.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
-# What may not be printable: all but line breaks and the printable characters of ASCII.
+# Possibly not printable: all but line breaks and the printable characters of ASCII.
 _NOT_PLAIN = re.compile(r"[^\n -~]")
 
 
@@ -86,7 +82,6 @@ def span(low: float | None, high: float | None, n: int | None = None) -> str:
     number allows, see ``bounds_of_alike``.
 
     Args:
-        low, high: ends of the interval.
         n: number of victims; None where they are not counted, such as for differences.
 
     Example:
@@ -104,14 +99,13 @@ def span(low: float | None, high: float | None, n: int | None = None) -> str:
 
 
 def bounds_of_alike(rate: float, n: int) -> tuple[float, float]:
-    """Return bounds of the mean rate of victims of which n were measured and found alike.
+    """Return bounds of the mean rate of victims of which n were measured and are alike.
 
     Of further victims at most a share of 1 - 0.025^(1/n) differs (Clopper and Pearson, 97.5%); each of those may score
     anything from 0 to 1.
 
     Args:
         rate: rate of each measured victim, from 0 to 1.
-        n: number of measured victims.
 
     Example:
         >>> [round(bound, 3) for bound in bounds_of_alike(1.0, 10)]
@@ -150,7 +144,7 @@ def flattened(value: object, path: str = "") -> list[tuple[str, str]]:
     """
     if isinstance(value, Mapping) and value:
         lines = (flattened(item, f"{path}.{name}" if path else str(name)) for name, item in value.items())
-        return [line for found in lines for line in found]
+        return [line for group in lines for line in group]
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         return [line for i, item in enumerate(value, start=1) for line in flattened(item, f"{path} {i}".strip())]
     shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
@@ -158,7 +152,7 @@ def flattened(value: object, path: str = "") -> list[tuple[str, str]]:
 
 
 def lasting(seconds: float) -> str:
-    """Return a time as one would say it.
+    """Return a time in words.
 
     Example:
         >>> lasting(0.2), lasting(48.0), lasting(130.0), lasting(7e3), lasting(2e5)

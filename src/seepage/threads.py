@@ -10,7 +10,7 @@ import torch
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Have PyTorch use so many CPU threads for a while.
+    """Set the number of CPU threads of PyTorch for a while.
 
     Example:
         >>> with threads(1):

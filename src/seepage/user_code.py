@@ -1,6 +1,6 @@
-"""Code of the user's own, named ``package.module:name`` or ``path/to/file.py:name``.
+"""User code, named ``package.module:name`` or ``path/to/file.py:name``.
 
-Whether code may run at all is decided before: what a document names needs consent, see ``seepage.config.document``.
+Consent is checked before: names in a document need it, see ``seepage.config.document``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FORM = re.compile(r"(?P<place>.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<name>
 
 
 def is_reference(name: str) -> bool:
-    """Return whether a name is that of code of the user's own.
+    """Return whether a name is that of user code.
 
     Example:
         >>> is_reference("mine.py:Mine"), is_reference("package.mine:Mine"), is_reference("tableak")
@@ -32,7 +32,7 @@ def is_reference(name: str) -> bool:
 
 
 def short_name(name: str) -> str:
-    """Return what results call a part: of code of the user's own the name in its file.
+    """Return the name of a part in results: for user code the name in its file.
 
     Example:
         >>> short_name("folder/mine.py:Mine"), short_name("tableak")
@@ -43,14 +43,10 @@ def short_name(name: str) -> str:
 
 
 def import_part(reference: str, kind: str) -> object:
-    """Return what a reference names.
+    """Return the object of a reference.
 
     A module is searched for in the current directory first, then on Python's path; a file's imports are searched for
     in its own folder.
-
-    Args:
-        reference: ``package.module:name`` or ``path/to/file.py:name``.
-        kind: kind of part, such as ``attack``.
 
     Raises:
         BadInputError: there is no such file, module or name, or importing raises.
@@ -62,8 +58,8 @@ def import_part(reference: str, kind: str) -> object:
     with searched_first(folder):
         module = import_place(match["place"], reference, kind)
     if not hasattr(module, match["name"]):
-        known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        raise unknown_name(f"class in {kind} {reference!r}:", match["name"], known)
+        classes = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+        raise unknown_name(f"class in {kind} {reference!r}:", match["name"], classes)
     return getattr(module, match["name"])
 
 
@@ -72,18 +68,18 @@ def is_file(place: str) -> bool:
     return place.endswith(".py")
 
 
-# Modules that only a folder of the user's explains: no other process could import them by name.
+# Modules from a user's folder: no other process could import them by name.
 _LOADED: dict[str, ModuleType] = {}
 
 
 def loaded_files() -> list[ModuleType]:
-    """Return the modules that were loaded from files and folders of the user's."""
+    """Return the modules that were loaded from files and folders of the user."""
     return [module for name, module in _LOADED.items() if sys.modules.get(name) is module]
 
 
 @contextmanager
 def searched_first(folder: Path) -> Iterator[None]:
-    """Search for imports in a folder first, while it lasts."""
+    """Search for imports in a folder first, for a while."""
     # Only while importing: a file of the user's must not shadow a library that seepage imports later.
     entry = str(folder)
     before = set(sys.modules)
@@ -103,11 +99,6 @@ def searched_first(folder: Path) -> Iterator[None]:
 def import_place(place: str, reference: str, kind: str) -> ModuleType:
     """Return the module of a dotted name or a file.
 
-    Args:
-        place: name of the module, or path of the file.
-        reference: name that the user gave, for messages.
-        kind: kind of part that it names, for messages.
-
     Raises:
         BadInputError: there is no such module or file, or it raises when it is imported.
     """
@@ -123,13 +114,13 @@ def import_place(place: str, reference: str, kind: str) -> ModuleType:
         name = f"_seepage_own_{path.stem}_{hashlib.sha256(path.read_bytes() + str(path).encode()).hexdigest()[:12]}"
         if name in sys.modules:
             return sys.modules[name]
-        found = importlib.util.spec_from_file_location(name, path)
-        assert found is not None
-        assert found.loader is not None
-        module = importlib.util.module_from_spec(found)
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            found.loader.exec_module(module)
+            spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise
@@ -150,12 +141,12 @@ def import_place(place: str, reference: str, kind: str) -> ModuleType:
 
 def _broken(reference: str, place: str, error: BaseException, kind: str) -> BadInputError:
     return BadInputError(
-        f"the module {place!r} of the {kind} {reference!r} cannot be imported: it raised {said_by(error)}. Mend it, or "
-        "install what it needs."
+        f"the module {place!r} of the {kind} {reference!r} cannot be imported: it raised {described(error)}. Mend it, "
+        "or install what it needs."
     )
 
 
-def said_by(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """Return type and message of an error, and the line of the user's code that raised it, on one line."""
     text = " ".join(str(error).split())
     text = text if len(text) <= 400 else text[:399] + "…"

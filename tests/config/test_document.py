@@ -178,7 +178,7 @@ def test_lists_sweep_and_what_they_make_is_told_apart() -> None:
     assert {spec.batch_sizes for spec in specs} == {(1, 8)}
     attacks = ["tableak", "tableak(iterations=5)", "tableak(iterations=6)", "dlg(iterations=5)", "dlg(iterations=6)"]
     for spec in specs:
-        assert [part.called for part in spec.attacks] == attacks
+        assert [part.title for part in spec.attacks] == attacks
         scales = [part.options.get("scale") for part in spec.defenses]
         assert scales == [None, 0.001, 0.01]
     assert [spec.variant for spec in specs[:2]] == [
@@ -194,10 +194,10 @@ def test_protocols_may_each_have_their_batch_sizes() -> None:
 
 def test_the_same_part_with_other_options_gets_a_label_and_one_alone_does_not() -> None:
     spec = one("attacks: [tableak, {name: tableak, restarts: 3}, {name: tableak, restarts: 4, label: four}]")
-    assert [part.called for part in spec.attacks] == ["tableak", "tableak(restarts=3)", "four"]
+    assert [part.title for part in spec.attacks] == ["tableak", "tableak(restarts=3)", "four"]
     assert one("attacks: {name: tableak, restarts: 3}").attacks == (Part(name="tableak", options={"restarts": 3}),)
     swept = one("attacks: {name: tableak, options: {restarts: [3, 4]}, label: mine}")
-    assert [part.called for part in swept.attacks] == ["mine(restarts=3)", "mine(restarts=4)"]
+    assert [part.title for part in swept.attacks] == ["mine(restarts=3)", "mine(restarts=4)"]
 
 
 def test_a_list_within_a_list_is_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_a_list_within_a_list_is_one_value(monkeypatch: pytest.MonkeyPatch) -> N
     registry.attacks.register("weighted", "horizontal")(weighted)
     spec = one("attacks: {name: weighted, weights: [[1, 2], [3]]}")
     assert [part.options for part in spec.attacks] == [{"weights": [1, 2]}, {"weights": [3]}]
-    assert spec.attacks[0].called == "weighted(weights=[1, 2])"
+    assert spec.attacks[0].title == "weighted(weights=[1, 2])"
 
 
 def test_words_of_other_yaml_versions_stay_words() -> None:
@@ -435,7 +435,7 @@ def test_options_take_precedence() -> None:
     assert one(FULL, {"batch_sizes": [4], "replacement": False}).batch_sizes == (4,)
     assert one(FULL, {"head": "softmax", "model_seed": 9}).model_seed == 9
     assert one(FULL, {"model": ["nn1"]}).head is None
-    assert [part.called for part in one(FULL, {"attacks": ["dlg", "dlg"]}).attacks] == ["dlg"]
+    assert [part.title for part in one(FULL, {"attacks": ["dlg", "dlg"]}).attacks] == ["dlg"]
     assert one(FULL, {"dataset_options": {"missing": "drop"}}).dataset_options == {"missing": "drop"}
     own = one(FULL, {"data": Path("a.csv"), "target": "ill"})
     assert (own.data, own.dataset_options, own.data_folder) == (Path("a.csv"), {}, Path("tables"))
@@ -447,7 +447,7 @@ def test_options_take_precedence() -> None:
 def test_an_option_ends_the_sweep_over_what_it_sets() -> None:
     text = "attacks: [tableak, {name: tableak, restarts: [10, 30]}, {name: dlg, iterations: 3}]\nrestarts: [1, 2]"
     spec = one(text, {"restarts": 5})
-    assert [part.called for part in spec.attacks] == ["tableak", "dlg"]
+    assert [part.title for part in spec.attacks] == ["tableak", "dlg"]
     assert spec.restarts == 5
     swept = "protocol: [{batch_size: [1, 2]}, {batch_size: 8, replacement: true}]"
     assert [s.batch_sizes for s in read(swept, {"batch_sizes": [4]})] == [(4,), (4,)]
@@ -510,7 +510,7 @@ def test_the_settings_are_the_product_of_the_lists(lists: dict[str, list[Any]]) 
     for spec in specs:
         assert list(spec.batch_sizes) == lists["protocol.batch_size"]
         inside = len(lists["attacks.restarts"]) * len(lists["attacks.step"])
-        assert len({part.called for part in spec.attacks}) == len(spec.attacks) == inside
+        assert len({part.title for part in spec.attacks}) == len(spec.attacks) == inside
         assert [part.options["scale"] for part in spec.defenses] == lists["defenses.scale"]
         assert HorizontalSpec.model_validate(spec.plain()) == spec
     assert read_text_document(yaml.safe_dump(document), "audit.yaml", Path()) == specs

@@ -120,7 +120,7 @@ def test_what_is_left_out_follows_from_the_protocol() -> None:
     ],
 )
 def test_a_copy_that_is_off_is_fitted_unless_attacks_are_named(said: str, attacks: list[str]) -> None:
-    assert [part.called for part in one(f"{SPLIT}, {said}}}").attacks] == attacks
+    assert [part.title for part in one(f"{SPLIT}, {said}}}").attacks] == attacks
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ def test_text_and_yaml_say_the_same() -> None:
     }
     [text], [document] = (PARTS.validate_python(one) for one in (BOTH, listed))
     assert text == document
-    assert text.called == "label_flip+cut_noise"
+    assert text.title == "label_flip+cut_noise"
     assert combine(defenses.of("split"), text) == (LabelFlip(0.01), CutNoise(0.01, "own"))
     assert PARTS.validate_python([text.model_dump(mode="json")]) == (text,)
     [labelled] = PARTS.validate_python({**listed, "label": "both"})
-    assert labelled.called == "both"
+    assert labelled.title == "both"
     assert labelled.mechanisms == text.mechanisms
     assert PARTS.validate_python({"all": ["label_only"]})[0].name == "label_only"
 

@@ -38,7 +38,7 @@ def test_the_documents_of_the_page_are_read() -> None:
     assert blocks
     for block in blocks:
         [spec] = make_specs({"dataset": "german", **yaml.safe_load(block)})
-        assert [part.called for part in spec.defenses] == ["none", "local_dp"]
+        assert [part.title for part in spec.defenses] == ["none", "local_dp"]
 
 
 @pytest.mark.parametrize(

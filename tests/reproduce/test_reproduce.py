@@ -20,7 +20,7 @@ from seepage.reproduce import Selection, load_table, reproduce, tables
 from seepage.reproduce.compare import beside
 from seepage.reproduce.table import PublishedTable, names
 from seepage.results.agreement import Agreement, Difference, PublishedFigure, agreement_of, margin_of, welch
-from seepage.run.runner import kept_runs
+from seepage.run.runner import stored_runs
 from seepage.run.store import Store
 from seepage.settings.horizontal import audit as horizontal
 from seepage.settings.horizontal.audit import HorizontalAudit
@@ -390,7 +390,7 @@ def test_a_grid_counts_by_its_best_point_and_by_that_of_a_pilot(tmp_path: Path) 
             if one.planned.grid and one.axes_of()["model"] == "linear"
         )
         assert isinstance(spec, HorizontalSpec)
-        runs = [run for run in kept_runs(HorizontalAudit(spec, prepare(spec)), store) if run.is_attack]
+        runs = [run for run in stored_runs(HorizontalAudit(spec, prepare(spec)), store) if run.is_attack]
     points = torch.stack([next(m.values for m in run.measured if isinstance(m, Measurement)) for run in runs])
     assert points.shape == (7, 4)
     assert best.ours == pytest.approx(float(points[:, 1:].mean(1).max()))

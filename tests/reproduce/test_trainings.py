@@ -60,14 +60,14 @@ def test_every_published_figure_has_a_place_that_the_table_measures(table: Publi
     places = set()
     for audit in table.planned():
         spec = audit.spec
-        called = [*(p.called for p in spec.attacks), *(p.called for p in spec.baselines), "prior", "training"]
+        called = [*(p.title for p in spec.attacks), *(p.title for p in spec.baselines), "prior", "training"]
         for name in called:
             if name not in audit.shown:
                 continue
             for defense in spec.defenses[: 1 if name in table.once else None]:
                 for column in (*getattr(spec, "private_columns", ()), *getattr(spec, "scored_columns", ()), "label"):
                     for metric in table.metrics:
-                        place = audit.place(name, metric, Configuration(defense.called), column)
+                        place = audit.place(name, metric, Configuration(defense.title), column)
                         places.add(tuple(place.get(axis) for axis in table.axes))
 
     def printed(values: object, at: tuple = ()) -> set[tuple]:

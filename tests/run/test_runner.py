@@ -22,7 +22,7 @@ from seepage.models.model import Model
 from seepage.results.rows import rows_of
 from seepage.run import runner
 from seepage.run.plan import NEGATIVE, POSITIVE, Job, Plan, Series, _by_urgency, _unless_failing, make_plan
-from seepage.run.runner import Listener, Run, kept_runs, run_audits
+from seepage.run.runner import Listener, Run, run_audits, stored_runs
 from seepage.run.store import Store
 from seepage.settings.horizontal import audit as horizontal
 from seepage.settings.horizontal.audit import HorizontalAudit
@@ -177,9 +177,9 @@ def test_more_victims_keep_the_first_ones(subject: Subject, tmp_path: Path) -> N
 
 def test_held_runs_take_the_victims_that_are_there(subject: Subject, tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert kept_runs(HorizontalAudit(make_spec(**TINY), subject), store) == []
+    assert stored_runs(HorizontalAudit(make_spec(**TINY), subject), store) == []
     audited(subject, store, victims=2, attacks=["dlg"])
-    found = kept_runs(HorizontalAudit(make_spec(**{**TINY, "victims": 50}), subject), store)
+    found = stored_runs(HorizontalAudit(make_spec(**{**TINY, "victims": 50}), subject), store)
     assert {(run.configuration.batch_size, run.label) for run in found} == {
         (size, name) for size in (2, 3) for name in (*registry.baselines.of("horizontal").names(), "dlg")
     }
@@ -194,7 +194,7 @@ def test_victims_measured_by_other_code_are_measured_again(
     with Store(tmp_path) as store:
         run_audits([HorizontalAudit(spec, subject)], store)
         monkeypatch.setattr(horizontal, "own_code", lambda: {"digest": "other", "torch": torch.__version__})
-        assert kept_runs(HorizontalAudit(spec, subject), store) == []
+        assert stored_runs(HorizontalAudit(spec, subject), store) == []
         with pytest.raises(KeyboardInterrupt):
             run_audits([HorizontalAudit(spec, subject)], store, Interrupting(0))
 
@@ -371,10 +371,10 @@ def test_figures_do_not_depend_on_the_number_of_workers(
         [apart] = run_audits([HorizontalAudit(make_spec(**{**TINY, "workers": 2, "victims": 9}), subject)], store)
         assert_equal(here, values(apart))
     with Store(tmp_path / "one") as one, Store(tmp_path / "two") as two:
-        for run in kept_runs(HorizontalAudit(make_spec(**TINY), subject), one):
+        for run in stored_runs(HorizontalAudit(make_spec(**TINY), subject), one):
             [other] = [
                 r
-                for r in kept_runs(HorizontalAudit(make_spec(**TINY), subject), two)
+                for r in stored_runs(HorizontalAudit(make_spec(**TINY), subject), two)
                 if (r.configuration.batch_size, r.label) == (run.configuration.batch_size, run.label)
             ]
             assert run.losses == other.losses

@@ -139,7 +139,7 @@ def test_the_headline_says_which_shares_were_told_apart_in_how_many_trials(
             1.0,
             {},
             {},
-            asked=2,
+            planned=2,
         )
         for part in audit.parts
         if part.label != "shuffled" and part.kind in ("attack", "baseline")
@@ -159,7 +159,7 @@ def test_the_worth_in_rows_is_that_of_all_attack_seeds_together() -> None:
     part = audit.parts[-1]
     values = torch.tensor([1.0, 0.9, 0.8], dtype=torch.float64)
     measured_ = Measurement("accuracy", None, values, True, (0.0, 1.0))
-    ran = Run(audit.configurations[0], part, [measured_], (0, 1, 2), 1.0, {}, {}, asked=3)
+    ran = Run(audit.configurations[0], part, [measured_], (0, 1, 2), 1.0, {}, {}, planned=3)
     found = figures(rows_of(audit, [ran]))
     accuracy, worth = (found["none", "meta", metric, None] for metric in ("accuracy", "rows_worth"))
     assert number(worth.mean) == rows_worth(0.9, 0.33, 0.67)

@@ -146,12 +146,12 @@ def test_a_document_sweeps_over_attacked_rounds() -> None:
     assert torch.equal(transcripts[1].secret.cells, transcripts[3].secret.cells)
     used = transcripts[3].secret.used
     assert used is not None
-    known = exposures[3].known
+    known = exposures[3].knowledge
     assert known.batch_size == 10
     assert known.labels is not None
     assert torch.equal(known.labels[1, 4:8], transcripts[3].secret.labels[1, used[1, 1]])
-    assert exposures[2].known.labels is not None
-    assert exposures[2].known.labels.shape == (2, 4)
+    assert exposures[2].knowledge.labels is not None
+    assert exposures[2].knowledge.labels.shape == (2, 4)
     one, alone, many, _ = [str(audit.granted(place, part)["sees"]) for audit, place, part in attacks]
     assert one == "one client's gradient of one batch"
     assert "in 3 round(s) of the same clients" in many

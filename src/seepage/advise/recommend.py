@@ -36,7 +36,7 @@ from seepage.run.store import Store
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
 from seepage.settings.option import fields_of
-from seepage.settings.part import check_kept
+from seepage.settings.part import check_storable
 from seepage.settings.setting import Audit, TaskTraining
 from seepage.settings.spec import Gate, Spec, Wish
 from seepage.settings.tables import Tables
@@ -135,7 +135,7 @@ def recommended(
 
     asking = prepare(spec)
     if folder is not None:
-        check_kept(spec.passed)
+        check_storable(spec.passed)
     with Store(folder, asking.own) as store:
         if folder is not None:
             check_folder(folder, store, [asking])

@@ -18,7 +18,6 @@ def calibration_error(
     Args:
         chances: chance of each value.
         right: whether the likeliest value is the true one, 0 or 1.
-        bins: number of bins.
 
     Returns:
         The error, or None where there are no records.

@@ -1,4 +1,4 @@
-"""The attacker's certainty of single cells, in numbers that a reader can compare."""
+"""The attacker's certainty of single cells, in comparable numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from seepage.tabular.schema import Continuous, Schema
 def spreads(
     schema: Schema, uncertainty: Float[Tensor, "*batch column"], scale: Float[Tensor, " column"]
 ) -> Float[Tensor, "*batch column"]:
-    """Return the standard deviation that the entropy of a continuous cell stands for, in the column's unit.
+    """Return the standard deviation behind the entropy of a continuous cell, in the column's unit.
 
     Entropies are those of normal distributions, see ``RecordsGuess.uncertainty``; NaN for discrete columns.
 
     Args:
-        schema: schema of the table.
-        uncertainty: entropy of the guessed cells.
         scale: standard deviation with which each continuous column is standardised.
 
     Example:
@@ -29,10 +27,10 @@ def spreads(
         >>> spreads(Schema(columns=(age,), target=age.model_copy(update={"name": "y"})), one_nat, torch.tensor([10.0]))
         tensor([[10.]])
     """
-    found = torch.full_like(uncertainty, torch.nan)
+    deviations = torch.full_like(uncertainty, torch.nan)
     for i in schema.continuous:
-        found[..., i] = (uncertainty[..., i] - 0.5).exp() / math.sqrt(2 * math.pi) * scale[i]
-    return found
+        deviations[..., i] = (uncertainty[..., i] - 0.5).exp() / math.sqrt(2 * math.pi) * scale[i]
+    return deviations
 
 
 def certainties(
@@ -44,16 +42,15 @@ def certainties(
     the cell's spread gives to values within the tolerance. Neither is calibrated: attempts can agree and be wrong.
 
     Args:
-        schema: schema of the table.
         uncertainty: entropy of the guessed cells; NaN stays NaN.
         scale: standard deviation with which each continuous column is standardised.
     """
-    found = 1 - uncertainty
+    certainty = 1 - uncertainty
     spread = spreads(schema, uncertainty, scale)
     for i in schema.continuous:
         column = schema.columns[i]
         assert isinstance(column, Continuous)
         # Attempts that agree exactly have no spread.
         inside = torch.erf(column.tolerance / (spread[..., i] * math.sqrt(2)))
-        found[..., i] = torch.where(spread[..., i] == 0, torch.ones_like(inside), inside)
-    return found.clamp(0, 1)
+        certainty[..., i] = torch.where(spread[..., i] == 0, torch.ones_like(inside), inside)
+    return certainty.clamp(0, 1)

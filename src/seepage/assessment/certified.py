@@ -21,13 +21,11 @@ def contradicted(
     true: Float[Tensor, "victim true column"],
     certified: Bool[Tensor, "victim guess column"],
 ) -> Float[Tensor, " victim"]:
-    """Return how many certified cells of each victim are wrong.
+    """Return the number of wrong certified cells of each victim.
 
     Certified records are matched with the true ones, one to one, so that as few certified cells as possible are wrong.
 
     Args:
-        schema: schema of the table.
-        cells: guessed records.
         true: true records, at most as many.
         certified: which cells are certified.
 
@@ -64,13 +62,13 @@ class CertifiedShare:
         if matched.certified is None or matched.given is None:
             return []
         certain = matched.certified
-        held = certain.flatten(1).sum(1)
+        counts = certain.flatten(1).sum(1)
         wrong = contradicted(matched.schema, matched.guess, matched.true, certain)
         shares = {
             "certified": certain.any(-1).double().mean(-1),
             "certified_cells": certain.double().mean((1, 2)),
             "certified_given": matched.given.double().mean((1, 2)),
-            "certified_wrong": torch.where(held > 0, wrong / held, torch.nan),
+            "certified_wrong": torch.where(counts > 0, wrong / counts, torch.nan),
         }
         if matched.visible is not None:
             shares["visible"] = matched.visible.double().mean(1)

@@ -17,14 +17,14 @@ from seepage.wire.split import CutGuess
 
 # Figure by metric and column; the column is None for all private columns together.
 Figures = dict[tuple[str, str | None], float | None]
-# Values of the records that a figure is the mean of, by the same key.
+# Values of the records whose mean a figure is, by the same key.
 OfRecords = dict[tuple[str, str | None], list[float]]
 
 
 def measure_columns(
     schema: Schema, private: Sequence[int], seen: CutTranscript, guess: CutGuess
 ) -> tuple[Figures, OfRecords]:
-    """Return the figures of a guess, and those of each record where they are its mean.
+    """Return the figures of a guess, and those of each record where a figure is their mean.
 
     ``accuracy`` of each private column (a continuous cell is right within the column's tolerance), of the label (by
     the target's name) and of all private cells; ``f1`` of each discrete column and their mean, and ``r2`` of a number
@@ -35,10 +35,7 @@ def measure_columns(
     mean share of a column's values that are shown to replay a message.
 
     Args:
-        schema: schema of the table.
-        private: positions of the private columns.
-        seen: transcript with the true values.
-        guess: guess of the same records.
+        private: positions of the private columns in the schema.
 
     Raises:
         BadInputError: the guess is of another number of records.
@@ -64,9 +61,9 @@ def measure_columns(
                 figures["calibration", column.name] = calibration_error(guess.chances[k], (sure == true).double())
     scores["accuracy", None] = torch.stack(right).mean(0)
     figures["accuracy", None] = _mean(torch.stack(right).flatten())
-    held = [value for (metric, _), value in figures.items() if metric == "f1" and value is not None]
-    if held:
-        figures["f1", None] = sum(held) / len(held)
+    scores_f1 = [value for (metric, _), value in figures.items() if metric == "f1" and value is not None]
+    if scores_f1:
+        figures["f1", None] = sum(scores_f1) / len(scores_f1)
     target = schema.target
     near = 0.0 if isinstance(target, Discrete) else target.tolerance
     labelled = ((guess.labels - seen.labels).abs() <= near).double()
@@ -89,13 +86,7 @@ def measure_columns(
 
 
 def shown_figures(schema: Schema, private: Sequence[int], guess: CutGuess) -> Figures:
-    """Return what a guess says of itself, without the truth: what is likely, tied, certified and still possible.
-
-    Args:
-        schema: schema of the table.
-        private: positions of the private columns.
-        guess: guess of some records.
-    """
+    """Return a guess's own figures, without the truth: likely, tied, certified and still possible values."""
     figures: Figures = {}
     if guess.likely is not None:
         figures["likely", None] = _mean(guess.likely.double())
@@ -104,8 +95,8 @@ def shown_figures(schema: Schema, private: Sequence[int], guess: CutGuess) -> Fi
     for metric, cells in (("certified_cells", guess.certified), ("still_possible", guess.mass)):
         if cells is None:
             continue
-        for name, held in [*((schema.columns[i].name, cells[:, k]) for k, i in enumerate(private)), (None, cells)]:
-            shown = held.double()[~held.double().isnan()]
+        for name, values in [*((schema.columns[i].name, cells[:, k]) for k, i in enumerate(private)), (None, cells)]:
+            shown = values.double()[~values.double().isnan()]
             figures[metric, name] = _mean(shown)
     return figures
 

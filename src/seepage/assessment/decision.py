@@ -55,14 +55,10 @@ def evidence_below(lifts: ArrayLike, limit: float, *, upper: float = 1.0) -> flo
 def shown_below(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
     """Return whether the lifts show that their mean is below a limit.
 
-    Args:
-        lifts: one lift a unit, in [-1, upper].
-        limit: limit of the mean lift, in (-1, upper).
-        alpha: probability of a false yes, over all looks together.
-        upper: largest lift that is possible at all.
+    Lifts, limit, largest lift and errors are those of ``evidence_below``.
 
-    Raises:
-        BadInputError: a lift, the limit or ``alpha`` is out of range or NaN.
+    Args:
+        alpha: probability of a false yes, over all looks together.
 
     Example:
         >>> shown_below([0.0] * 18, 0.2), shown_below([0.0] * 19, 0.2)
@@ -149,15 +145,11 @@ def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks
 def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
     """Return whether the limit can still be passed within a budget, if all further lifts are as low as any seen.
 
+    Lifts, limit, largest lift and errors are those of ``evidence_below``.
+
     Args:
-        lifts: one lift a unit, in [-1, upper].
-        limit: limit of the mean lift, in (-1, upper).
         budget: number of units at most, those of ``lifts`` included.
         alpha: probability of a false pass.
-        upper: largest lift that is possible at all.
-
-    Raises:
-        BadInputError: a lift, the limit or ``alpha`` is out of range or NaN.
 
     Example:
         >>> can_still_pass([0.9, 0.9], 0.2, 20), can_still_pass([0.9, 0.9], 0.2, 40)
@@ -198,19 +190,15 @@ def more_units(
 ) -> int | None:
     """Return about how many more units show that the mean is below a limit, if they repeat the seen ones in order.
 
+    Lifts, limit, largest lift and errors are those of ``evidence_below``.
+
     Args:
-        lifts: one lift a unit, in [-1, upper].
-        limit: limit of the mean lift, in (-1, upper).
         alpha: probability of a false pass.
-        upper: largest lift that is possible at all.
         most: largest answer.
 
     Returns:
         The number, 0 where the lifts show it already. None without units, where their mean is not below the limit,
         and where more than ``most`` are needed.
-
-    Raises:
-        BadInputError: a lift, the limit or ``alpha`` is out of range or NaN.
 
     Example:
         >>> more_units([0.0] * 10, 0.2), more_units([0.3] * 10, 0.2)
@@ -292,16 +280,16 @@ def _log_wealth(payoffs: NDArray[np.float64], further: float | NDArray[np.float6
 
 
 def _checked(values: ArrayLike, lower: float, upper: float) -> NDArray[np.float64]:
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1:
-        raise BadInputError(f"one figure a unit is expected, in a list, got an array of shape {found.shape}.")
-    wrong = found[~((found >= lower) & (found <= upper))]
+    figures = np.asarray(values, dtype=np.float64)
+    if figures.ndim != 1:
+        raise BadInputError(f"one figure a unit is expected, in a list, got an array of shape {figures.shape}.")
+    wrong = figures[~((figures >= lower) & (figures <= upper))]
     if len(wrong):
         raise BadInputError(
-            f"figures of units lie in [{lower:g}, {upper:g}], got {wrong[0]:g} ({len(wrong)} of {len(found)} are not); "
-            "leave out units without a figure."
+            f"figures of units lie in [{lower:g}, {upper:g}], got {wrong[0]:g} ({len(wrong)} of {len(figures)} are not)"
+            "; leave out units without a figure."
         )
-    return found
+    return figures
 
 
 def _check_limit(limit: float, lower: float, upper: float) -> None:

@@ -1,8 +1,8 @@
-"""Empirical epsilon: what canaries show an implementation of differential privacy to leak at least.
+"""Empirical epsilon: lower bounds of an implementation's leakage from canaries.
 
-An accountant bounds epsilon from above, if the code does what it is said to do. Canaries bound it from below: records
-that are put in or left out by coin flips, and told apart by what comes out. A lower bound above the accounted epsilon
-shows that noise is missing, or that something is not clipped record by record.
+An accountant bounds epsilon from above, if the code is right. Canaries bound it from below: records that are included
+or left out by coin flips, and distinguished by the outcome. A lower bound above the accounted epsilon shows that noise
+is missing, or that something is not clipped record by record.
 
 Sources: many canaries in one run, Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run" (NeurIPS
 2023); canaries that are gradients, and the reading of error rates as a Gaussian mechanism, Nasr et al., "Tight Auditing
@@ -38,9 +38,9 @@ _SHARES = (1.0, 0.3, 0.1, 0.03)
 _LOUD = 1_000.0
 _MOST = 100.0
 
-# Returns the gradients that a client sends for batches of records, as ``RecordDefense.gradient`` does.
+# Function that returns the gradients of a client for batches of records, as ``RecordDefense.gradient`` does.
 DefendedGradient = Callable[[Model, Tensor, Tensor, Sequence[int]], dict[str, Tensor]]
-# Trains with the canaries that are marked, and returns a score of each, higher where it was trained on.
+# Function that trains with the marked canaries, and returns a score of each, higher where it was trained on.
 Training = Callable[[NDArray[np.bool_]], ArrayLike]
 
 
@@ -66,7 +66,7 @@ class EmpiricalEpsilon:
 
 
 def one_run_bound(included: ArrayLike, scores: ArrayLike, delta: float) -> EmpiricalEpsilon:
-    """Return what one training with many canaries shows (Steinke et al., theorem 5.2).
+    """Return the epsilon that one training with many canaries shows (Steinke et al., theorem 5.2).
 
     The highest scores are guessed to be included, the lowest to be left out, the others are not guessed. Several
     numbers of guesses are tried, which share the level.
@@ -105,7 +105,7 @@ def one_run_bound(included: ArrayLike, scores: ArrayLike, delta: float) -> Empir
 
 
 def _chance(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """Return the probability that so many guesses are right under (epsilon, delta), at most."""
+    """Return an upper bound of the probability of so many right guesses under (epsilon, delta)."""
     rate = 1 / (1 + math.exp(-epsilon))
     whole = float(binom.sf(right - 1, guesses, rate))
     if delta == 0:
@@ -119,7 +119,7 @@ def _chance(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
 def error_bound(
     present: ArrayLike, absent: ArrayLike, delta: float, bound: Literal["Gaussian", "any mechanism"] = "Gaussian"
 ) -> EmpiricalEpsilon:
-    """Return what many runs with and without one canary show, by Clopper-Pearson intervals of both error rates.
+    """Return the epsilon that many runs with and without one canary show, by Clopper-Pearson bounds of the errors.
 
     Half of the scores choose a threshold, the other half tests it.
 
@@ -135,8 +135,8 @@ def error_bound(
 
     Example:
         >>> draw = np.random.default_rng(0)
-        >>> found = error_bound(draw.normal(1, 1, 20_000), draw.normal(0, 1, 20_000), delta=1e-5)
-        >>> 3.5 < found.low < gaussian_epsilon(1.0, 1e-5)
+        >>> epsilon = error_bound(draw.normal(1, 1, 20_000), draw.normal(0, 1, 20_000), delta=1e-5)
+        >>> 3.5 < epsilon.low < gaussian_epsilon(1.0, 1e-5)
         True
     """
     _check_delta(delta)
@@ -209,7 +209,7 @@ def message_epsilon(
     messages: int = 5_000,
     seed: int = 0,
 ) -> EmpiricalEpsilon:
-    """Return what one message of a client shows of one of its records, by canaries that are gradients.
+    """Return the epsilon of one record in one message of a client, by canaries that are gradients.
 
     A model of one weight gives each record the gradient that its label asks for. All records but one point one way, all
     beyond the clipping bound; the canary points the other way and outweighs them all. Where each record is clipped by
@@ -229,8 +229,8 @@ def message_epsilon(
 
     Example:
         >>> from seepage.defenses.dp_sgd import DPSGD
-        >>> found = message_epsilon(DPSGD(clip_norm=1.0, noise_multiplier=1.0).gradient, 1.0, delta=1e-5)
-        >>> round(gaussian_epsilon(1.0, 1e-5), 2), 0.8 * 4.38 < found.low < 4.38
+        >>> epsilon = message_epsilon(DPSGD(clip_norm=1.0, noise_multiplier=1.0).gradient, 1.0, delta=1e-5)
+        >>> round(gaussian_epsilon(1.0, 1e-5), 2), 0.8 * 4.38 < epsilon.low < 4.38
         (4.38, True)
     """
     check_count("batch_size", batch_size)
@@ -249,7 +249,7 @@ def message_epsilon(
 
 
 def training_epsilon(train: Training, canaries: int, delta: float, seed: int = 0) -> EmpiricalEpsilon:
-    """Return what one training with many canaries shows: the hook for an implementation of one's own.
+    """Return the epsilon that one training with many canaries shows: the hook for a user's implementation.
 
     Args:
         train: trains with the marked canaries among the usual rows, and returns a score of each canary, higher where it
@@ -263,8 +263,8 @@ def training_epsilon(train: Training, canaries: int, delta: float, seed: int = 0
 
     Example:
         >>> noise = np.random.default_rng(1)
-        >>> found = training_epsilon(lambda coins: coins + noise.normal(0, 1, len(coins)), 2000, delta=1e-5)
-        >>> 0.5 < found.low < gaussian_epsilon(1.0, 1e-5)
+        >>> epsilon = training_epsilon(lambda coins: coins + noise.normal(0, 1, len(coins)), 2000, delta=1e-5)
+        >>> 0.5 < epsilon.low < gaussian_epsilon(1.0, 1e-5)
         True
     """
     check_count("canaries", canaries)

@@ -1,4 +1,4 @@
-"""Data that is stored of an attacked victim besides its scores: right cells, and the attacker's certainty of them."""
+"""Stored evidence of an attacked victim besides its scores: right cells, and the attacker's certainty of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Marginal, Statistics
 from seepage.wire.horizontal import RecordsGuess
 
-# Records of which examples are shown.
+# Number of records that examples show.
 SHOWN = 3
-# A grouping by more categories than this would single records out.
+# Largest number of categories of a grouping; more would single records out.
 _GROUPS = 20
 # category -> (cells, cells that were right)
 Counts = dict[str, tuple[int, int]]
@@ -31,7 +31,6 @@ class Evidence:
     """Cells of the victims of one attack in one setting; arrays have a leading victim axis.
 
     Attributes:
-        column_names: names of the columns, in the arrays' order.
         right: bool (victim, record, column), whether the guessed cell counts as right.
         uncertainty: float32 (victim, record, column), the attacker's own uncertainty, see ``RecordsGuess``; None where
             it has none.
@@ -46,7 +45,7 @@ class Evidence:
         true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; of split and vertical
             learning those of the first records. None for a user's own data, unless records are to be kept.
         regime: for each victim, the method that the attack chose, see ``RecordsGuess``; None where it has only one.
-        conditions: for each victim, what its certified cells are conditional on, as sentences, empty without any; None
+        conditions: for each victim, the conditions of its certified cells, as sentences, empty without any; None
             for attacks that are no provers.
     """
 
@@ -79,11 +78,9 @@ def evidence_of(
     """Return the evidence of each victim, with a victim axis of one.
 
     Args:
-        matched: guesses matched to the truth.
-        statistics: public statistics that rarity is measured against.
+        statistics: public statistics against which rarity is measured.
         labels: true labels, by which records are grouped like by a sensitive column.
-        guess: guess of the attack, for its own losses.
-        keep_records: whether true and guessed cells are part of it.
+        keep_records: whether true and guessed cells are stored.
     """
     schema = matched.schema
     right = matched.right.numpy()
@@ -91,19 +88,19 @@ def evidence_of(
     uncertainty = None if matched.uncertainty is None else matched.uncertainty.numpy().astype(np.float32)
     evidence = []
     for v in range(len(right)):
-        one = slice(v, v + 1)
+        victim = slice(v, v + 1)
         evidence.append(
             Evidence(
                 column_names=schema.names,
-                right=right[one],
-                uncertainty=None if uncertainty is None else uncertainty[one],
-                rarity=rare[one],
+                right=right[victim],
+                uncertainty=None if uncertainty is None else uncertainty[victim],
+                rarity=rare[victim],
                 groups=_groups(schema, matched.true[v], labels[v], right[v]),
-                loss=None if guess.loss is None else guess.loss[one].double().numpy(),
-                course=None if guess.course is None else guess.course[one].double().numpy(),
-                certified=None if matched.certified is None else matched.certified[one].numpy(),
-                true=matched.true[one].numpy() if keep_records else None,
-                guess=matched.guess[one].numpy() if keep_records else None,
+                loss=None if guess.loss is None else guess.loss[victim].double().numpy(),
+                course=None if guess.course is None else guess.course[victim].double().numpy(),
+                certified=None if matched.certified is None else matched.certified[victim].numpy(),
+                true=matched.true[victim].numpy() if keep_records else None,
+                guess=matched.guess[victim].numpy() if keep_records else None,
                 regime=None if guess.regime is None else (guess.regime[v],),
                 conditions=None if guess.proofs is None else (_conditions(guess.proofs[v]),),
             )
@@ -123,12 +120,9 @@ def evidence_of_columns(
     """Return the evidence of a training whose records come in a known order.
 
     Args:
-        schema: schema of the attacked columns.
-        marginals: public marginals of these columns.
         true, guess: cells; NaN where the attack failed.
-        right: whether a guessed cell counts as right.
         labels: true labels, by which records are grouped like by a sensitive column.
-        keep_records: whether cells of the first records are part of it.
+        keep_records: whether cells of the first records are stored.
     """
     rare = _surprise(schema, marginals, true[None]).numpy().astype(np.float32)
     some = slice(0, SHOWN)
@@ -147,10 +141,10 @@ def evidence_of_columns(
 
 
 def _conditions(proof: Certified) -> str:
-    """Return what a proof is conditional on, as sentences; empty where nothing is proved."""
+    """Return the conditions of a proof, as sentences; empty where nothing is proved."""
     if not bool((proof.cells | proof.given).any()):
         return ""
-    fixed = [f"What is certified only in part is given that {one}." for one in proof.fixed]
+    fixed = [f"What is certified only in part is given that {fixed_fact}." for fixed_fact in proof.fixed]
     return " ".join([*proof.conditions, *fixed])
 
 
@@ -176,7 +170,7 @@ def _surprise(
 
 def _groups(schema: Schema, cells: Tensor, labels: Tensor, right: np.ndarray) -> dict[str, Counts]:
     by_column = [(column, cells[:, i]) for i, column in enumerate(schema.columns) if column.sensitive]
-    found: dict[str, Counts] = {}
+    by_name: dict[str, Counts] = {}
     for column, codes in [*by_column, (schema.target, labels)]:
         if not isinstance(column, Discrete) or column.width > _GROUPS:
             continue
@@ -185,8 +179,8 @@ def _groups(schema: Schema, cells: Tensor, labels: Tensor, right: np.ndarray) ->
         for code in codes.unique().long().tolist():
             here = (codes.long() == code).numpy()
             counts[str(column.categories[code])] = (int(here.sum()) * right.shape[1], int(scored[here].sum()))
-        found[column.name] = counts
-    return found
+        by_name[column.name] = counts
+    return by_name
 
 
 def together(parts: Sequence[Evidence]) -> Evidence:
@@ -200,8 +194,8 @@ def together(parts: Sequence[Evidence]) -> Evidence:
                 merged[category] = (before[0] + cells, before[1] + right)
     arrays: dict[str, Any] = {}
     for name in ("right", "uncertainty", "rarity", "loss", "course", "certified", "true", "guess"):
-        held = [getattr(part, name) for part in parts]
-        arrays[name] = None if any(array is None for array in held) else np.concatenate(held)
+        values = [getattr(part, name) for part in parts]
+        arrays[name] = None if any(array is None for array in values) else np.concatenate(values)
     return replace(
         parts[0],
         groups=groups,

@@ -17,7 +17,6 @@ def f1(column: Discrete, truth: Float[Tensor, " record"], guess: Float[Tensor, "
     the guess.
 
     Args:
-        column: column with the categories.
         truth, guess: codes.
 
     Returns:
@@ -33,9 +32,9 @@ def f1(column: Discrete, truth: Float[Tensor, " record"], guess: Float[Tensor, "
     true, guessed = truth.long(), guess.long()
     if column.width == 2:
         return _of(true, guessed, column.sorted_codes[-1])
-    found = [_of(true, guessed, code) for code in range(column.width)]
-    held = [value for value in found if value is not None]
-    return sum(held) / len(held) if held else None
+    scores = [_of(true, guessed, code) for code in range(column.width)]
+    defined = [value for value in scores if value is not None]
+    return sum(defined) / len(defined) if defined else None
 
 
 def _of(true: Tensor, guessed: Tensor, code: int) -> float | None:

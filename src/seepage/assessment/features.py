@@ -24,7 +24,7 @@ _MIDDLE = (0.05, 0.95)
 def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGuess) -> list[Measurement]:
     """Return the figures of a guess, one value a training, NaN where the attack itself failed.
 
-    Accuracies and ``exact_match`` come with the values of the records that they are the mean of.
+    Accuracies and ``exact_match`` come with the values of the records whose mean they are.
 
     ``accuracy`` (UIFV): the share of right cells, where a number is right within a tenth of its column's range; over
     all cells, over discrete (``accuracy_discrete``) and continuous ones (``accuracy_continuous``), and by column.
@@ -35,11 +35,6 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     ``calibration``: of each column with chances. ``coverage``: for each column with radii, the share of cells within
     them, nine tenths where the radii are right. ``failed``: whether the attack failed.
     ``replayed``: where a bottom model was inverted, the share of records whose cells follow exactly.
-
-    Args:
-        schema: schema of the target's columns.
-        seen: transcript with the true cells.
-        guess: guess of the same records.
 
     Raises:
         BadInputError: the guess is of other records or columns.
@@ -70,17 +65,17 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
             figures["middle_accuracy", column.name] = macro[-1]
             if guess.radii is not None:
                 figures["coverage", column.name] = within(true, guessed, guess.radii[:, i, None]).double().mean(1)
-    every, central = right.double(), torch.stack(middle, dim=-1).double()
-    scores["accuracy", None], scores["exact_match", None] = every.mean(2), every.amin(-1)
-    figures["accuracy", None] = every.mean((1, 2))
+    cells, central = right.double(), torch.stack(middle, dim=-1).double()
+    scores["accuracy", None], scores["exact_match", None] = cells.mean(2), cells.amin(-1)
+    figures["accuracy", None] = cells.mean((1, 2))
     figures["middle_accuracy", None] = central.mean((1, 2))
     for kind, places in (("discrete", schema.discrete), ("continuous", schema.continuous)):
         if places:
-            figures[f"accuracy_{kind}", None] = every[..., list(places)].mean((1, 2))
+            figures[f"accuracy_{kind}", None] = cells[..., list(places)].mean((1, 2))
     if schema.continuous:
         figures["middle_accuracy_continuous", None] = central[..., list(schema.continuous)].mean((1, 2))
     figures["macro_accuracy", None] = torch.stack(macro).mean(0)
-    figures["exact_match", None] = every.amin(-1).mean(1)
+    figures["exact_match", None] = cells.amin(-1).mean(1)
     figures = {key: torch.where(failed, torch.nan, values.double()) for key, values in figures.items()}
     scores = {key: torch.where(failed[:, None], torch.nan, values) for key, values in scores.items()}
     figures["failed", None] = failed.double()
@@ -137,9 +132,9 @@ def _recall(
     column: Discrete, true: Float[Tensor, "training record"], right: Bool[Tensor, "training record"]
 ) -> Float[Tensor, " training"]:
     codes = torch.arange(column.width, dtype=true.dtype)
-    held = (true[:, None, :] == codes[:, None]).double()
-    counts = held.sum(-1)
-    recall = (held * right[:, None, :].double()).sum(-1) / counts.clamp(min=1)
+    is_code = (true[:, None, :] == codes[:, None]).double()
+    counts = is_code.sum(-1)
+    recall = (is_code * right[:, None, :].double()).sum(-1) / counts.clamp(min=1)
     there = (counts > 0).double()
     return (recall * there).sum(1) / there.sum(1)
 

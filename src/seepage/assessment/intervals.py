@@ -33,7 +33,7 @@ class Estimate:
     Attributes:
         mean: value of the figure (a mean over victims, or a correlation across them); None where no victim has a value.
         low, high: bounds of its interval; None where there are too few victims for one.
-        n: number of victims that the figure rests on.
+        n: number of victims behind the figure.
         std: unbiased standard deviation of the victims' values; None below two victims and for
             figures that no single victim has.
     """
@@ -52,7 +52,7 @@ class Estimate:
 
 @cache
 def _quantile(probability: float, freedom: int) -> float:
-    # The same few are asked for tens of thousands of times in a wide table.
+    # A wide table asks for the same few quantiles tens of thousands of times.
     return float(stats.t.ppf(probability, freedom))
 
 
@@ -79,17 +79,17 @@ def interval(
         (3, 0.9, 0.652, 1.0)
     """
     _check_level(level)
-    held = values[~values.isnan()].double().cpu()
-    n = len(held)
+    valid = values[~values.isnan()].double().cpu()
+    n = len(valid)
     if n == 0:
         return Estimate(None, None, None, 0)
     if n == 1:
-        return Estimate(float(held[0]), None, None, 1)
-    if bool((held == held[0]).all()):
+        return Estimate(float(valid[0]), None, None, 1)
+    if bool((valid == valid[0]).all()):
         # Summing and dividing again may miss the common value by a last digit.
-        value = float(held[0])
+        value = float(valid[0])
         return Estimate(value, value, value, n, 0.0)
-    mean, std = float(held.mean()), float(held.std())
+    mean, std = float(valid.mean()), float(valid.std())
     half = _quantile((1 + level) / 2, n - 1) * std / math.sqrt(n)
     low, high = mean - half, mean + half
     if bounds is not None:
@@ -152,8 +152,8 @@ def ratio(hits: Float[Tensor, " victim"], counts: Float[Tensor, " victim"], leve
         (0.5, 2)
     """
     _check_level(level)
-    held = counts > 0
-    hit, count = hits[held].double().cpu(), counts[held].double().cpu()
+    counted = counts > 0
+    hit, count = hits[counted].double().cpu(), counts[counted].double().cpu()
     n = len(count)
     if n == 0:
         return Estimate(None, None, None, 0)
@@ -184,8 +184,8 @@ def welch(first: Estimate, second: Estimate, level: float = 0.95) -> Estimate:
         BadInputError: ``level`` is not in (0, 1).
 
     Example:
-        >>> found = welch(Estimate(0.5, None, None, 10, 0.1), Estimate(0.7, None, None, 10, 0.1))
-        >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+        >>> difference = welch(Estimate(0.5, None, None, 10, 0.1), Estimate(0.7, None, None, 10, 0.1))
+        >>> round(difference.mean, 3), round(difference.low, 3), round(difference.high, 3)
         (0.2, 0.106, 0.294)
     """
     _check_level(level)
@@ -195,11 +195,11 @@ def welch(first: Estimate, second: Estimate, level: float = 0.95) -> Estimate:
     difference = second.mean - first.mean
     if first.std is None or second.std is None or n < 2:
         return Estimate(difference, None, None, n)
-    parts = [one.std**2 / one.n for one in (first, second) if one.std is not None]
+    parts = [estimate.std**2 / estimate.n for estimate in (first, second) if estimate.std is not None]
     total = sum(parts)
     if total == 0:
         return Estimate(difference, difference, difference, n)
-    freedom = total**2 / sum(part**2 / (one.n - 1) for part, one in zip(parts, (first, second), strict=True))
+    freedom = total**2 / sum(part**2 / (estimate.n - 1) for part, estimate in zip(parts, (first, second), strict=True))
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(total)
     return Estimate(difference, difference - half, difference + half, n)
 
@@ -229,8 +229,8 @@ def tau_b(x: Float[Tensor, " victim"], y: Float[Tensor, " victim"], level: float
         -1.0
     """
     _check_level(level)
-    held = ~(x.isnan() | y.isnan())
-    first, second = x[held].double().cpu().numpy(), y[held].double().cpu().numpy()
+    both = ~(x.isnan() | y.isnan())
+    first, second = x[both].double().cpu().numpy(), y[both].double().cpu().numpy()
     n = len(first)
     if n < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return Estimate(None, None, None, n)
@@ -272,10 +272,10 @@ def clustered(
 
     Example:
         >>> import torch
-        >>> found = clustered([torch.tensor([0.5, 0.7]), torch.tensor([0.6, 0.8]), torch.tensor([0.8])])
-        >>> found.n, round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+        >>> estimate = clustered([torch.tensor([0.5, 0.7]), torch.tensor([0.6, 0.8]), torch.tensor([0.8])])
+        >>> estimate.n, round(estimate.mean, 3), round(estimate.low, 3), round(estimate.high, 3)
         (3, 0.7, 0.452, 0.948)
     """
-    means = [float(kept.double().mean()) for value in values if len(kept := value[~value.isnan()])]
-    found = interval(torch.tensor(means, dtype=torch.float64), level, bounds)
-    return found if found.n >= CLUSTERS_FOR_INTERVAL else replace(found, low=None, high=None)
+    means = [float(valid.double().mean()) for value in values if len(valid := value[~value.isnan()])]
+    estimate = interval(torch.tensor(means, dtype=torch.float64), level, bounds)
+    return estimate if estimate.n >= CLUSTERS_FOR_INTERVAL else replace(estimate, low=None, high=None)

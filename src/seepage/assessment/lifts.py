@@ -15,8 +15,7 @@ class Lift:
     """An attack's gain over the best baseline.
 
     Attributes:
-        baseline: name of that baseline.
-        reference: figure of the baseline.
+        baseline: name of the best baseline.
         gain: paired mean over victims of the attack's gain, positive where more leaked than the baseline gets right,
             in either direction of the metric.
     """
@@ -28,10 +27,6 @@ class Lift:
 
 def best_baseline(measured: Measured, baselines: Mapping[str, Sequence[Measured]]) -> tuple[str, Measurement] | None:
     """Return the baseline with the best mean on the metric and column of ``measured``.
-
-    Args:
-        measured: the attack's measurement.
-        baselines: measurements of each baseline, by name, of the same victims.
 
     Returns:
         Name and measurement; the first of equals; None where no baseline has such a figure
@@ -68,7 +63,7 @@ def lift(measured: Measured, baselines: Mapping[str, Sequence[Measured]], level:
         level: confidence level of the intervals.
 
     Returns:
-        The lift, or None where ``best_baseline`` finds none.
+        Lift, or None without a baseline with such a figure.
 
     Raises:
         BadInputError: attack and baseline were measured on different numbers of victims.
@@ -77,13 +72,13 @@ def lift(measured: Measured, baselines: Mapping[str, Sequence[Measured]], level:
         >>> import torch
         >>> attack = Measurement("rmse", None, torch.tensor([0.2, 0.4]), False, (0.0, math.inf))
         >>> guessing = Measurement("rmse", None, torch.tensor([0.7, 0.9]), False, (0.0, math.inf))
-        >>> found = lift(attack, {"random": [guessing]})
-        >>> found.baseline, round(found.gain.mean, 6)
+        >>> gained = lift(attack, {"random": [guessing]})
+        >>> gained.baseline, round(gained.gain.mean, 6)
         ('random', 0.5)
     """
-    found = best_baseline(measured, baselines)
-    if found is None or not isinstance(measured, Measurement):
+    best = best_baseline(measured, baselines)
+    if best is None or not isinstance(measured, Measurement):
         return None
-    name, baseline = found
+    name, baseline = best
     gained = measured.less(baseline) if measured.higher_leaks else baseline.less(measured)
     return Lift(name, baseline.estimate(level), gained.estimate(level))

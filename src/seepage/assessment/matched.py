@@ -23,16 +23,15 @@ KINDS: tuple[Kind, ...] = ("discrete", "continuous")
 
 @dataclass(frozen=True)
 class Matched:
-    """True records and, in the same order, the guessed records that stand for them.
+    """True records and, in the same order, the guessed records that are matched to them.
 
     Attributes:
         schema: schema of the table.
-        true: true cells.
         guess: guessed cells, reordered.
         uncertainty: entropy of the guessed cells, reordered; None where the guess has none.
         scale: standard deviation of each continuous column, NaN for discrete ones.
         certified: whether the attack certifies each guessed cell, reordered; None where it proves nothing.
-        given: whether it does only given what its proof names, reordered; None where it proves nothing.
+        given: whether it does under the conditions of its proof, reordered; None where it proves nothing.
         visible: which true records stand above the client's rounding in the message, see ``visible``; None where that
             is not known.
     """
@@ -74,9 +73,6 @@ def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret,
     takes whichever the solver returns.)
 
     Args:
-        schema: schema of the table.
-        statistics: statistics with the standard deviations.
-        secret: true records.
         guess: guessed records, at least as many; NaN cells are allowed and count as wrong.
 
     Raises:
@@ -106,8 +102,8 @@ def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret,
         cost = cost + weight * apart
     index = match(cost)
 
-    def flags(held: Bool[Tensor, "victim record column"] | None) -> Bool[Tensor, "victim record column"] | None:
-        return None if held is None else reorder(held.detach().cpu().double(), index) > 0
+    def flags(cells: Bool[Tensor, "victim record column"] | None) -> Bool[Tensor, "victim record column"] | None:
+        return None if cells is None else reorder(cells.detach().cpu().double(), index) > 0
 
     return Matched(
         schema=schema,

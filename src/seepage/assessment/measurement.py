@@ -40,7 +40,7 @@ class Measurement:
         return clustered(self.clusters, level, self.bounds)
 
     def less(self, other: Measurement) -> Measurement:
-        """Return what each victim has beyond what it has in ``other``, whose clusters are taken as points.
+        """Return the difference of each victim to ``other``, whose clusters are taken as points.
 
         Raises:
             BadInputError: the victims differ in number.
@@ -68,7 +68,6 @@ class Association:
 
     Attributes:
         metric: name of the figure, such as ``kendall_discrete``.
-        column: name of the column, None for all of them.
         accuracy, entropy: value of each victim, NaN where not applicable.
     """
 
@@ -84,6 +83,6 @@ class Association:
 
 Measured = Measurement | Association
 
-# What is registered makes one: its constructor takes the settings, a call does the work. Figures
-# that do not apply are left out.
+# A registered metric is a class: its constructor takes the settings, a call computes the figures. Figures that do not
+# apply are left out.
 Metric = Callable[[Matched], Sequence[Measured]]

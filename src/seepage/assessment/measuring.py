@@ -1,4 +1,4 @@
-"""All metrics of a guess at once."""
+"""Computation of all metrics of a guess."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def measure_matched(matched: Matched, metrics: Sequence[Metric] | None = None) -
 
 
 def _checked(metric: Metric, returned: object) -> list[Measured]:
-    """Return what a metric returned; refuse what is no sequence of measurements."""
-    if not isinstance(returned, list | tuple) or not all(isinstance(one, Measured) for one in returned):
-        types = ", ".join(sorted({type(one).__name__ for one in returned})) if isinstance(returned, list) else ""
+    """Return the measurements of a metric; refuse another type."""
+    if not isinstance(returned, list | tuple) or not all(isinstance(item, Measured) for item in returned):
+        types = ", ".join(sorted({type(item).__name__ for item in returned})) if isinstance(returned, list) else ""
         raise BadInputError(
             f"the metric {type(metric).__name__} returned {type(returned).__name__}{f' of {types}' if types else ''}, "
             "expected a list of seepage.assessment.measurement.Measurement."

@@ -1,4 +1,4 @@
-"""Membership as figures: how well members are told from non-members, where few others are taken for them."""
+"""Figures of membership tests at a low rate of false positives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from seepage.assessment.auc import auc
 from seepage.assessment.measurement import Measurement
 
-# The share of non-members that may be taken for members (Carlini et al., 2022).
+# Largest share of non-members that are taken for members (Carlini et al., 2022).
 FALSE_POSITIVES = 0.001
 AUC, RATE = "membership_auc", "membership_tpr"
 
@@ -27,8 +27,8 @@ def membership_figures(
         others: scores of records that are not behind it.
 
     Example:
-        >>> found = membership_figures(torch.tensor([[2.0, 0.5]]), torch.linspace(0, 1, 1000)[None])
-        >>> [(one.metric, round(float(one.values[0]), 2)) for one in found]
+        >>> figures = membership_figures(torch.tensor([[2.0, 0.5]]), torch.linspace(0, 1, 1000)[None])
+        >>> [(figure.metric, round(float(figure.values[0]), 2)) for figure in figures]
         [('membership_auc', 0.75), ('membership_tpr', 0.5)]
     """
     areas, rates = [], []

@@ -23,7 +23,6 @@ def training_gradient(
     products alone, which takes about a tenth of the time at small batches; all other networks go to that function.
 
     Args:
-        model: model with module and head.
         encoded, labels: rows and labels of each training's batch.
         parameters: each training's parameters by name, shape (training, *parameter); the model's own for all if None.
 
@@ -51,14 +50,14 @@ def training_gradient(
     # All trainings have as many records, so that the mean over all of them is the mean of their mean losses.
     loss = mean_loss(model.head, outputs.flatten(0, 1), labels.flatten()) * len(encoded)
     (error,) = torch.autograd.grad(loss, outputs)
-    found: dict[str, Tensor] = {}
+    gradients: dict[str, Tensor] = {}
     with torch.no_grad():
         for name, received in zip(reversed(layers), reversed(inputs), strict=True):
-            found[f"{name}.weight"] = error.mT @ received
-            found[f"{name}.bias"] = error.sum(dim=1)
+            gradients[f"{name}.weight"] = error.mT @ received
+            gradients[f"{name}.bias"] = error.sum(dim=1)
             if received is not encoded:
                 error = (error @ parameters[f"{name}.weight"]) * (received > 0)
-    return {name: found[name] for name in parameters}
+    return {name: gradients[name] for name in parameters}
 
 
 def _affine_layers(module: nn.Module) -> list[str] | None:

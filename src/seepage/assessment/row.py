@@ -1,4 +1,4 @@
-"""One result of an audit, from its measurement to the files and reports."""
+"""A row of results of an audit, from its measurement to the files and reports."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ RowKind = Literal["attack", "baseline", "about"]
 class ResultRow:
     """One metric of one attack or baseline, over all columns or a single one, in one setting of an audit.
 
-    Rates are in [0, 1]. What does not apply, or was not measured, is None.
+    Rates are in [0, 1]. A figure that does not apply, or was not measured, is None.
 
     Attributes:
         setting: name of the setting, such as ``horizontal`` or ``split``.
         dataset, protocol, model: names in results.
-        variant: what else tells the audits of one document apart; None where nothing does.
+        variant: name that distinguishes audits of one document; None where there is one.
         batch_size: number of records behind one message; None where there is no such number.
         attack: name of the attack or baseline; ``none`` where the set-up itself is measured.
         defense: label of the defense; ``none`` without one.
@@ -31,19 +31,19 @@ class ResultRow:
         mean: the figure, a mean over victims (or units, or trainings).
         low, high: its 95% interval.
         std: unbiased standard deviation over victims.
-        n: number of victims that the figure rests on.
+        n: number of victims behind the figure.
         baseline: the best baseline's mean on the same metric, column and victims.
         baseline_name: name of that baseline.
         lift: paired mean of the gain over that baseline.
         lift_low, lift_high: 95% interval of the lift.
         seconds_per_victim: mean time of the attack.
-        kind: ``attack``, ``baseline``, or ``about`` for what is measured of the set-up itself, such as the accuracy of
-            the network or the epsilon of a defense.
+        kind: ``attack``, ``baseline``, or ``about`` for a measurement of the set-up itself, such as the accuracy of the
+            network or the epsilon of a defense.
         status: ``ok``; ``undefined`` where the figure does not apply; ``failed`` where a job failed, so that the figure
             is of the other victims; ``left_out`` where there was no time; ``diverged`` where training did not end.
         seed: seed of all random numbers.
         settings: options of the attack, or of the training.
-        knowledge: what the attacker was granted.
+        knowledge: side information of the attacker.
 
     Example:
         >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="mode", metric="rmse", mean=0.5)
@@ -90,13 +90,13 @@ class ResultRow:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> ResultRow:
-        """Return the row that ``as_dict`` made these values of.
+        """Return the row with the values of ``as_dict``.
 
         Rows of earlier files are read too: without ``setting`` they are of horizontal learning, and without ``kind``
         it follows from ``is_attack``.
 
         Args:
-            values: by name of the field; other names are passed over.
+            values: values by name of the field; other names are ignored.
 
         Raises:
             FieldError: a field is missing or has a value of another kind.
@@ -124,6 +124,6 @@ class ResultRow:
 
 _MAY_LACK = ("setting", "variant", "kind", "settings", "knowledge")
 _NAMES = [field.name for field in fields(ResultRow)]
-# Whether a row is of an attack follows from its kind, and is there for those who read the files.
+# Derived from the kind, for readers of the files.
 FIELDS = (*_NAMES[: _NAMES.index("kind")], "is_attack", *_NAMES[_NAMES.index("kind") :])
 _VALIDATED = TypeAdapter(ResultRow).validate_python

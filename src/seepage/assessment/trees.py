@@ -1,4 +1,4 @@
-"""Scores of what is read of trees beside records: counts of leaves, hidden sums, values without rows."""
+"""Scores of guesses on trees without records: counts of leaves, hidden sums, values without rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jaxtyping import Float, Shaped
 from seepage.assessment.measurement import Measurement
 from seepage.wire.trees import TreesGuess
 
-# Hidden sums count as found within this share of their node's parent, as sums of children are told apart by it.
+# Hidden sums count as right within this share of their node's parent, as it separates the sums of children.
 HESSIAN_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
 class TreesSecret:
-    """What a client's trees were grown on, in the words of trees.
+    """Secret of a client's trees.
 
     Attributes:
         leaves: number of rows of each class in every leaf of each of its trees (leaf, class).
@@ -34,31 +34,31 @@ class TreesSecret:
 
 
 def measure_trees(secrets: Sequence[TreesSecret], guess: TreesGuess) -> list[Measurement]:
-    """Return the figures of what an attack reads beside records; those of what it does not give are left out.
+    """Return the figures of a guess on trees without records; those that the guess does not have are left out.
 
     ``leaf_counts`` is the share of leaves whose numbers of rows are exact for every class, in the client's first round;
     ``hidden_sums`` the share of nodes below roots whose sum is right within a hundredth of the parent's; ``values`` the
     share of the client's numbers whose value is among those that the attack lists; ``values_right`` the share of listed
     values that the client holds. Values come without rows.
     """
-    found = []
+    rates = []
     if guess.leaves is not None:
         pairs = list(zip(secrets, guess.leaves, strict=True))
-        found.append(_rate("leaf_counts", None, [_leaves(secret, leaves) for secret, leaves in pairs]))
+        rates.append(_rate("leaf_counts", None, [_leaves(secret, leaves) for secret, leaves in pairs]))
     if guess.hessians is not None:
         pairs = list(zip(secrets, guess.hessians, strict=True))
-        found.append(_rate("hidden_sums", None, [_sums(secret, sums) for secret, sums in pairs]))
+        rates.append(_rate("hidden_sums", None, [_sums(secret, sums) for secret, sums in pairs]))
     if guess.values is not None:
         names = [name for name in secrets[0].values if all(name in values for values in guess.values)]
         for name in names:
             both = [(s.values[name], v[name]) for s, v in zip(secrets, guess.values, strict=True)]
-            found.append(_rate("values", name, [_share(true, listed) for true, listed in both]))
-            found.append(_rate("values_right", name, [_share(listed, true) for true, listed in both]))
+            rates.append(_rate("values", name, [_share(true, listed) for true, listed in both]))
+            rates.append(_rate("values_right", name, [_share(listed, true) for true, listed in both]))
         for metric in ("values", "values_right"):
-            columns = [m.values for m in found if m.metric == metric]
+            columns = [m.values for m in rates if m.metric == metric]
             if columns:
-                found.append(_rate(metric, None, torch.stack(columns).nanmean(0).tolist()))
-    return found
+                rates.append(_rate(metric, None, torch.stack(columns).nanmean(0).tolist()))
+    return rates
 
 
 def _rate(metric: str, column: str | None, values: Sequence[float]) -> Measurement:
@@ -66,7 +66,7 @@ def _rate(metric: str, column: str | None, values: Sequence[float]) -> Measureme
 
 
 def _leaves(secret: TreesSecret, guessed: Sequence[np.ndarray]) -> float:
-    # Of later trees an attack may give none.
+    # An attack may have no guess of later trees.
     pairs = list(zip(secret.leaves, guessed, strict=False))
     right = [(np.rint(g) == t).all(axis=1) for t, g in pairs if g.shape == t.shape]
     return float(np.concatenate(right).mean()) if right else float("nan")

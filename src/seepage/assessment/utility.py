@@ -121,15 +121,15 @@ class Recipe:
             >>> Recipe().steps(Model(nn.Linear(9, 2), "softmax", "mine"), rows=320, batch_size=32)
             100
         """
-        every = self.epochs * (rows // batch_size)
+        whole = self.epochs * (rows // batch_size)
         if self.max_steps is None:
-            return every
+            return whole
         entries = sum(parameter.numel() for parameter in model.parameters.values())
         trainings = self.replicas + (len(self.rates(local)) if len(self.rates(local)) > 1 else 0)
         # One multiplication a weight and record in the forward pass, two in the backward pass.
         passes = 1 if local is None else local.epochs
         affordable = int(_WORK / (3 * trainings * batch_size * entries * passes))
-        return min(every, self.max_steps, max(_LEAST_STEPS, affordable))
+        return min(whole, self.max_steps, max(_LEAST_STEPS, affordable))
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,6 @@ class Utility:
         baseline: the same figure for the training rows' most frequent class, or their mean.
         learning_rate: chosen rate, the server's where clients train locally.
         steps, train_rows, test_rows: numbers that were used.
-        recipe: recipe of the training.
-        seconds: time that it took.
         local: local training of the client on each batch, None where it sent gradients.
         clients: number of clients whose messages make one step.
         guarantee: guarantee of the defense for single records after one training; None where there is none. The
@@ -221,8 +219,8 @@ def measure_utility(
         >>> from seepage.models.mlp import mlp
         >>> data = telling(rows=80)
         >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
-        >>> found = measure_utility(data, mlp(data.schema, [], seed=0), encoder, batch_size=4)
-        >>> found.metric, found.estimate().mean, found.test_rows
+        >>> utility = measure_utility(data, mlp(data.schema, [], seed=0), encoder, batch_size=4)
+        >>> utility.metric, utility.estimate().mean, utility.test_rows
         ('task_accuracy', 1.0, 16)
     """
     begun = time.perf_counter()
@@ -235,7 +233,7 @@ def measure_utility(
     steps = recipe.steps(model, len(rows), records, local)
     rate = _best_rate(training, recipe, steps)
     starts = [fresh(replica) for replica in range(recipe.replicas)] if recipe.fresh and fresh is not None else None
-    known, labels = dataset.train.labels[rows], test.labels[test_rows]
+    training_labels, labels = dataset.train.labels[rows], test.labels[test_rows]
     courses: list[Float[Tensor, " training"]] = []
 
     def score(learnt: dict[str, Tensor]) -> None:
@@ -247,9 +245,9 @@ def measure_utility(
     if not courses:
         score(learnt)
     if model.head == "regression":
-        metric, baseline = "task_rmse", float((labels - known.mean()).square().mean().sqrt())
+        metric, baseline = "task_rmse", float((labels - training_labels.mean()).square().mean().sqrt())
     else:
-        metric, baseline = "task_accuracy", float((labels == known.mode().values).double().mean())
+        metric, baseline = "task_accuracy", float((labels == training_labels.mode().values).double().mean())
     values = _best(courses, metric)
     seconds = time.perf_counter() - begun
     guarantee = None
@@ -263,7 +261,7 @@ def measure_utility(
 def utility_row(
     utility: Utility, *, dataset: str, protocol: str, model: str, batch_size: int, defense: str, seed: int
 ) -> ResultRow:
-    """Return how well the task is learnt as a row of results.
+    """Return the quality of the task as a row of results.
 
     ``attack`` is ``none``, ``n`` the number of trainings, the baseline a prediction that uses no record. ``lift`` is
     the gain of training over it, positive where it is better, for an error too. ``status`` is ``diverged``, and there
@@ -351,8 +349,8 @@ def held_out(
         test_rows = torch.randperm(len(test), generator=generator)
     else:
         order, test = torch.randperm(count, generator=generator), dataset.train
-        held = max(1, round(recipe.test_share * count))
-        rows, test_rows = order[held:], order[:held]
+        n_test = max(1, round(recipe.test_share * count))
+        rows, test_rows = order[n_test:], order[:n_test]
     if len(rows) < batch_size:
         raise TooFewRowsError(
             f"task accuracy is measured by training on batches of {batch_size} records, but only {len(rows)} of "
@@ -443,8 +441,8 @@ class _Training:
             return self._sent(encoded, labels, seeds, theta)
         rows, targets = (t.unflatten(1, (self.clients, self.batch_size)).flatten(0, 1) for t in (encoded, labels))
         each = {name: parameter.repeat_interleave(self.clients, 0) for name, parameter in theta.items()}
-        every = [stream(seed, client, "client") for seed in seeds for client in range(self.clients)]
-        sent = self._sent(rows, targets, every, each)
+        client_seeds = [stream(seed, client, "client") for seed in seeds for client in range(self.clients)]
+        sent = self._sent(rows, targets, client_seeds, each)
         return {name: message.unflatten(0, (-1, self.clients)).mean(1) for name, message in sent.items()}
 
     def _sent(
@@ -503,11 +501,11 @@ class _Adam:
     def __call__(self, sent: dict[str, Tensor]) -> dict[str, Tensor]:
         self._steps += 1
         steps = {}
-        for name, found in sent.items():
-            first = self._first.setdefault(name, torch.zeros_like(found))
-            second = self._second.setdefault(name, torch.zeros_like(found))
-            first.lerp_(found, 0.1)
-            second.lerp_(found.square(), 0.001)
+        for name, entries in sent.items():
+            first = self._first.setdefault(name, torch.zeros_like(entries))
+            second = self._second.setdefault(name, torch.zeros_like(entries))
+            first.lerp_(entries, 0.1)
+            second.lerp_(entries.square(), 0.001)
             scale = (second / (1 - 0.999**self._steps)).sqrt_().add_(1e-8)
             steps[name] = (first / (1 - 0.9**self._steps)).div_(scale)
         return steps
@@ -532,7 +530,7 @@ def _best_rate(training: _Training, recipe: Recipe, steps: int) -> float:
     encoded = training.encoder.encode(training.table.cells[chosen].to(training.encoder.mean.device))
     labels = training.table.labels[chosen].to(encoded.device)
     outputs = _outputs(training.model, learnt, encoded)
-    losses = torch.stack([mean_loss(training.model.head, one, labels) for one in outputs]).double()
+    losses = torch.stack([mean_loss(training.model.head, output, labels) for output in outputs]).double()
     return rates[int(losses.nan_to_num(nan=torch.inf).argmin())]
 
 

@@ -1,4 +1,4 @@
-"""Which records a message holds at all: those whose own part is longer than what the client's rounding makes."""
+"""Records that a message shows at all: those whose own part is longer than the client's rounding."""
 
 from __future__ import annotations
 
@@ -18,32 +18,27 @@ from seepage.wire.horizontal import GradientView, UpdateView, View
 from seepage.wire.precision import cast_noise
 from seepage.wire.secret import RecordsSecret
 
-# Times that a record's error has to be as large as what the client's own arithmetic leaves open of it.
-_KNOWN = 4.0
-# Standard deviations of what rounding adds along its own direction, that its part has to be longer than.
+# Factor by which a record's error has to exceed the uncertainty of the client's own arithmetic.
+_ERROR_FACTOR = 4.0
+# Number of standard deviations of rounding along its direction that a record's part has to exceed.
 _LONGER = 4.0
-# Standard deviation of what rounding adds to an entry, in precisions of its size: spread evenly over its last place.
+# Standard deviation of the rounding of an entry, in precisions of its size: spread evenly over its last place.
 _ROUNDING = 0.25
-# Numbers of single gradients that are held at a time.
+# Numbers in memory at a time of gradients of single records.
 _AT_ONCE = 2**24
 
 
 def visible(view: object, secret: RecordsSecret, encoder: Encoder) -> Bool[Tensor, "victim record"] | None:
-    """Return which records stand above the client's rounding in what it sent; None where that cannot be said.
+    """Return which records stand above the client's rounding in its message; None where that is unknown.
 
     A record's own gradient over the number of records is its part of the message. It is visible where, in the gradient
-    of some weight, it is longer than four standard deviations of what rounding adds along its direction, and where the
-    client computed its error to a quarter. A client computes the chance p of a label with an absolute error of half a
-    precision: the error of a record of which the network is sure, p - 1, is lost before anything is sent. What is not
-    visible cannot be told from rounding; what is visible and was not found may be found by others.
+    of some weight, it is longer than four standard deviations of the rounding along its direction, and where the client
+    computed its error to a quarter. A client computes the chance p of a label with an absolute error of half a
+    precision: the error of a record of which the network is sure, p - 1, is lost before anything is sent. A record that
+    is not visible cannot be distinguished from rounding; a visible one that an attack misses may be read by others.
 
     None for networks that normalise by the batch, where no part is a single record's, and for messages that are no
     plain gradients or updates of SGD.
-
-    Args:
-        view: what was received, undefended.
-        secret: records behind it.
-        encoder: encoder of the clients.
 
     Example:
         >>> from seepage.datasets.planted import distinct
@@ -62,14 +57,14 @@ def visible(view: object, secret: RecordsSecret, encoder: Encoder) -> Bool[Tenso
     first = next(iter(view.message.values()))
     precision = torch.finfo(first.dtype).eps
     model = replace(view.model, module=copied(view.model.module).double(), each={})
-    found = []
+    flags = []
     for victim, (cells, labels) in enumerate(zip(secret.cells, secret.labels, strict=True)):
         rows = encoder.encode(cells.to(encoder.mean.device)).double()
         place = {name: p.detach().double() for name, p in _place(view, victim).items()}
         targets = labels.to(rows)
         noise = _noise(view, victim, len(cells), precision)
-        found.append(_above(model, rows, targets, place, noise) & _computed(model, rows, targets, place, precision))
-    return torch.stack(found).cpu()
+        flags.append(_above(model, rows, targets, place, noise) & _computed(model, rows, targets, place, precision))
+    return torch.stack(flags).cpu()
 
 
 def _place(view: View, victim: int) -> dict[str, Tensor]:
@@ -77,8 +72,8 @@ def _place(view: View, victim: int) -> dict[str, Tensor]:
 
 
 def _noise(view: View, victim: int, records: int, precision: float) -> dict[str, float]:
-    """Return the standard deviation of what rounding adds to each parameter's entries, as of a mean gradient."""
-    found = {}
+    """Return the standard deviation of the rounding of each parameter's entries, as of a mean gradient."""
+    deviations = {}
     for name, sent in view.message.items():
         entries, cast = sent[victim].double(), cast_noise(sent, view.precision)
         if isinstance(view, UpdateView):
@@ -86,12 +81,12 @@ def _noise(view: View, victim: int, records: int, precision: float) -> dict[str,
             each = records // view.clients
             moved = math.fsum(training.rates(each))
             # A step rounds the parameter that it changes.
-            held = float(view.model.parameters[name].double().square().mean().sqrt())
-            step = _ROUNDING * precision * held * math.sqrt(training.steps(each))
-            found[name] = math.hypot(step, cast) / moved
+            size = float(view.model.parameters[name].double().square().mean().sqrt())
+            step = _ROUNDING * precision * size * math.sqrt(training.steps(each))
+            deviations[name] = math.hypot(step, cast) / moved
         else:
-            found[name] = math.hypot(_ROUNDING * precision * float(entries.square().mean().sqrt()), cast)
-    return found
+            deviations[name] = math.hypot(_ROUNDING * precision * float(entries.square().mean().sqrt()), cast)
+    return deviations
 
 
 def _above(
@@ -101,9 +96,9 @@ def _above(
     place: dict[str, Tensor],
     noise: dict[str, float],
 ) -> Bool[Tensor, " record"]:
-    """Return whose part of the message is longer than rounding makes it in some weight."""
+    """Return which records have a part of the message that is longer than rounding in some weight."""
     size = sum(p.numel() for p in place.values())
-    found = []
+    flags = []
     some = max(1, _AT_ONCE // size)
     for each, targets in zip(rows.split(some), labels.split(some), strict=True):
         expanded = {name: p.expand(len(each), *p.shape) for name, p in place.items()}
@@ -114,8 +109,8 @@ def _above(
                 continue
             own = part.flatten(1).norm(dim=1) / len(rows)
             longer |= (own > _LONGER * noise[name]) & (own > 0)
-        found.append(longer)
-    return torch.cat(found)
+        flags.append(longer)
+    return torch.cat(flags)
 
 
 def _computed(
@@ -130,7 +125,7 @@ def _computed(
         outputs = torch.func.functional_call(model.module, place, (rows,))
     if model.head == "regression":
         error = (outputs[:, 0] - labels).abs()
-        return error > _KNOWN * precision / 2 * outputs[:, 0].abs().maximum(labels.abs())
+        return error > _ERROR_FACTOR * precision / 2 * outputs[:, 0].abs().maximum(labels.abs())
     chances = outputs.softmax(-1) if model.head == "softmax" else torch.cat([-outputs, outputs], 1).sigmoid()
     others = chances.scatter(1, labels.long()[:, None], 0.0)
-    return others.sum(1) > _KNOWN * precision / 2
+    return others.sum(1) > _ERROR_FACTOR * precision / 2

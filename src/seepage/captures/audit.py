@@ -111,7 +111,7 @@ class CapturedAudit(Audit[AttackSpec]):
             self.options(configuration, part),
             self.granted(configuration, part),
             evidence=outcome.evidence[0] if outcome.evidence else None,
-            asked=1,
+            planned=1,
         )
         for share in contradicted([run]).values():
             raise CertifiedWrongError(
@@ -226,7 +226,7 @@ def _joined(runs: Sequence[Run], units: tuple[int, ...], failures: tuple[Failure
         seconds=sum(seconds) / len(seconds) if seconds else None,
         evidence=together(evidence) if alike else None,
         failures=failures if first.is_attack else (),
-        asked=len(units) + len(failures),
+        planned=len(units) + len(failures),
     )
 
 

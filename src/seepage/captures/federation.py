@@ -319,7 +319,7 @@ class FederationAttack:
         if not each:
             return None
         first = each[0].attacked.audit
-        parts = {part.called: part for recovered in each for part in recovered.attacked.audit.spec.defenses}
+        parts = {part.title: part for recovered in each for part in recovered.attacked.audit.spec.defenses}
         spec = first.spec.model_copy(update={"defenses": tuple(parts.values()), "gate": self.gate})
         return several("captured updates", spec, [recovered.attacked for recovered in each], lost)
 

@@ -94,7 +94,7 @@ class RecordsExposure(Exposure):
                 setting, facts.protocol, (type(self.view),), model=facts.model, defenses=mechanisms(setting, defenses)
             ),
             self,
-            Configuration(defenses[0].called if defenses else NONE, records),
+            Configuration(defenses[0].title if defenses else NONE, records),
             [*parts, PlannedPart(spec.attacks[0], "attack")],
             schema,
             settings,

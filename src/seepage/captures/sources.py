@@ -192,7 +192,7 @@ class UpdateFolder(CapturedSource):
                 raise BadInputError(
                     f"Missing option '{name}': captured updates are attacked with their model and schema."
                 )
-        attacks = [part.called for part in self.spec.attacks]
+        attacks = [part.title for part in self.spec.attacks]
         if len(attacks) > 1:
             raise BadInputError(
                 f"captured updates are read by one attack, got {' and '.join(attacks)}; name one, and the others in "

@@ -29,7 +29,7 @@ class AttackSpec(Spec):
     """The spec of an attack on a captured update or on a folder of updates; each field describes itself.
 
     Example:
-        >>> AttackSpec.of(attacks=["unmix"], model="nn3").attacks[0].called
+        >>> AttackSpec.of(attacks=["unmix"], model="nn3").attacks[0].title
         'unmix'
     """
 
@@ -186,16 +186,16 @@ def labelled(values: Iterable[object]) -> tuple[Part, ...]:
         values: attacks by name, as text with options, or as mappings.
 
     Example:
-        >>> [part.called for part in labelled(["exact", "exact:{keep: 3}", "exact"])]
+        >>> [part.title for part in labelled(["exact", "exact:{keep: 3}", "exact"])]
         ['exact', 'exact(keep=3)']
     """
     parts = list(
         {part.model_dump_json(): part for part in (Part.model_validate(as_part(value)) for value in values)}.values()
     )
-    labels = [part.called for part in parts]
+    labels = [part.title for part in parts]
     return tuple(
         part.model_copy(update={"label": describe(part.name, part.options)})
-        if part.label is None and labels.count(part.called) > 1
+        if part.label is None and labels.count(part.title) > 1
         else part
         for part in parts
     )

@@ -205,7 +205,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         read = torch.isin(self.places, torch.tensor(sorted(self._used_messages)))
         share = float(within[read].double().mean())
         if share < _MOST and self._defense.bare and not self.limits and not self.doubts:
-            self.doubts.append(_misfit(part.called, int((~within[read]).sum()), int(read.sum()), self._base.client))
+            self.doubts.append(_misfit(part.title, int((~within[read]).sum()), int(read.sum()), self._base.client))
         return within & read
 
     def _scored(self, guess: CutGuess, seconds: float) -> UnitFigures:

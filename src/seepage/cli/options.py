@@ -124,7 +124,7 @@ def default_of(field: SpecField) -> str:
         return field.option.default
     default = field.default if not field.info.is_required() else None
     if isinstance(default, tuple):
-        return ", ".join(item.called if field.parts else shown(item) for item in default)
+        return ", ".join(item.title if field.parts else shown(item) for item in default)
     if isinstance(default, bool):
         return "yes" if default else "no"
     if default is None or default == {}:

@@ -72,7 +72,7 @@ class Choice:
     @property
     def title(self) -> str:
         """The name in results."""
-        return Part(name=self.name, label=self.label).called
+        return Part(name=self.name, label=self.label).title
 
     @property
     def values(self) -> dict[str, object]:

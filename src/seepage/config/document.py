@@ -93,7 +93,7 @@ def make_specs(
         >>> a.labels, b.labels, a.batch_sizes, b.variant
         ('true', 'restored', (1, 8), 'labels=restored')
         >>> [spec] = make_specs({"attacks": {"name": "tableak", "restarts": [10, 30]}})
-        >>> [part.called for part in spec.attacks]
+        >>> [part.title for part in spec.attacks]
         ['tableak(restarts=10)', 'tableak(restarts=30)']
     """
     return _specs(plant(dict(document)), "", Path(), given or {}, allow_code)

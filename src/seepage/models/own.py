@@ -21,7 +21,7 @@ from torch import nn
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.model import Head, Model, output_width, seeded, usual_head
 from seepage.tabular.schema import Discrete, Schema
-from seepage.user_code import import_place, is_file, said_by, searched_first
+from seepage.user_code import described, import_place, is_file, searched_first
 
 # Other names under which a factory may ask for these, where it has no default for them.
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -141,7 +141,7 @@ class OwnFactory:
             return seeded(lambda: self.factory(**arguments), seed)
         except (Exception, SystemExit) as error:
             raise BadInputError(
-                f"the model factory {self.reference!r} raised {said_by(error)}; it was called with "
+                f"the model factory {self.reference!r} raised {described(error)}; it was called with "
                 f"{', '.join(arguments) or 'nothing'}. Mend it so that it returns an nn.Module."
             ) from error
 

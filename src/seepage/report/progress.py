@@ -118,7 +118,7 @@ def _longest(plan: Plan) -> list[str]:
         seconds[label] = seconds.get(label, 0.0) + (plan.seconds_of[job.name] or 0.0)
     label = max(seconds, key=lambda name: seconds[name])
     share = seconds[label] / sum(seconds.values())
-    others = [part.called for part in plan.audits[0].spec.attacks if part.called != label]
+    others = [part.title for part in plan.audits[0].spec.attacks if part.title != label]
     # What is left is named, since no option takes an attack away.
     named = len(others) < len(plan.audits[0].spec.attacks) and others
     without = f" ({' '.join(f'--attack {name}' for name in others)})" if named else ""
@@ -138,10 +138,10 @@ def outlook(plan: Plan) -> str:
         parts = [f"{jobs}{length}{several}.", *_longest(plan)]
     else:
         parts = ["everything is measured already."]
-    if plan.kept:
-        fewest, most = min(plan.kept.values()), max(plan.kept.values())
+    if plan.stored:
+        fewest, most = min(plan.stored.values()), max(plan.stored.values())
         units = f"{most} {unit}s" if fewest == most else f"{fewest} to {most} {unit}s"
-        parts.append(f"Kept from before: {units} in {len(plan.kept)} of {len(plan.series)} settings.")
+        parts.append(f"Kept from before: {units} in {len(plan.stored)} of {len(plan.series)} settings.")
     for audit, shown in zip(plan.audits, plan.shown, strict=True):
         if shown > audit.units:
             parts.append(f"Asked for {audit.units} {unit}s a setting; those of before, up to {shown}, are shown too.")

@@ -82,7 +82,7 @@ class AuditResult:
                     continue
                 sources = dict.fromkeys(entry.source for entry in entries if entry.source is not None)
                 does = " ".join(entry.summary for entry in entries)
-                names.append({"name": part.called, "does": does, "source": "; ".join(sources)})
+                names.append({"name": part.title, "does": does, "source": "; ".join(sources)})
         return names
 
     @property
@@ -237,7 +237,7 @@ class AuditResult:
         """Return a defense in words, followed by its name in results where that is more precise."""
         if name == UNDEFENDED:
             return "no defense"
-        part = next((part for part in self.audit.spec.defenses if part.called == name), None)
+        part = next((part for part in self.audit.spec.defenses if part.title == name), None)
         words = None if part is None else defense_in_words(self.audit.spec.setting, part)
         return clean(name, 60) if words is None else f"{clean(words, 160)} ({clean(name, 60)})"
 

@@ -99,7 +99,7 @@ def compare_tuned(
     cells, planned = [], audit.planned
     for attack, at in itertools.product(planned.grid, configurations):
         points = [run for run in swept(runs, attack) if run.configuration == at]
-        wanted = sum(planned.tuned(part.called) == attack for part in audit.spec.attacks)
+        wanted = sum(planned.tuned(part.title) == attack for part in audit.spec.attacks)
         units = {run.units for run in points}
         if len(points) < wanted or len(units) != 1 or len(points[0].units) < 2:
             continue

@@ -20,7 +20,7 @@ from seepage.results.rows import rows_of, write_results
 from seepage.run.elsewhere import Machines
 from seepage.run.plan import make_plan
 from seepage.run.provenance import check_folder, commit, provenance, write_provenance
-from seepage.run.runner import Listener, Run, kept_runs, run_audits
+from seepage.run.runner import Listener, Run, run_audits, stored_runs
 from seepage.run.size import check_counts
 from seepage.run.store import Store
 from seepage.settings.catalogue import setting
@@ -72,7 +72,7 @@ class ChosenPart:
     @classmethod
     def of(cls, audit: TableAudit, selection: Selection, all_attacks: set[str]) -> ChosenPart:
         """Return the selected part of an audit."""
-        own, wanted = {part.called for part in audit.spec.attacks}, {*selection.attacks}
+        own, wanted = {part.title for part in audit.spec.attacks}, {*selection.attacks}
         shown = {
             label
             for label, run in audit.shown.items()
@@ -110,7 +110,7 @@ class ChosenPart:
         if self.has(at):
             if label in self.shown and selection.keeps({**self.audit.axes_of(at=at), **place}):
                 return True
-            if label in self.attacks or label not in {attack.called for attack in self.audit.spec.attacks}:
+            if label in self.attacks or label not in {attack.title for attack in self.audit.spec.attacks}:
                 return False
         return all_there
 
@@ -173,7 +173,7 @@ def reproduce(
     planned = list(table.planned(**fields))
     for audit in planned:
         check_counts([audit.spec])
-    attacks = {part.called for audit in planned for part in audit.spec.attacks}
+    attacks = {part.title for audit in planned for part in audit.spec.attacks}
     parts = [ChosenPart.of(audit, selection, attacks) for audit in planned]
     if not any(part.at for part in parts):
         raise BadInputError(
@@ -193,7 +193,7 @@ def reproduce(
         if run_missing:
             narrowed = [part.narrowed(audit) for part, audit in zip(parts, audits, strict=True) if part.at]
             _run(narrowed, audits, store, folder, listener, comparison, machines)
-        earlier_runs = [kept_runs(audit, store, None if run_missing else sys.maxsize) for audit in audits]
+        earlier_runs = [stored_runs(audit, store, None if run_missing else sys.maxsize) for audit in audits]
         for part, audit, runs in zip(parts, audits, earlier_runs, strict=True):
             about = audit.about
             if audit.dataset is not None:

@@ -199,13 +199,13 @@ class TableAudit:
         if not planned.name:
             return {label: run for run, names in table.parts.items() for label in names}
         compared = [label for label in (*table.compared, *planned.compared) if label not in planned.grid]
-        return dict.fromkeys([*(part.called for part in self.spec.attacks), *compared], planned.name)
+        return dict.fromkeys([*(part.title for part in self.spec.attacks), *compared], planned.name)
 
     @property
     def configurations(self) -> list[Configuration]:
         """The points of the sweep; without batch sizes where the setting sweeps over none."""
         sizes = getattr(self.spec, "batch_sizes", (None,))
-        return [Configuration(part.called, size) for size in sizes for part in self.spec.defenses]
+        return [Configuration(part.title, size) for size in sizes for part in self.spec.defenses]
 
     def axes_of(
         self,

@@ -1,1 +1,1 @@
-"""What an audit found: rows, checks, verdict, gate."""
+"""Results of an audit: rows, checks, verdict, gate."""

@@ -1,4 +1,4 @@
-"""Whether one of our figures agrees with a printed one."""
+"""Agreement of one of our figures with a printed one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class Difference:
     """Our mean less the printed one.
 
     Attributes:
-        mean: the difference.
         low, high: its 95% interval (Welch); None where ours or the print has no deviation.
     """
 
@@ -49,11 +48,6 @@ def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Diffe
     """Return our mean less the printed one, with Welch's t interval (unequal variances, unequal numbers of units).
 
     Published standard deviations are population ones and are corrected to unbiased ones.
-
-    Args:
-        ours: our estimate; None is returned where it has no mean.
-        published: the printed figure.
-        published_n: number of units behind it.
 
     Example:
         >>> difference = welch(Estimate(0.80, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
@@ -80,13 +74,8 @@ def margin_of(ours: Estimate, published: PublishedFigure, published_n: int) -> f
     It depends on deviations and numbers of units alone, never on the difference: the finer margin is taken where two
     like means would be found to agree within it with a power of 0.8.
 
-    Args:
-        ours: our estimate.
-        published: the printed figure.
-        published_n: number of units behind it.
-
     Returns:
-        The margin; None where ours or the print has no deviation.
+        Margin; None where ours or the print has no deviation.
 
     Example:
         >>> margin_of(Estimate(0.8, None, None, 20, 0.05), PublishedFigure(mean=0.8, std=0.05), 50)
@@ -108,11 +97,6 @@ def agreement_of(ours: Estimate, published: PublishedFigure, published_n: int) -
     With the difference d, its standard error se, the 95% quantile q of Welch's t and the margin D: ``agrees`` where
     ``|d| + q se < D``, ``differs`` where ``|d| - q se > D``, ``too few to tell`` otherwise, and always where the print
     does not say what its deviation is of.
-
-    Args:
-        ours: our estimate.
-        published: the printed figure.
-        published_n: number of units behind it.
 
     Example:
         >>> agreement_of(Estimate(0.80, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)

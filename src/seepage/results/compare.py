@@ -1,4 +1,4 @@
-"""Two runs side by side: what differs between them, and every figure that both have with its difference."""
+"""Comparison of two runs: differences between them, and every common figure with its difference."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from seepage.text import clean, flattened, listed, percent
 
 Record = dict[str, Any]
 PROVENANCE = "provenance.json"
-# Shares of cells or records, where a difference is one of percentage points.
+# Metrics that are shares of cells or records, whose differences are percentage points.
 _RATES = ("accuracy", "exact_match", "top_quarter", "bottom_quarter", "task_accuracy", "model_accuracy")
 _FIELDS = ("dataset", "protocol", "model", "batch_size", "defense", "attack", "metric", "column")
 _ALSO = ("labels", "batch_statistics", "profile", "replacement", "seed")
-# Figures of different batch sizes or defenses are never laid against each other, however few each run has.
+# Fields in which compared figures always agree, however few values each run has.
 _ALWAYS = ("batch_size", "defense", "attack", "metric", "column")
 _WHEN = "time"
 _MOST_POINTS = 8
 
 
 def _facts(row: ResultRow) -> dict[str, object]:
-    """Return what tells a figure from others of the same run."""
+    """Return the fields that distinguish a figure from others of the same run."""
     also = {
         "labels": row.knowledge.get("labels"),
         "batch_statistics": row.knowledge.get("batch_statistics"),
@@ -73,7 +73,7 @@ _ORIGINS = TypeAdapter(list[dict[str, object]]).validate_python
 
 
 class JudgedFigure(NamedTuple):
-    """One figure that is judged in both runs; ``repeated`` counts those that nothing else tells apart."""
+    """A figure that is judged in both runs; ``repeated`` numbers those that are otherwise alike."""
 
     attack: str
     batch_size: int | None
@@ -95,14 +95,12 @@ class JudgedFigure(NamedTuple):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder's figures and where they come from.
+    """Figures and provenance of a run folder.
 
     Attributes:
-        name: its name in the comparison.
-        figures: rows of its results.
         origin: provenance of the last command that wrote into it.
         lifts: lifts of its units for each figure that a gate judges; empty where an earlier version wrote it.
-        incomplete: why little leakage is not shown in some configurations, by their defense.
+        incomplete: reasons why little leakage is not shown in some configurations, by their defense.
     """
 
     name: str
@@ -114,15 +112,14 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs side by side.
+    """Comparison of two runs.
 
     Attributes:
-        names: names of the runs.
         differing: entries of spec, provenance and settings that differ, with both values.
         records: one for each common figure: batch_size, defense, attack, metric, column, ``a`` and ``b`` (each mean,
             low, high, n), difference, difference_low, difference_high, clear (whether the interval leaves out zero).
-        only: number of figures that only the first and only the second run has.
-        points_only: points of the sweep (attack, batch size and defense) that only the first and only the second has.
+        only: numbers of figures of only the first and only the second run.
+        points_only: points of the sweep (attack, batch size and defense) of only the first and only the second run.
         same_victims: whether both attacked the same batches of the same rows.
     """
 
@@ -135,7 +132,7 @@ class Comparison:
 
 
 def load_run(folder: Path) -> RunFolder:
-    """Read what a run folder says, from ``results.json`` and ``provenance.json`` alone.
+    """Read a run folder, from ``results.json`` and ``provenance.json`` alone.
 
     Raises:
         BadInputError: the folder or one of the files is missing, or holds something else.
@@ -229,8 +226,8 @@ def _judged(
         [row for row in run.figures if row.metric == "certified" and row.column is None and row.mean]
         for run in (first, second)
     ]
-    known = {_point(row) for row in proved[0]}
-    if new := [row for row in proved[1] if row.defense in defenses and _point(row) not in known]:
+    certified_before = {_point(row) for row in proved[0]}
+    if new := [row for row in proved[1] if row.defense in defenses and _point(row) not in certified_before]:
         return "failed", f"{_point(new[0])}: {percent(new[0].mean)} of the records are certified now."
     halves = {}
     for figure in both:
@@ -243,7 +240,7 @@ def _judged(
 
     open_ = [figure for figure in both if not shown_below(halves[figure], margin / 2, alpha=alpha)]
     if worse := [figure for figure in open_ if shown_above(halves[figure], 0.0, alpha=alpha, attacks=len(both))]:
-        return "failed", f"{risen(max(worse, key=lambda one: rise[one]))}, shown to be more than before."
+        return "failed", f"{risen(max(worse, key=lambda figure: rise[figure]))}, shown to be more than before."
     failed = [row for run in (first, second) for row in run.figures if row.is_attack and row.status == "failed"]
     if failed := [row for row in failed if row.defense in defenses]:
         return "refused", f"jobs of {_point(failed[0])} failed; run the same audit again."
@@ -251,28 +248,25 @@ def _judged(
         return "undecided", f"{second.name} has none of the figures of {first.name}."
     if not open_:
         upper = {figure: upper_bound(halves[figure], alpha=alpha) for figure in both}
-        most = max(both, key=lambda one: upper[one])
+        most = max(both, key=lambda figure: upper[figure])
         last = f"{risen(most)}, at most {200 * upper[most]:+.1f}"
         return (
             "passed",
             f"all {len(both)} figures are shown to rise by less than {100 * margin:.1f} points; {last}.",
         )
-    worst = max(open_, key=lambda one: rise[one])
+    worst = max(open_, key=lambda figure: rise[figure])
     more = more_units(halves[worst], margin / 2, alpha=alpha)
     advice = "no number of units like these would show it" if more is None else f"about {more} more units would show it"
     return "undecided", f"{risen(worst)}, not shown to be below {100 * margin:.1f}; {advice}."
 
 
 def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
-    """Lay the figures of two runs side by side.
+    """Compare the figures of two runs.
 
     Figures are matched by batch size, defense, attack, metric and column, and by every other field that takes more than
     one value within a run: two runs of a single model are compared with each other whatever that model is, and what
     differs is listed. Points that one run lacks are listed too. Differences are second less
     first, with Welch's interval, since results hold no single victims; on the same victims it is usually too wide.
-
-    Args:
-        first, second: the runs, from ``load_run``.
 
     Raises:
         BadInputError: the runs have no figure in common.
@@ -322,7 +316,7 @@ def _keyed(run: RunFolder, fields: Sequence[str]) -> dict[tuple[object, ...], Re
     for figure in run.figures:
         facts = _facts(figure)
         key = tuple(facts[name] for name in fields)
-        # Whatever else sets two figures of a run apart, they come in the same order in both.
+        # Figures that differ in other fields come in the same order in both runs.
         by_key[*key, seen[key]] = figure
         seen[key] += 1
     return by_key
@@ -391,7 +385,7 @@ def by_column(comparison: Comparison) -> list[Record]:
 
 
 def in_words(comparison: Comparison) -> list[str]:
-    """Return what the comparison shows, in sentences."""
+    """Return the result of the comparison in sentences."""
     clear = [record for record in overall(comparison) if record["clear"]]
     first, second = comparison.names
     words = [

@@ -1,4 +1,4 @@
-"""Reconstructed records beside the truth, for people to see what a rate means."""
+"""Reconstructed records beside the truth, as illustrations of a rate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class Cell:
     """One cell of an example.
 
     Attributes:
-        column: its name.
         truth, guess: true value and the attacker's guess; None for a guess that is no value.
         right: whether the guess counts.
         certainty: certainty of a discrete cell, 1 less its normalised entropy; None without an ensemble.
@@ -39,12 +38,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Example:
-    """One true record and the guess that stands for it.
+    """A true record and its guess.
 
     Attributes:
-        dataset, model, batch_size, defense, attack: the setting.
         victim, record: position of the true record.
-        cells: one a column.
     """
 
     dataset: str
@@ -68,10 +65,8 @@ def examples(
     """Return the first records of the first victims, whether they were read well or not.
 
     Args:
-        schema: schema of the table.
-        statistics: public statistics, which give the unit of a spread.
+        statistics: public statistics with the unit of a spread.
         evidence: evidence of the attack's victims; without the records themselves there are no examples.
-        dataset, model: names of the dataset and the model.
         run: batch size, defense and attack.
     """
     if evidence.true is None or evidence.guess is None:

@@ -1,4 +1,4 @@
-"""A deployment gate: is an audit shown to stay below what somebody decided to accept?"""
+"""Deployment gate: whether an audit is shown to stay below an accepted limit."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ from seepage.text import clean, listed, lowered, percent, points
 Outcome = Literal["passed", "undecided", "refused", "failed"]
 # Without a positive control nothing shows that the attacks work on this table.
 _NO_CONTROL = "SEEP005"
-# From good to bad: of several the last one counts.
+# From good to bad: the last one counts.
 _OUTCOMES: tuple[Outcome, ...] = ("passed", "undecided", "refused", "failed")
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a gate says.
+    """Decision of a gate.
 
     Attributes:
         outcome: ``passed``: shown below the limit. ``failed``: shown above it, a record is certified, the verdict is
             total, or the mean is above it where no more units can help. ``undecided``: neither. ``refused``: jobs
             failed.
         line: why, in one line.
-        figures: where each figure stands.
     """
 
     outcome: Outcome
@@ -43,7 +42,7 @@ class Decision:
     figures: tuple[Standing, ...] = ()
 
 
-# Share of what is possible from which on a line about other cells names the label too.
+# Share of the possible lift above which a line about other cells names the label too.
 _MOST_OF_IT = 0.5
 
 
@@ -62,8 +61,6 @@ def decide(
 
     Args:
         limits: figures of the audit beside its limit.
-        rows: results of the audit.
-        runs: runs of its parts.
         findings: findings of its checks.
         gaps: default attacks that show nothing; with any in a deployed configuration the gate is undecided.
     """
@@ -100,7 +97,7 @@ def _decided(
     if unreliable := [finding for row in here if row.is_attack and (finding := blocking(findings, row))]:
         reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
         return Decision(_open(standings, limit), reason)
-    missing = [gap for gap in gaps if any((gap.batch_size, gap.defense) == _key(one) for one in limits.deployed)]
+    missing = [gap for gap in gaps if any((gap.batch_size, gap.defense) == _key(point) for point in limits.deployed)]
     if missing:
         return Decision(_open(standings, limit), f"incomplete: {in_words(missing)}.")
     if lacking := _lacking(limits, here):
@@ -109,16 +106,16 @@ def _decided(
 
 
 def _label_too(limits: Limits, line: str) -> str:
-    """Return, as a further sentence, what is gained of the label where a line is about other cells.
+    """Return the lift of the label as a further sentence, where a line is about other cells.
 
-    A lift is small where most labels are alike, so that the share of what is possible counts.
+    A lift is small where most labels are alike, so that the share of the possible lift counts.
     """
     label = limits.audit.about.label
     own = [standing for standing in limits.standings.values() if label is not None and standing.figure.column == label]
-    own = [one for one in own if one.closed is not None and one.closed >= _MOST_OF_IT]
+    own = [standing for standing in own if standing.closed is not None and standing.closed >= _MOST_OF_IT]
     if not own or f"the label {clean(label)}" in line:
         return ""
-    return f" Beside it, {_gains(max(own, key=lambda one: one.closed or 0.0), limits.audit)}."
+    return f" Beside it, {_gains(max(own, key=lambda standing: standing.closed or 0.0), limits.audit)}."
 
 
 def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Finding]) -> Decision:
@@ -140,16 +137,16 @@ def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Findin
             for finding in findings
             if finding.code in (*LOWER_BOUNDS, _NO_CONTROL) and _concerns(finding, limits)
         }
-        said = [f"{title} ({code})" for code, title in doubts.items()]
+        caveats = [f"{title} ({code})" for code, title in doubts.items()]
         if aside := [run for run in runs if run.failures and run.configuration not in limits.deployed]:
             where = clean(place(Where(*_key(aside[0].configuration), aside[0].label), audit.about.size), 120)
-            said.append(f"jobs of {where} failed, which is not deployed")
-        but = f" But: {listed(said)}." if said else ""
+            caveats.append(f"jobs of {where} failed, which is not deployed")
+        but = f" But: {listed(caveats)}." if caveats else ""
         count = len(standings)
-        every = f"all {count} figures are" if count > 1 else "the figure is"
+        subject = f"all {count} figures are" if count > 1 else "the figure is"
         these = "" if by_units(audit.spec) else f", for these {audit.units} {audit.spec.unit}s"
         return Decision(
-            "passed", f"{every} shown to stay below {100 * limit:.1f} points{these}; {_gains(worst, audit)}.{but}"
+            "passed", f"{subject} shown to stay below {100 * limit:.1f} points{these}; {_gains(worst, audit)}.{but}"
         )
     pending = [standing for standing in standings if not standing.below]
     worst = max(pending, key=lambda standing: standing.mean)
@@ -168,7 +165,7 @@ def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Findin
 
 
 def _more(limits: Limits, pending: Sequence[Standing]) -> str:
-    """Return how many more units the slowest figure needs."""
+    """Return the number of further units for the slowest figure."""
     spec = limits.audit.spec
     field = spec.repeats if by_units(spec) else spec.members
     missing = [standing.more for standing in pending if standing.more is not None]
@@ -187,7 +184,7 @@ def _concerns(finding: Finding, limits: Limits) -> bool:
 
 
 def _read(rows: Sequence[ResultRow], findings: Sequence[Finding], size: str) -> str | None:
-    """Return what is certified or wholly read; None where nothing is."""
+    """Return a sentence on certified or wholly read records; None without any."""
     for score in pick(rows, kind="attack", metric="accuracy", column=None):
         own = pick(rows, attack=score.attack, batch_size=score.batch_size, defense=score.defense, column=None)
         beside = {row.metric: row for row in own}
@@ -201,7 +198,7 @@ def _read(rows: Sequence[ResultRow], findings: Sequence[Finding], size: str) -> 
 
 
 def _read_label(limits: Limits, rows: Sequence[ResultRow], findings: Sequence[Finding]) -> str | None:
-    """Return that the label is wholly read, as a sentence; None where it is not, or where another column counts."""
+    """Return a sentence where the label is wholly read; None where it is not, or where another column counts."""
     label = limits.audit.about.label
     if label is None or limits.limit.column not in (None, label):
         return None
@@ -213,7 +210,7 @@ def _read_label(limits: Limits, rows: Sequence[ResultRow], findings: Sequence[Fi
 
 
 def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
-    """Return why an audit shows nothing; None where every attack has the figure that is asked for."""
+    """Return the reason why an audit shows nothing; None where every attack has the judged figure."""
     if not limits.attacks:
         return "no attack was run."
     for configuration in limits.deployed:
@@ -253,7 +250,7 @@ def _gains(standing: Standing, audit: Audit, bound: bool = True) -> str:
 
 
 def figure_in_words(figure: LimitedFigure, audit: Audit) -> str:
-    """Return what a gate limits, in words: the attack, the cells and where."""
+    """Return a limited figure in words: the attack, the cells and the configuration."""
     what = "whole records" if figure.metric == "exact_match" else clean(audit.about.secret, 80)
     if figure.column is not None:
         what = f"{'the label' if figure.column == audit.about.label else 'column'} {clean(figure.column)}"
@@ -274,17 +271,12 @@ def _key(configuration: Configuration) -> tuple[int | None, str]:
 def check_gate(gate: Gate, columns: Iterable[str], defenses: Iterable[str]) -> None:
     """Refuse a gate that no audit could answer.
 
-    Args:
-        gate: the gate.
-        columns: names of the columns with figures of their own.
-        defenses: labels of the defenses of the audit.
-
     Raises:
         BadInputError: its column or a deployed defense is none of the audit's.
     """
-    known = list(dict.fromkeys(columns))
-    if gate.column is not None and gate.column not in known:
-        raise unknown_name("column of the gate", gate.column, known)
+    names = list(dict.fromkeys(columns))
+    if gate.column is not None and gate.column not in names:
+        raise unknown_name("column of the gate", gate.column, names)
     labels = list(dict.fromkeys(defenses))
     for label in gate.deployed:
         if label not in labels:
@@ -292,7 +284,7 @@ def check_gate(gate: Gate, columns: Iterable[str], defenses: Iterable[str]) -> N
 
 
 def needed(spec: Spec) -> str | None:
-    """Return how many units a gate needs at least, and its budget, as a sentence; None without a gate.
+    """Return the least number of units of a gate and its budget, as a sentence; None without a gate.
 
     Example:
         >>> from seepage.settings.horizontal.spec import HorizontalSpec

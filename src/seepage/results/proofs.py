@@ -1,4 +1,4 @@
-"""What becomes of proofs that the truth contradicts."""
+"""Treatment of proofs that the truth contradicts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from seepage.assessment import Measurement
 from seepage.results.checks.finding import Where
 from seepage.run.runner import Run
 
-# Measured beside certified cells, and no result: above 0 it is a mistake in seepage.
+# Metric of certified cells that are wrong, no result: above 0 it is a mistake in seepage.
 WRONG = "certified_wrong"
 
 
 def contradicted(runs: Sequence[Run]) -> dict[Where, float]:
-    """Return which attacks certified cells that are not what the truth says, and the share of their certified cells."""
-    found = {}
+    """Return the attacks whose certified cells contradict the truth, and the share of these cells."""
+    shares = {}
     for run in runs:
-        for one in run.measured:
-            if isinstance(one, Measurement) and one.metric == WRONG and bool((one.values > 0).any()):
+        for figure in run.measured:
+            if isinstance(figure, Measurement) and figure.metric == WRONG and bool((figure.values > 0).any()):
                 here = Where(run.configuration.batch_size, run.configuration.defense, run.label)
-                found[here] = float(one.values.nanmean())
-    return found
+                shares[here] = float(figure.values.nanmean())
+    return shares
 
 
 def withdrawn(run: Run) -> Run:
@@ -29,5 +29,5 @@ def withdrawn(run: Run) -> Run:
     evidence = run.evidence
     if evidence is not None:
         evidence = replace(evidence, certified=None, conditions=None)
-    measured = [one for one in run.measured if not one.metric.startswith("certified")]
+    measured = [figure for figure in run.measured if not figure.metric.startswith("certified")]
     return replace(run, measured=measured, evidence=evidence)

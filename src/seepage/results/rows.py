@@ -1,4 +1,4 @@
-"""An audit's figures as rows, and the files that hold them."""
+"""Figures of an audit as rows, and their files."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from seepage.text import clean, printable_json
 
 RESULTS = "results.json"
 SCHEMA_VERSION = 1
-# With one of these a spreadsheet takes a text for a formula, and may run what stands in it.
+# A spreadsheet takes a text with one of these at its start for a formula, and may run it.
 _FORMULA = ("=", "+", "-", "@")
 
 
 def rows_of(audit: Audit, runs: Sequence[Run]) -> list[ResultRow]:
     """Return one row for each configuration, part, metric and column; attacks first in each configuration.
 
-    The lift is over the best baseline on the same metric, column and units, of attacks and of what must not exceed the
-    baselines; figures that say nothing about leakage have none. Where a job failed, figures are of the other units;
+    The lift is over the best baseline on the same metric, column and units, for attacks and for parts that must not
+    exceed the baselines; figures that are no leakage have none. Where a job failed, figures are of the other units;
     where there was no time for any unit of an attack, there is one row without a figure.
     """
     rows: list[ResultRow] = []
@@ -50,22 +50,28 @@ def lifts_of(audit: Audit, runs: Sequence[Run]) -> list[dict[str, object]]:
 
     Where repetitions hold many attacked members, each repetition has an entry with the lifts of its members.
     """
-    found: list[dict[str, object]] = []
+    entries: list[dict[str, object]] = []
     for run in (run for run in runs if run.is_attack):
-        baselines = [one for one in runs if one.part.kind == "baseline" and one.configuration == run.configuration]
+        baselines = [
+            other for other in runs if other.part.kind == "baseline" and other.configuration == run.configuration
+        ]
         compared = [measured for others in _on_the_same(run, baselines).values() for measured in others]
         for metric, column in judged_figures(audit):
             both = [
-                [one for one in some if isinstance(one, Measurement) and (one.metric, one.column) == (metric, column)]
+                [
+                    figure
+                    for figure in some
+                    if isinstance(figure, Measurement) and (figure.metric, figure.column) == (metric, column)
+                ]
                 for some in (run.measured, compared)
             ]
             if not both[0] or not both[1]:
                 continue
             for sample, (scores, others) in samples_of(both[0][0], both[1], by_units(audit.spec)).items():
-                known = np.isfinite(scores) & np.isfinite(others).all(0)
-                if known.any():
-                    best = others[:, known][others[:, known].mean(1).argmax()]
-                    found.append(
+                finite = np.isfinite(scores) & np.isfinite(others).all(0)
+                if finite.any():
+                    best = others[:, finite][others[:, finite].mean(1).argmax()]
+                    entries.append(
                         {
                             "variant": audit.spec.variant,
                             "batch_size": run.configuration.batch_size,
@@ -74,14 +80,14 @@ def lifts_of(audit: Audit, runs: Sequence[Run]) -> list[dict[str, object]]:
                             "metric": metric,
                             "column": column,
                             "sample": sample,
-                            "lifts": [round(float(one), 6) for one in scores[known] - best],
+                            "lifts": [round(float(lift), 6) for lift in scores[finite] - best],
                         }
                     )
-    return found
+    return entries
 
 
 def _on_the_same(run: Run, baselines: Sequence[Run]) -> dict[str, list[Measured]]:
-    """Return what baselines measured on the units of a run, of those that have all of these."""
+    """Return the measurements of baselines on the units of a run, of those with all of these units."""
     return {
         other.label: [_of(m, [other.units.index(unit) for unit in run.units]) for m in other.measured]
         for other in baselines
@@ -93,7 +99,7 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow
     if not run.measured:
         return [_row(audit, run, ("accuracy", None), None, None)] if run.is_attack else []
     compares = run.is_attack or run.label in audit.about.of_nothing
-    # A baseline that lacks some units cannot be compared with.
+    # A baseline that lacks some units is no reference.
     compared = _on_the_same(run, baselines) if compares else {}
     rows = []
     for measured in run.measured:
@@ -112,7 +118,7 @@ def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow
 
 
 def _derived(function: Callable[[float], float | None], estimate: Estimate) -> Estimate:
-    """Return what follows from a mean, and from the ends of its interval."""
+    """Return a function of a mean, and of the ends of its interval."""
     mean, low, high = (None if end is None else function(end) for end in (estimate.mean, estimate.low, estimate.high))
     return Estimate(mean, low, high, estimate.n)
 
@@ -173,8 +179,6 @@ def write_results(
     """Write ``results.json`` and ``results.csv``, each whole or not at all.
 
     Args:
-        folder: folder of the files.
-        rows: results.
         private: whether only the owner may read them.
         verdicts: verdict on each configuration, as plain values; ``results.json`` has them beside the rows.
         lifts: lift of each unit, see ``lifts_of``; ``results.json`` has them where there are any.
@@ -189,48 +193,42 @@ def write_results(
 def read_results(path: Path) -> list[ResultRow]:
     """Read a ``results.json``; earlier ones, which are a plain list of rows, are read too.
 
-    Args:
-        path: the file.
-
     Raises:
         BadInputError: the file cannot be read, is of another schema version or holds no rows of results.
     """
-    held = read_json(path)
-    if isinstance(held, dict):
-        came = held.get("schema_version")
+    content = read_json(path)
+    if isinstance(content, dict):
+        came = content.get("schema_version")
         if came != SCHEMA_VERSION:
             raise BadInputError(
                 f"{str(path)!r} was not written by this version of an audit: its schema_version is {clean(came, 40)}, "
                 f"and {SCHEMA_VERSION} is read here; read it with the version of seepage that wrote it, or run the "
                 "audit again."
             )
-        held = held.get("rows")
-    if not isinstance(held, list):
+        content = content.get("rows")
+    if not isinstance(content, list):
         raise BadInputError(
-            f"{str(path)!r} is not what an audit writes (expected a list of rows, got {clean(held, 80)}); run the "
+            f"{str(path)!r} is not what an audit writes (expected a list of rows, got {clean(content, 80)}); run the "
             "audit again."
         )
-    return [_read_row(path, place, row) for place, row in enumerate(held)]
+    return [_read_row(path, place, row) for place, row in enumerate(content)]
 
 
-def _read_row(path: Path, place: int, held: object) -> ResultRow:
+def _read_row(path: Path, place: int, row: object) -> ResultRow:
     try:
-        if not isinstance(held, Mapping):
-            raise FieldError((place,), f"expected the fields of a row, got {held!r}.")
-        return ResultRow.from_dict(held)
+        if not isinstance(row, Mapping):
+            raise FieldError((place,), f"expected the fields of a row, got {row!r}.")
+        return ResultRow.from_dict(row)
     except FieldError as error:
         where = error.field if error.path == (place,) else f"{place}.{error.field}"
         raise BadInputError(
-            f"{str(path)!r} was not written by this version of an audit: {clean(f'{where}: {error.said}', 200)} Run "
+            f"{str(path)!r} was not written by this version of an audit: {clean(f'{where}: {error.reason}', 200)} Run "
             "the audit again."
         ) from error
 
 
 def read_json(path: Path) -> Any:
-    """Return what a JSON file of a run folder holds.
-
-    Args:
-        path: the file.
+    """Return the content of a JSON file of a run folder.
 
     Raises:
         BadInputError: the file cannot be read, is no JSON or holds a number that is not finite.
@@ -265,7 +263,6 @@ def as_json(
     """Return the JSON document that ``results.json`` holds: schema_version, verdicts, rows and, if any, lifts.
 
     Args:
-        rows, verdicts, lifts: arguments of ``write_results``.
         further: further entries by name, such as those of a capture beside figures.
 
     Example:

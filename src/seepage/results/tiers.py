@@ -1,4 +1,4 @@
-"""Tiers of leakage, and the rows of results that they speak of."""
+"""Tiers of leakage, and the rows of results behind them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] =
     """Return the share of the gap between the best baseline and certainty that a row's attack closes.
 
     Args:
-        row: row of an attack's results.
         field: ``lift``, or ``lift_low`` or ``lift_high`` for an end of its interval.
 
     Returns:
@@ -52,10 +51,7 @@ def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] =
 
 
 def is_whole(exact: ResultRow | None) -> bool:
-    """Return whether half of all records come back whole, of those too that the best baseline does not get whole.
-
-    Args:
-        exact: a row of exact matches, None where there is none.
+    """Return whether half of all records are read whole, among those too that the best baseline does not read whole.
 
     Example:
         >>> from dataclasses import replace
@@ -80,8 +76,6 @@ def strongest_row(
     """Return the row of the attack with the highest accuracy in a setting, None where none was scored.
 
     Args:
-        rows: results of one audit.
-        batch_size, defense: the setting.
         column: column whose accuracy counts; all cells if None.
 
     Example:

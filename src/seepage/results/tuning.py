@@ -1,4 +1,4 @@
-"""Which point of a swept attack counts: chosen on victims outside the count, or by an oracle."""
+"""Figure of a swept attack: its point is chosen on victims outside the count, or by an oracle."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from seepage.run.runner import Run
 
 @dataclass(frozen=True)
 class Tuned:
-    """The figure of the point that was chosen.
+    """Figure of the chosen point.
 
     Attributes:
-        by: ``pilot``, what an attacker can do with batches whose records it knows, or ``oracle``, the best on the
-            truth itself, as papers report it: an upper bound that no attacker reaches but by luck.
-        called: the point, as results call it.
+        by: ``pilot``, a choice that an attacker can make with batches whose records it knows, or ``oracle``, the best
+            on the truth itself, as papers report it: an upper bound that no attacker reaches but by luck.
+        called: label of the point in results.
         estimate: its figure over the victims that count, the same for both ways to choose.
-        points: number of points that were chosen from.
     """
 
     by: Literal["pilot", "oracle"]
@@ -50,7 +49,7 @@ def swept(runs: Sequence[Run], attack: str) -> list[Run]:
 
 
 def tuned(runs: Sequence[Run], pilots: Sequence[int] = (0,), metric: str = "accuracy") -> tuple[Tuned, Tuned]:
-    """Return what the point chosen on pilot victims scores on all others, and beside it the oracle's choice.
+    """Return the score on all other victims of the point chosen on pilot victims, and that of the oracle's choice.
 
     Of equals the first is taken.
 

@@ -1,4 +1,4 @@
-"""How bad is it, and how sure: the share of the gap between the best baseline and certainty that an attack closes."""
+"""Verdict on the leakage and its certainty: the share of the gap from the best baseline to certainty that is closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRAVITY = (*UNKNOWN, *TIERS)
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the interval of an attack's lift says of the leakage.
+    """Verdict on the leakage from the interval of an attack's lift.
 
     Attributes:
         tier: one tier, two neighbouring ones (``low to moderate``), ``at least`` one where a stronger attack was not
@@ -39,12 +39,12 @@ class Verdict:
 
     @property
     def gravest(self) -> str:
-        """The gravest tier that it names, or why there is none: one of ``GRAVITY``."""
+        """Gravest named tier, or the reason why there is none: one of ``GRAVITY``."""
         return gravest(self.tier)
 
 
 def gravest(tier: str) -> str:
-    """Return the gravest tier that a verdict names, or why there is none.
+    """Return the gravest tier of a verdict, or the reason why there is none.
 
     Example:
         >>> gravest("low to moderate"), gravest("at least high"), gravest("incomplete")
@@ -67,9 +67,7 @@ def verdict(
     missing. An interval that lies in ``total`` stands against a finding: what was read, was read.
 
     Args:
-        row: row of an attack's accuracy.
         exact: row of the same attack's exact matches, where the verdict is on all columns.
-        findings: findings of the audit.
         certified: row of the same attack's share of certified records, if it proves any.
 
     Example:
@@ -101,16 +99,16 @@ def verdict(
 
 
 def graver(cells: Verdict, label: Verdict) -> Verdict:
-    """Return the verdict on a configuration in which two secrets are attacked: that of which more is shown to leak.
+    """Return the verdict on a configuration with two attacked secrets: that on the one with more shown leakage.
 
-    Where one of them is incomplete or inconclusive, the other says how much leaks at least.
+    Where one of them is incomplete or inconclusive, the other is a lower bound of the leakage.
 
     Example:
         >>> low, high = Verdict("none to low", 0.04, 0.01, 0.07), Verdict("high", 0.7, 0.6, 0.8)
         >>> graver(low, high).tier, graver(Verdict(INCONCLUSIVE, None, 0.0, 0.6), high).tier
         ('high', 'at least high')
     """
-    less, more = sorted((cells, label), key=lambda one: (GRAVITY.index(one.gravest), one.closed or 0.0))
+    less, more = sorted((cells, label), key=lambda each: (GRAVITY.index(each.gravest), each.closed or 0.0))
     highs = (less.high, more.high)
     tier = more.tier
     if less.tier in UNKNOWN and more.gravest in TIERS and not more.tier.startswith("at least"):

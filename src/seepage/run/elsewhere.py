@@ -1,4 +1,4 @@
-"""Carries jobs out on other machines, through any executor of the form of ``concurrent.futures``."""
+"""Runs jobs on other machines, through any executor of the form of ``concurrent.futures``."""
 
 from __future__ import annotations
 
@@ -23,28 +23,23 @@ from seepage.threads import threads
 from seepage.versions import installed
 
 _POLL_SECONDS = 0.1
-# Jobs handed out for each one that runs: the next begins while the driver stores the last.
+# Jobs sent for each one that runs: the next begins while the driver stores the last.
 _AHEAD = 2
-# How long a run waits where no worker is left.
+# Time that a run waits where no worker is left.
 _PATIENCE_SECONDS = 600.0
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas")
 
 
 @dataclass(frozen=True)
 class Sealed:
-    """Pickled objects that no log prints, since true records are among them.
-
-    Attributes:
-        content: the pickled objects.
-        digest: SHA-256 digest of the content.
-    """
+    """Pickled objects that no log prints, since they contain true records."""
 
     content: bytes = field(repr=False)
     digest: str
 
     @classmethod
     def of(cls, value: object) -> Sealed:
-        """Return a value, sealed.
+        """Return a pickled value.
 
         Example:
             >>> "secret" in repr(Sealed.of("secret")), loads(Sealed.of("secret").content)
@@ -55,21 +50,21 @@ class Sealed:
 
 
 def itself(sealed: Sealed) -> Sealed:
-    """Return what it was given."""
+    """Return the argument."""
     return sealed
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Other machines that carry jobs out; their workers are inside the trust boundary.
+    """Other machines that run jobs; their workers are inside the trust boundary.
 
     Attributes:
-        executor: executor that jobs are handed to. A worker carries out one job at a time, and what is lost with a
-            worker is tried again by the executor.
-        slots: function that returns how many jobs run side by side now. It raises ``BadInputError`` where jobs may not
-            be sent.
-        share: function that returns what stands for the audits among the arguments of a job, so that they are not sent
-            with each.
+        executor: executor of jobs. A worker runs one job at a time, and the executor retries jobs that are lost with a
+            worker.
+        slots: function that returns the number of jobs that run side by side now. It raises ``BadInputError`` where
+            jobs may not be sent.
+        share: function that returns a stand-in for the audits in the arguments of a job, so that they are not sent with
+            each job.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -88,14 +83,10 @@ def run_elsewhere(
     wanted: Callable[[Job], bool],
     machines: Machines,
 ) -> Finished:
-    """Carry jobs out on other machines; as ``run_in_workers``, but progress is known only when a job ends.
+    """Run jobs on other machines; as ``run_in_workers``, but progress is known only when a job ends.
 
     Args:
-        jobs: what to do.
-        audits: what the jobs are of.
-        watcher: object that is informed of the progress.
-        wanted: function that is asked before each job; what it says no to is passed over.
-        machines: machines that carry the jobs out.
+        wanted: predicate that is called before each job; jobs without a yes are skipped.
 
     Raises:
         BadInputError: an object that a caller passed cannot be sent, a worker runs another version, or the machines
@@ -134,7 +125,7 @@ def _results(finished: Mapping[Future[Results | str], Job]) -> Generator[tuple[J
             raise _lost("the connection broke")
         error = future.exception()
         if error is not None:
-            # Failures of attacks come as results; this one is of the worker, or of several one after the other.
+            # Failures of attacks are results; this error is of the worker, or of several one after the other.
             why = f"its worker ended: {type(error).__name__}: {' '.join(str(error).split())}"
             yield job, [Failure(job.units, why, "")] * len(job.parts)
             continue
@@ -148,32 +139,30 @@ def _lost(why: str) -> BadInputError:
     return BadInputError(f"the other machines are lost: {why}. What was measured is kept; run the same command again.")
 
 
-# The audits that a worker process holds, by their digest: those of one run, and none after it.
-_held: dict[str, list[Audit]] = {}
+# Audits of one run in this worker process, by their digest.
+_audits: dict[str, list[Audit]] = {}
 
 
 def work(expected: Mapping[str, str | None], audits: Sealed, job: Sealed) -> Results | str:
-    """Carry a job out, in a worker; return its results, or a sentence that says why this worker cannot.
+    """Run a job in a worker; return its results, or a sentence that says why this worker cannot.
 
     Args:
-        expected: versions that the figures depend on, see ``versions``.
-        audits: list of the run's audits.
-        job: one of its jobs.
+        expected: versions on which the figures depend, see ``versions``.
     """
     if (differs := difference(expected, versions())) is not None:
         return f"the worker on {platform.node()} {differs}"
-    if audits.digest not in _held:
+    if audits.digest not in _audits:
         forget()
         keep_freed_memory()
-        _held[audits.digest] = loads(audits.content)
+        _audits[audits.digest] = loads(audits.content)
     mine: Job = loads(job.content)
     with threads(mine.threads):
-        return carry_out(_held[audits.digest][mine.audit], mine, lambda share: None)
+        return carry_out(_audits[audits.digest][mine.audit], mine, lambda share: None)
 
 
 def forget() -> None:
     """Drop the audits that this worker process holds."""
-    _held.clear()
+    _audits.clear()
 
 
 def versions() -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""What audits would run, and about how long they would take here."""
+"""Forecast of the jobs of audits and of their time on this machine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from seepage.settings.setting import Audit, Configuration, PartKind
 
 @dataclass(frozen=True)
 class Line:
-    """One kind of job: a part in one configuration, or all parts that share an exposure there.
+    """A group of jobs: a part in one configuration, or all parts that share an exposure there.
 
     Attributes:
-        about: the table and the model, and what else tells the audit from the others.
-        configuration: point of the sweep.
+        about: names of the table, the model and the variant of the audit.
         label: the attack or baseline, or the number of parts.
         kind: the part's kind; ``attack`` where parts share an exposure.
-        units: number of units that the audit asks for.
-        jobs: number of jobs to run; none where another audit runs the same.
+        units: number of units in the spec.
+        jobs: number of jobs to run; 0 where another audit runs the same.
         seconds: time that the jobs would take in one process; None where only running them tells.
     """
 
@@ -36,12 +35,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What audits would run.
+    """Forecast of audits.
 
     Attributes:
         lines: kinds of jobs, baselines before attacks in each configuration.
-        workers: number of jobs that would run side by side.
-        memory: most bytes that this process has held while it tried the parts; None where that is not known.
+        memory: peak memory of this process in bytes while it tried the parts; None where it is unknown.
     """
 
     lines: list[Line]
@@ -55,9 +53,9 @@ class Forecast:
 
     @property
     def seconds(self) -> float | None:
-        """Time that all of it would take; None where only running it tells."""
-        known = [line.seconds for line in self.lines]
-        return None if None in known else sum(seconds or 0.0 for seconds in known) / self.workers
+        """Time of all jobs; None where only running them tells."""
+        times = [line.seconds for line in self.lines]
+        return None if None in times else sum(seconds or 0.0 for seconds in times) / self.workers
 
 
 def forecast(audits: Sequence[Audit]) -> Forecast:
@@ -84,7 +82,7 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
         several = f"{', '.join(names_of['attack'])}; baselines {', '.join(names_of['baseline']) or 'none'}"
         begun = [i for i in jobs if i == place or (audit.shared and _together(plan.series[i], series))]
         own = [name for i in begun for name in jobs[i]]
-        known = [plan.seconds_of[name] for name in own]
+        times = [plan.seconds_of[name] for name in own]
         names = (audit.about.dataset, audit.about.model, audit.spec.variant)
         lines.append(
             Line(
@@ -94,7 +92,7 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
                 kind="attack" if audit.shared else series.part.kind,
                 units=audit.units,
                 jobs=len(own),
-                seconds=None if None in known else sum(seconds or 0.0 for seconds in known),
+                seconds=None if None in times else sum(seconds or 0.0 for seconds in times),
             )
         )
     return Forecast(lines, plan.workers, peak_memory())

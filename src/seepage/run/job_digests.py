@@ -1,4 +1,4 @@
-"""Digests of what is stored of each job, by which a store notices damage and edits inside valid pages."""
+"""Digests of the stored data of each job, by which a store notices damage and edits inside valid pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 Value = None | int | float | str | bytes
 
-# All that is stored of a job, in an order of its own. Each takes the series, the first unit and the one after the last.
+# All stored data of a job, in a fixed order. Each query takes the series, the first unit and the one after the last.
 _PAYLOAD = {
     "units": """SELECT unit, seconds, loss, picture FROM units
         WHERE series = ? AND unit >= ? AND unit < ? ORDER BY unit""",
@@ -58,7 +58,7 @@ def digest(*values: Value) -> bytes:
 
 @dataclass(frozen=True)
 class StoredJob:
-    """Digest of all that is stored of a job.
+    """Digest of all stored data of a job.
 
     Attributes:
         digest: SHA-256 digest of the series, the job's units, and the rows of its units.
@@ -70,14 +70,7 @@ class StoredJob:
 
 
 def stored_job(connection: sqlite3.Connection, series: int, first: int, units: int) -> StoredJob:
-    """Return the digest of what is stored of a job, read from the tables.
-
-    Args:
-        connection: open store.
-        series: number of the series.
-        first: index of the job's first unit.
-        units: number of its units.
-    """
+    """Return the digest of the stored data of a job, read from the tables."""
     about = connection.execute("SELECT key, identity FROM series WHERE id = ?", (series,)).fetchone() or ()
     digest, rows = hashlib.sha256(canonical((*about, first, units))), {}
     for table, query in _PAYLOAD.items():
@@ -89,7 +82,7 @@ def stored_job(connection: sqlite3.Connection, series: int, first: int, units: i
 
 
 def first_damage(connection: sqlite3.Connection) -> str | None:
-    """Return what of a store does not match its digest, as the beginning of a sentence; None where all of it does."""
+    """Return the first damaged data of a store, as the beginning of a sentence; None without damage."""
     stored = dict.fromkeys(_PAYLOAD, 0)
     for series, first, units, wanted in connection.execute("SELECT series, first, units, digest FROM jobs"):
         job = stored_job(connection, series, first, units)

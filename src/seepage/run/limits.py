@@ -1,8 +1,8 @@
-"""Where the figures of a gate stand: which are shown to stay below its limit, and when to stop looking.
+"""Standing of the figures of a gate: which are shown to stay below its limit, and when to stop.
 
 The rule holds at any number of units and however often one looks (``assessment.decision``), so that units are added
-until every figure is decided. What is fixed before the first unit: limit, figures, budget and the numbers of units at
-which one looks. So one worker or two, killed or not, decide alike.
+until every figure is decided. Limit, figures, budget and the numbers of units at which one looks are fixed before the
+first unit. So one worker or two, killed or not, decide alike.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from seepage.settings.part import NONE
 from seepage.settings.setting import Audit, Configuration
 from seepage.settings.spec import Gate, Spec
 
-# The budget where nobody named one, in the least numbers of units that pass the limit.
+# Default budget, as a multiple of the least number of units that pass the limit.
 _BUDGET = 3
-# Leakage that is plain to see is shown with few units.
+# Few units show leakage that is plain to see.
 _FIRST_LOOK = 5
 _GROWTH = 1.5
 # Metric and column of the share of records that are certified.
@@ -42,19 +42,16 @@ _CERTIFIED = ("certified", None)
 S = TypeVar("S", bound=Spec)
 
 Floats = NDArray[np.float64]
-# What an attack measured on some units, and what each baseline did on the same ones.
+# Measurements of an attack on some units, and those of each baseline on the same units.
 SideBySide = tuple[Sequence[Measured], Sequence[Sequence[Measured]]]
 
 
 @dataclass(frozen=True)
 class LimitedFigure:
-    """One figure that a gate limits.
+    """A figure that a gate limits.
 
     Attributes:
-        configuration: point of the sweep.
-        attack: label of the attack.
         metric: ``accuracy``, or ``exact_match`` for whole records.
-        column: name of the column; None for all of them.
         sample: index of the training or attack seed whose records or target models are judged; None where repetitions
             are.
     """
@@ -68,21 +65,19 @@ class LimitedFigure:
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of a figure.
+    """Evidence on a figure that a gate limits.
 
     Attributes:
-        figure: the figure.
         n: number of units, or of members of its sample.
-        mean: mean lift over the best baseline.
         upper: upper bound of the mean lift, at the level of the gate.
         below, above: whether the mean lift is shown to be below the limit, or above it.
-        possible: whether it can still be shown to be below within the budget.
-        more: about how many more units are needed; None where no number of units like these would do.
+        possible: whether it can still be shown to be below the limit within the budget.
+        more: estimated number of further units; None where no number of units like these is enough.
         error: standard error of the mean; 0 of a single unit.
         share: upper bound of the share of units above ``worst``; None where it is not limited.
-        closed: share of the gap between best baseline and certainty that the mean closes; None of what is no label, or
-            where the baseline is always right. A label is below the limit only if it is also shown not to be wholly
-            read: where most labels are alike, no lift is large.
+        closed: share of the gap between best baseline and certainty that the mean closes; None for columns other than
+            the label, or where the baseline is always right. A label is below the limit only if it is also shown not to
+            be wholly read: where most labels are alike, no lift is large.
     """
 
     figure: LimitedFigure
@@ -99,7 +94,7 @@ class Standing:
 
 
 def budgeted(spec: S) -> S:
-    """Return a spec with the number of units that its gate may look at; without a gate, the spec itself.
+    """Return a spec with the number of units in the budget of its gate; without a gate, the spec itself.
 
     A number that was given is the budget. Otherwise it is three times the least number that the limit needs. Settings
     whose repetitions hold many attacked members decide by these, on a fixed number of repetitions.
@@ -138,31 +133,26 @@ def least_for_share(share: float) -> int:
 
 
 def deployed(audit: Audit, limit: Gate) -> list[Configuration]:
-    """Return the configurations that a gate is about: those with a defense, or all where there is none.
+    """Return the configurations that a gate judges: those with a defense, or all where there is none.
 
-    An undefended one is known by its mechanism, whatever label it has in results: it is the reference beside them.
+    An undefended configuration is recognised by its mechanism, whatever its label: it is the reference of the others.
     """
     labels = set(limit.deployed)
     if not labels:
-        undefended = {NONE, *(part.called for part in audit.spec.defenses if part.name == NONE)}
-        every = {configuration.defense for configuration in audit.configurations}
-        labels = every - undefended or every
+        undefended = {NONE, *(part.title for part in audit.spec.defenses if part.name == NONE)}
+        labels_of_all = {configuration.defense for configuration in audit.configurations}
+        labels = labels_of_all - undefended or labels_of_all
     return [configuration for configuration in audit.configurations if configuration.defense in labels]
 
 
 class Limits:
-    """The figures of one audit beside the limit of its gate.
-
-    Args:
-        audit: the audit; its spec has a gate.
-        alpha: probability of a false pass.
-    """
+    """Figures of one audit beside the limit of its gate."""
 
     def __init__(self, audit: Audit, alpha: float = ALPHA) -> None:
         assert audit.spec.gate is not None
         self.audit, self.limit, self.alpha = audit, audit.spec.gate, alpha
         self.deployed = deployed(audit, self.limit)
-        # An attack on one column alone says nothing of another.
+        # An attack on one column alone has no figure of another.
         self.columns = {
             part.label: part.column
             for part in audit.parts
@@ -228,11 +218,11 @@ class Limits:
         return bool(own) and all(standing.below for standing in own)
 
     def look(self, measured_by: Callable[[Configuration, str, Collection[tuple[str, str | None]]], SideBySide]) -> None:
-        """Take note of the figures on the first units.
+        """Update the standings from the figures on the first units.
 
         Args:
-            measured_by: returns the figures (metric and column) of an attack in a configuration, and those of the
-                baselines on the same units.
+            measured_by: function from an attack in a configuration, with metrics and columns, to its figures and those
+                of the baselines on the same units.
         """
         figures = [*self._figures(), _CERTIFIED]
         for configuration in self.deployed:
@@ -278,10 +268,10 @@ class Limits:
         return standings
 
     def _standing(self, figure: LimitedFigure, scores: Floats, others: Floats, tests: int) -> list[Standing]:
-        known = np.isfinite(scores) & np.isfinite(others).all(0)
-        scores, others = scores[known], others[:, known]
+        finite = np.isfinite(scores) & np.isfinite(others).all(0)
+        scores, others = scores[finite], others[:, finite]
         if not len(scores):
-            # A repetition of which nothing is known was not shown to be safe.
+            # A repetition without any figure was not shown to be safe.
             unknown = Standing(figure, 0, 0.0, 1.0, below=False, above=False, possible=False, more=None)
             return [] if figure.sample is None else [unknown]
         limit, alpha = self.limit.above, self.alpha
@@ -311,7 +301,7 @@ class Limits:
 
 
 def judged_figures(audit: Audit) -> list[tuple[str, str | None]]:
-    """Return metric and column of all figures that count: all cells, whole records, the label and sensitive columns."""
+    """Return metric and column of all judged figures: all cells, whole records, the label and sensitive columns."""
     columns = dict.fromkeys(name for name in (audit.about.target, *audit.about.sensitive) if name is not None)
     return [("accuracy", None), ("exact_match", None), *(("accuracy", name) for name in columns)]
 
@@ -319,13 +309,7 @@ def judged_figures(audit: Audit) -> list[tuple[str, str | None]]:
 def samples_of(
     measured: Measurement, beside: Sequence[Measurement], by_units: bool
 ) -> dict[int | None, tuple[Floats, Floats]]:
-    """Return the scores that are judged together and those of each baseline, by repetition where members are judged.
-
-    Args:
-        measured: figure of an attack.
-        beside: the same figure of each baseline, on the same units.
-        by_units: whether repetitions are judged, and not the members of each.
-    """
+    """Return the scores that are judged together and those of each baseline, by repetition where members are judged."""
     if by_units or measured.clusters is None:
         return {None: (_array(measured.values), np.stack([_array(baseline.values) for baseline in beside]))}
     return {i: _members(measured, beside, i) for i in range(len(measured.values))}
@@ -338,7 +322,7 @@ def _more(lifts: Floats, limit: float, alpha: float) -> int | None:
 
 
 def predicted_best(baselines: Floats) -> Floats:
-    """Return for each unit what the baseline scores there that was the best one on all units before it.
+    """Return for each unit the score of the baseline that was the best on all units before it.
 
     A baseline that is chosen on the units themselves looks better than it is, which would help an audit to pass. The
     first unit is compared with the worst baseline, which never helps.
@@ -356,7 +340,7 @@ def predicted_best(baselines: Floats) -> Floats:
 
 
 def _members(measured: Measurement, beside: Sequence[Measurement], sample: int) -> tuple[Floats, Floats]:
-    """Return the scores of the members of one repetition, and those of each baseline on the same ones."""
+    """Return the scores of the members of one repetition, and those of each baseline on the same members."""
     assert measured.clusters is not None
     scores = _array(measured.clusters[sample])
     others = []

@@ -1,4 +1,4 @@
-"""How this process treats memory it has freed."""
+"""Memory of this process: its peak, and the allocator's treatment of freed memory."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ except ImportError:
 
 # glibc's mallopt parameters, see mallopt(3), and the largest threshold that all its versions take.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_KEPT = 2**25
+_THRESHOLD = 2**25
 
 
 def keep_freed_memory() -> bool:
     """Have the allocator keep freed tensors' memory instead of handing it back to the system.
 
-    A descent step allocates and frees the same dozen tensors over and over; fetched anew each time,
-    their pages cost a third of the step. Peak memory does not change. Returns whether the
-    allocator takes such an order (glibc's, on Linux).
+    A descent step allocates and frees the same dozen tensors over and over; fetching their pages anew takes a third of
+    the step. Peak memory does not change. Returns whether the allocator has the option (glibc on Linux).
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -30,11 +29,11 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
-    return mallopt(_MMAP_THRESHOLD, _KEPT) == 1 and mallopt(_TRIM_THRESHOLD, 2**30) == 1
+    return mallopt(_MMAP_THRESHOLD, _THRESHOLD) == 1 and mallopt(_TRIM_THRESHOLD, 2**30) == 1
 
 
 def peak_memory() -> int | None:
-    """Return the bytes that this process has held at most; None where the system does not say.
+    """Return the peak memory of this process in bytes; None where the system does not report it.
 
     Example:
         >>> (peak_memory() or 0) > 10_000_000
@@ -42,11 +41,11 @@ def peak_memory() -> int | None:
     """
     try:
         # Linux's ru_maxrss may be that of the process that started this one.
-        held = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
+        peaks = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
     except OSError:
-        held = []
-    if held:
-        return int(held[0]) * 1024
+        peaks = []
+    if peaks:
+        return int(peaks[0]) * 1024
     if resource is None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

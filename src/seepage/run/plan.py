@@ -1,4 +1,4 @@
-"""The plan of a run: series, jobs, and the time that they will take."""
+"""The plan of a run: series, jobs, and the forecast of their time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seepage.run.workers import Job
 from seepage.settings.setting import Audit, Configuration, Outcome, PlannedPart
 from seepage.threads import threads
 
-# A trial is stopped at the first sign of progress after so long: enough to tell how long the whole will take.
+# A trial stops at the first sign of progress after this time: enough to extrapolate.
 _TRIAL_SECONDS = 0.15
 # Share of a limited time that trials may take.
 _FOR_TRIALS = 0.5
@@ -31,12 +31,9 @@ class Series:
 
     Attributes:
         place: index of the audit in the run.
-        audit: the audit.
         configuration: the point of its sweep.
-        part: the attack or baseline.
         identity: everything that determines the figures, as JSON values.
         key: digest of the identity.
-        group: number of units that are measured together.
     """
 
     place: int
@@ -49,7 +46,7 @@ class Series:
 
     @property
     def label(self) -> str:
-        """A name for people."""
+        """Name in messages."""
         variant = "" if self.audit.spec.variant is None else f"{self.audit.spec.variant}: "
         return f"{variant}{self.part.label}{where(self.configuration)}"
 
@@ -58,14 +55,14 @@ class Series:
         """Whether it reads the message."""
         return self.part.kind == "attack"
 
-    def groups(self, units: int, kept: set[int]) -> list[range]:
-        """Return the groups of units that hold one which is not measured yet.
+    def groups(self, units: int, stored: set[int]) -> list[range]:
+        """Return the groups of units in which a unit is not measured yet.
 
-        Their bounds depend on nothing else, and a group is always measured whole, also where fewer units are asked
-        for: so the figures of a unit are the same, to the last bit, whatever was asked for and measured before.
+        Their bounds depend on nothing else, and a group is always measured whole, also for fewer units. So the figures
+        of a unit are the same to the last bit, whatever else is measured.
         """
         groups = [range(begin, begin + self.group) for begin in range(0, units, self.group)]
-        return [group for group in groups if any(unit not in kept for unit in group if unit < units)]
+        return [group for group in groups if any(unit not in stored for unit in group if unit < units)]
 
 
 def where(configuration: Configuration) -> str:
@@ -97,15 +94,11 @@ class Plan:
     """The work of a run.
 
     Attributes:
-        audits: what is measured.
-        series: all series, audit by audit.
-        jobs: work to do, in order.
         seconds_of: seconds of each job, in one process; None where only running it tells.
-        left_out: labels of series and numbers of units for which there is no time.
-        workers: number of jobs that run side by side.
-        kept: number of units that were measured before, by place in ``series``; those with any only.
-        shown: units of each audit that results show if they are there: never fewer than before.
-        ready: what the trials of jobs that ran to their end measured, by the jobs' names.
+        left_out: labels of series and numbers of units that do not fit the time.
+        stored: number of units that were measured before, by place in ``series``, without zeros.
+        shown: number of units of each audit that results show if they are there: never fewer than before.
+        ready: outcomes of trials that ran to the end of their job, by the jobs' names.
     """
 
     audits: tuple[Audit, ...]
@@ -114,19 +107,19 @@ class Plan:
     seconds_of: dict[int, float | None]
     left_out: list[tuple[str, int]]
     workers: int
-    kept: dict[int, int]
+    stored: dict[int, int]
     shown: tuple[int, ...]
     ready: dict[int, Outcome] = field(default_factory=dict)
 
     @property
     def work(self) -> float | None:
-        """Seconds of all jobs one after the other; None where that is not known before they run."""
+        """Seconds of all jobs one after the other; None where they are unknown before they run."""
         seconds = [self.seconds_of[job.name] for job in self.jobs]
-        return None if None in seconds else sum(known for known in seconds if known is not None)
+        return None if None in seconds else sum(duration for duration in seconds if duration is not None)
 
     @property
     def seconds(self) -> float | None:
-        """Seconds until all jobs are done; None where that is not known before they run."""
+        """Seconds until all jobs are done; None where they are unknown before they run."""
         return None if self.work is None else self.work / self.workers
 
 
@@ -138,20 +131,18 @@ def make_plan(
     slots: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Plan:
-    """Try what has units left to measure, and plan the jobs.
+    """Try the series with units left to measure, and plan the jobs.
 
-    Attacks whose exposure is cheap are started on the first units and stopped soon after their first sign of progress,
-    which tells how long they take; one that gives no sign runs to its end, which counts where time is limited. Half of
-    that time is for trials. Settings whose exposures are expensive forecast their jobs themselves.
+    Attacks with a cheap exposure are started on the first units and stopped soon after their first sign of progress,
+    which gives a forecast of their time; one without a sign runs to its end, which counts where time is limited. Half
+    of that time is for trials. Settings with expensive exposures forecast their jobs themselves.
 
     Args:
-        audits: what to measure.
-        store: keeps what was measured before.
+        store: store of earlier measurements.
         budget: seconds that planning and the jobs may take; no limit if None. One attack after the other, in the order
             of the audit, comes with its positive control and the first units of every configuration, then the rest.
-        clock: clock on which these seconds are counted.
-        earlier: number of units that earlier runs of each audit asked for; results show those that were measured,
-            however few are asked for now.
+        earlier: number of units of earlier runs of each audit; results show those that were measured, even if this run
+            has fewer.
         slots: number of jobs that run side by side on other machines; None where they run on this one.
 
     Raises:
@@ -160,16 +151,18 @@ def make_plan(
     """
     begun = clock()
     workers = _workers(audits, slots)
-    # Workers elsewhere have memory of their own; this machine only tries each part.
+    # Workers elsewhere have their own memory; this machine only tries each part.
     check_memory(audits, workers if slots is None else 1)
-    every = series_of(audits)
+    all_series = series_of(audits)
     shown = tuple(max([audit.units, *earlier[i : i + 1]]) for i, audit in enumerate(audits))
-    kept = {i: sum(unit < shown[series.place] for unit in store.units(series.key)) for i, series in enumerate(every)}
+    stored = {
+        i: sum(unit < shown[series.place] for unit in store.units(series.key)) for i, series in enumerate(all_series)
+    }
     unlimited = budget is not None or any(audit.spec.allow_large for audit in audits)
     with enough_memory():
         most = float("inf") if unlimited else MOST_SECONDS * workers
         trials = None if budget is None else begun + budget * _FOR_TRIALS
-        jobs, seconds_of, ready = _jobs(audits, every, store, most, trials, clock)
+        jobs, seconds_of, ready = _jobs(audits, all_series, store, most, trials, clock)
     if not unlimited:
         check_time(sum(seconds or 0.0 for seconds in seconds_of.values()) / workers)
     left_out: list[tuple[str, int]] = []
@@ -178,38 +171,38 @@ def make_plan(
         jobs.sort(key=lambda job: -(seconds_of[job.name] or 0.0))
     else:
         left = (budget - (clock() - begun)) * workers
-        jobs = _by_urgency(jobs, every, seconds_of, left)
-        jobs, left_out = _fitting(jobs, every, seconds_of, left, ready)
-    kept = {i: units for i, units in kept.items() if units}
-    return Plan(tuple(audits), every, jobs, seconds_of, left_out, workers, kept, shown, ready)
+        jobs = _by_urgency(jobs, all_series, seconds_of, left)
+        jobs, left_out = _fitting(jobs, all_series, seconds_of, left, ready)
+    stored = {i: units for i, units in stored.items() if units}
+    return Plan(tuple(audits), all_series, jobs, seconds_of, left_out, workers, stored, shown, ready)
 
 
 def _by_urgency(
-    jobs: Sequence[Job], every: Sequence[Series], seconds_of: Mapping[int, float | None], budget: float
+    jobs: Sequence[Job], all_series: Sequence[Series], seconds_of: Mapping[int, float | None], budget: float
 ) -> list[Job]:
     """Return jobs in the order of a run whose time is limited.
 
     Where the first attack's control and one measurement of it do not both fit, the measurement comes first: it may show
     that much leaks, and a control alone shows nothing.
     """
-    ordered = sorted(jobs, key=lambda job: _urgency(job, every))
+    ordered = sorted(jobs, key=lambda job: _urgency(job, all_series))
     used = 0.0
     for job in ordered:
         used += seconds_of[job.name] or 0.0
-        if _urgency(job, every)[0] > 0 and every[job.series[0]].audit.spec.variant != POSITIVE:
+        if _urgency(job, all_series)[0] > 0 and all_series[job.series[0]].audit.spec.variant != POSITIVE:
             break
-    return ordered if used <= budget else sorted(jobs, key=lambda job: _urgency(job, every, controls_first=False))
+    return ordered if used <= budget else sorted(jobs, key=lambda job: _urgency(job, all_series, controls_first=False))
 
 
-def _urgency(job: Job, every: Sequence[Series], controls_first: bool = True) -> tuple[int, int, int]:
-    """Return the place of a job in a run whose time is limited: the lower, the sooner.
+def _urgency(job: Job, all_series: Sequence[Series], controls_first: bool = True) -> tuple[int, int, int]:
+    """Return the place of a job in a run with limited time: the lower, the sooner.
 
     Baselines are fast, and without them no figure of an attack says anything. Then one attack after the other gets its
     positive control, without which it does not show that little leaks, and its first units in every configuration, so
     that the first of an audit is measured everywhere. Negative controls and further units come last.
     """
-    first = every[job.series[0]]
-    attacks = any(every[i].is_attack for i in job.series)
+    first = all_series[job.series[0]]
+    attacks = any(all_series[i].is_attack for i in job.series)
     variant = first.audit.spec.variant
     if not attacks:
         return 0, 0, job.units.start
@@ -222,20 +215,19 @@ def _urgency(job: Job, every: Sequence[Series], controls_first: bool = True) -> 
 
 
 def _jobs(
-    audits: Sequence[Audit], every: list[Series], store: Store, limit: float, ends: float | None,
+    audits: Sequence[Audit], all_series: list[Series], store: Store, limit: float, ends: float | None,
     clock: Callable[[], float],
 ) -> tuple[list[Job], dict[int, float | None], dict[int, Outcome]]:  # fmt: skip
-    """Return what is to be measured, and what was by trials; audits may share series, which are measured once.
+    """Return the jobs to do, and results of trials; audits may share series, which are measured once.
 
-    No further series is tried once those that were take longer than a limit in seconds. Where trials have an end on the
-    clock, an attack is tried in one configuration of an audit, and the others are only exposed, as is the negative
-    control, which comes right behind the positive one and is like it. Behind that end, attacks are taken to last as
-    long as elsewhere.
+    No further series is tried once the forecast exceeds a limit in seconds. Where trials have an end on the clock, an
+    attack is tried in one configuration of an audit, and the others are only exposed, as is the negative control, which
+    follows the positive one and is like it. After that end, attacks are taken to last as long as elsewhere.
     """
     planned = dict[str, set[int]]()
     by_exposure: dict[tuple[int, Configuration, range], list[int]] = {}
     alone: list[tuple[int, range]] = []
-    for i, series in enumerate(every):
+    for i, series in enumerate(all_series):
         begun = planned.setdefault(series.key, set())
         groups = [g for g in series.groups(audits[series.place].units, store.units(series.key)) if g.start not in begun]
         begun.update(group.start for group in groups)
@@ -248,8 +240,8 @@ def _jobs(
     seconds_of: dict[int, float | None] = {}
 
     def add(series: tuple[int, ...], units: range, seconds: float | None) -> None:
-        first = every[series[0]]
-        parts = tuple(every[i].part for i in series)
+        first = all_series[series[0]]
+        parts = tuple(all_series[i].part for i in series)
         count = first.audit.spec.threads
         seconds_of[len(jobs)] = seconds
         jobs.append(Job(len(jobs), series, first.place, first.configuration, units, parts, count))
@@ -262,14 +254,14 @@ def _jobs(
         if i not in tried:
             if total > limit:
                 continue
-            place = every[i].place - (every[i].audit.spec.variant == NEGATIVE)
-            label = every[i].part.label
-            like = (place, label, every[i].configuration.batch_size)
-            if ends is not None and (like in alike or (every[i].is_attack and clock() >= ends)):
-                trial = functools.partial(_expose, every[i], alike.get(like, longest.get(label)))
+            place = all_series[i].place - (all_series[i].audit.spec.variant == NEGATIVE)
+            label = all_series[i].part.label
+            like = (place, label, all_series[i].configuration.batch_size)
+            if ends is not None and (like in alike or (all_series[i].is_attack and clock() >= ends)):
+                trial = functools.partial(_expose, all_series[i], alike.get(like, longest.get(label)))
             else:
                 note = (lambda _: None) if ends is None else functools.partial(ready.__setitem__, len(jobs))
-                trial = functools.partial(_try, every[i], group, clock, note)
+                trial = functools.partial(_try, all_series[i], group, clock, note)
             tried[i] = _unless_failing(trial, clock)
             alike[like] = max(alike.get(like, 0.0), tried[i] or 0.0)
             longest[label] = max(longest.get(label, 0.0), tried[i] or 0.0)
@@ -288,25 +280,25 @@ def _jobs(
 
 
 def _fitting(
-    jobs: list[Job], every: list[Series], seconds_of: Mapping[int, float | None], budget: float,
+    jobs: list[Job], all_series: list[Series], seconds_of: Mapping[int, float | None], budget: float,
     ready: Mapping[int, Outcome],
 ) -> tuple[list[Job], list[tuple[str, int]]]:  # fmt: skip
-    """Return the jobs that fit a budget, and what is left out; those of unknown length, or measured, always fit."""
+    """Return the jobs that fit a budget, and the units left out; jobs of unknown length or with results fit."""
     fit, left, used = [], dict[int, int](), 0.0
     for job in jobs:
         seconds = seconds_of[job.name] or 0.0
-        first = job.name in ready or (job.units.start == 0 and every[job.series[0]].audit.shared)
-        if used + seconds <= budget or first or not any(every[i].is_attack for i in job.series):
+        first = job.name in ready or (job.units.start == 0 and all_series[job.series[0]].audit.shared)
+        if used + seconds <= budget or first or not any(all_series[i].is_attack for i in job.series):
             used += seconds
             fit.append(job)
             continue
         for i in job.series:
-            left[i] = left.get(i, 0) + sum(unit < every[i].audit.units for unit in job.units)
-    return fit, [(every[i].label, units) for i, units in left.items()]
+            left[i] = left.get(i, 0) + sum(unit < all_series[i].audit.units for unit in job.units)
+    return fit, [(all_series[i].label, units) for i, units in left.items()]
 
 
 def _workers(audits: Sequence[Audit], slots: int | None) -> int:
-    """Return how many jobs run side by side."""
+    """Return the number of jobs that run side by side."""
     if any(audit.where != "cpu" for audit in audits):
         if slots is not None:
             raise BadInputError("other machines compute on CPUs only; give ", Remedy("device", "cpu"), ".")
@@ -318,11 +310,11 @@ def _workers(audits: Sequence[Audit], slots: int | None) -> int:
 
 
 class _Started(Exception):  # noqa: N818 - no error: it ends a trial
-    """An attack has shown how fast it is."""
+    """Ends a trial: an attack has shown its pace."""
 
 
 def _try(series: Series, group: range, clock: Callable[[], float], note: Callable[[Outcome], None]) -> float:
-    """Start a part on a group of units; return the seconds of a clock that it would take, or note what it measured."""
+    """Start a part on a group of units; return the forecast of its seconds, or note the outcome."""
     reports: list[tuple[float, float]] = []
 
     def advanced(share: float) -> None:
@@ -338,14 +330,14 @@ def _try(series: Series, group: range, clock: Callable[[], float], note: Callabl
             try:
                 note(exposure.measure(series.part, advanced))
             except _Started:
-                # What comes before the first report is done once, the rest goes on at the pace of the reports.
+                # Work before the first report is done once, the rest goes on at the pace of the reports.
                 (first, before), (last, after) = reports[0], reports[-1]
                 return first - begun + (1 - before) * (last - first) / max(after - before, 1e-9)
     return clock() - begun
 
 
 def _expose(series: Series, seconds: float | None) -> float | None:
-    """Expose the first unit of a part, to see whether it can be run; return the seconds that are known of the like."""
+    """Expose the first unit of a part, to check that it can be run; return the known seconds of the like."""
     with threads(series.audit.spec.threads):
         series.audit.expose(series.configuration, range(1))
     return seconds
@@ -363,5 +355,5 @@ def _unless_failing(forecast: Callable[[], float | None], clock: Callable[[], fl
 
 
 def timed(plan: Plan, seconds: float) -> Plan:
-    """Return the plan with the length of jobs that was not known taken from one that has been run."""
+    """Return the plan with unknown lengths of jobs taken from a job that has been run."""
     return replace(plan, seconds_of={name: seconds if s is None else s for name, s in plan.seconds_of.items()})

@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, commit, device, spec."""
+"""Provenance of results: versions, commit, device, spec."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKAGES = ("seepage", "torch", "numpy", "scipy", "pandas", "pydantic")
 
 
 def provenance(audits: Sequence[Audit]) -> dict[str, object]:
-    """Return what is needed to tell where figures come from; nothing of the rows but digests."""
+    """Return the provenance of figures; nothing of the rows but digests."""
     on_cuda = any(audit.where != "cpu" for audit in audits)
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -40,7 +40,7 @@ def provenance(audits: Sequence[Audit]) -> dict[str, object]:
 
 def _identity(audit: Audit) -> dict[str, object]:
     spec = audit.spec.model_dump(mode="json")
-    # The name of a known table says nothing where a file is given.
+    # The name of a known table is void where a file is given.
     named = {} if spec.get("data") is None else {"dataset": None}
     return {"setting": audit.setting, "spec": {**spec, **named}, **audit.origin}
 
@@ -64,12 +64,12 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def write_provenance(folder: Path, store: Store, private: bool = False) -> None:
-    """Write what the store says of the commands that wrote into it to the folder's ``provenance.json``."""
+    """Write the store's provenance of the commands that wrote into it to the folder's ``provenance.json``."""
     write_whole(folder / FILE, json.dumps(store.runs(), indent=1, ensure_ascii=False) + "\n", private)
 
 
 def check_folder(folder: Path, store: Store, audits: Sequence[Audit]) -> None:
-    """Refuse a folder whose results these audits would replace by fewer or by other ones.
+    """Refuse a folder whose results these audits would replace by fewer or other ones.
 
     Same rows, networks and options continue what is there: with more or fewer units, another number of workers,
     further batch sizes, attacks, defenses or baselines, or further audits.
@@ -97,8 +97,8 @@ def check_folder(folder: Path, store: Store, audits: Sequence[Audit]) -> None:
         )
 
 
-def asked_before(store: Store, audits: Sequence[Audit]) -> list[int]:
-    """Return of each audit how many units earlier commands asked for; 0 if none did."""
+def earlier_units(store: Store, audits: Sequence[Audit]) -> list[int]:
+    """Return for each audit the number of units of earlier commands; 0 without any."""
     earlier = [then for run in store.runs() for then in run["audits"]]
     return [
         max((_units(then["spec"]) for then in earlier if not _differences(then, today)), default=0)
@@ -111,7 +111,7 @@ def _units(spec: Mapping[str, Any]) -> int:
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what makes two audits different ones."""
+    """Return the fields in which two audits differ."""
     if then["setting"] != now["setting"]:
         return [f"the setting {then['setting']!r} (now {now['setting']!r})"]
     pairs = [
@@ -133,9 +133,9 @@ def _short(value: object) -> str:
     return str(value["label"] or value["name"]) if isinstance(value, dict) and "label" in value else repr(value)
 
 
-# Fields that say how many units are measured.
+# Fields with numbers of units.
 _UNITS = ("victims", "repetitions", "units")
-# Another path to the same rows is no other audit: their digest tells.
+# Another path to the same rows is the same audit: their digest decides.
 _OF_THE_TABLE = {
     *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator"),
     *("encoding", "day_first"),

@@ -1,4 +1,4 @@
-"""The runner: every attack and baseline against the same units; what is measured is kept job by job."""
+"""The runner: every attack and baseline against the same units; results are stored job by job."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from seepage.run.store import Failure, Store
 from seepage.run.workers import Ends, Finished, Job, run_here, run_in_workers
 from seepage.settings.setting import Audit, Configuration, PlannedPart
 
-# Starting worker processes takes some seconds, which less work than this does not make up for.
+# Starting worker processes takes some seconds, which less work does not make up for.
 _WORTH_WORKERS_SECONDS = 15.0
-# A job is begun where so many times the time that is left is as long as it is forecast to take.
+# A job begins where its forecast is at most so many times the remaining time.
 _LATE = 1.1
-# Share of the time after whose end a job is given up that is not done.
+# Share of the time after whose end an unfinished job is given up.
 _OVER = 0.05
 
 
 class Listener:
-    """Is informed of a run's progress; this one ignores it."""
+    """Callbacks on the progress of a run; these ignore it."""
 
     def planned(self, plan: Plan) -> None:
         """Called once everything was tried, before anything runs."""
@@ -53,20 +53,14 @@ class Listener:
 
 @dataclass(frozen=True)
 class Run:
-    """What one part got out of the units of one configuration.
+    """Figures of one part on the units of one configuration.
 
     Attributes:
-        configuration: the point of the sweep.
-        part: the attack or baseline.
         measured: figures, one value a unit of ``units``.
-        units: indices of the measured units.
-        seconds: mean machine time of an attack for a unit; None for what is no attack.
-        settings: options, as plain values.
-        knowledge: what the attacker was granted, as plain values.
+        seconds: mean machine time of an attack for a unit; None for other parts.
+        knowledge: side information of the attacker, as plain values.
         losses: the attack's own losses, one a unit; None where it has none.
         evidence: evidence of the units; None where there is none.
-        failures: jobs that failed.
-        asked: number of units that the audit asked for.
         picture: data URI of the first unit's picture; None where there is none.
     """
 
@@ -80,7 +74,7 @@ class Run:
     losses: tuple[float | None, ...] = ()
     evidence: Evidence | None = None
     failures: tuple[Failure, ...] = ()
-    asked: int = 0
+    planned: int = 0
     picture: str | None = None
 
     @property
@@ -98,7 +92,7 @@ class Run:
         """``ok``, or ``failed`` where a job failed, or ``left_out`` where the time did not suffice for all units."""
         if self.failures:
             return "failed"
-        return "ok" if len(self.units) >= self.asked else "left_out"
+        return "ok" if len(self.units) >= self.planned else "left_out"
 
 
 def run_audits(
@@ -111,18 +105,15 @@ def run_audits(
     machines: Machines | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[list[Run]]:
-    """Measure what the store does not keep yet, and return the runs of each audit.
+    """Measure the units that the store does not hold yet, and return the runs of each audit.
 
     Args:
-        audits: what to measure.
-        store: keeps what was measured before and what is measured now.
-        listener: object that is informed of the progress.
-        plan: the plan; made here if None.
+        store: store of earlier and new measurements.
+        plan: plan; a new one if None.
         budget: seconds after which no further job is begun; no limit if None.
-        clock: clock on which these seconds are counted.
-        limits: limits of the audits that have a gate, by place in ``audits``; they take note of the figures, and no
-            unit is measured that they do not want.
-        machines: other machines that carry the jobs out; this one if None.
+        limits: limits of the audits that have a gate, by place in ``audits``; they get the figures, and only units that
+            they want are measured.
+        machines: other machines that run the jobs; this one if None.
 
     Raises:
         BadInputError: a configuration cannot be run, or the store cannot be written. Everything is tried first, so
@@ -130,27 +121,25 @@ def run_audits(
             other.
     """
     plan = plan or make_plan(audits, store, budget, slots=None if machines is None else machines.slots())
-    asked = _carry_out(plan, store, listener or Listener(), budget, limits or {}, machines, clock)
+    planned = _carry_out(plan, store, listener or Listener(), budget, limits or {}, machines, clock)
     return [
-        [_run(series, store, shown, asked[i]) for i, series in enumerate(plan.series) if series.place == place]
+        [_run(series, store, shown, planned[i]) for i, series in enumerate(plan.series) if series.place == place]
         for place, shown in enumerate(plan.shown)
     ]
 
 
-def kept_runs(audit: Audit, store: Store, shown: int | None = None) -> list[Run]:
-    """Return what the store keeps of an audit, without running anything.
+def stored_runs(audit: Audit, store: Store, shown: int | None = None) -> list[Run]:
+    """Return the stored runs of an audit, without running anything.
 
     Args:
-        audit: the audit.
-        store: keeps what was measured.
-        shown: number of units that count if they are there; those that the spec asks for if None.
+        shown: number of units that count if they are there; that of the spec if None.
     """
     shown = audit.units if shown is None else shown
     return [_run(series, store, shown, audit.units) for series in series_of([audit]) if store.units(series.key)]
 
 
 class _Watch:
-    """Turns shares of jobs into work done, and knows how long they took."""
+    """Converts shares of jobs into work done, and times them."""
 
     def __init__(self, plan: Plan, listener: Listener, clock: Callable[[], float]) -> None:
         self._listener = listener
@@ -181,7 +170,7 @@ class _Watch:
             self._took.update(dict.fromkeys(self._series[name], took / len(self._series[name])))
 
     def took(self, name: int) -> float:
-        """Return the seconds that the last units of a job's series took; 0 before the first."""
+        """Return the seconds of the last units of a job's series; 0 before the first."""
         return sum(self._took.get(i, 0.0) for i in self._series[name])
 
     @property
@@ -206,12 +195,13 @@ def _carry_out(
     machines: Machines | None,
     clock: Callable[[], float],
 ) -> list[int]:
-    """Carry the plan out, look by look where there are limits; return the number of units that each series was for."""
+    """Run the plan, look by look where there are limits; return the number of units of each series."""
     begun = clock()
     ends = None if budget is None else begun + budget
 
     def always(job: Job) -> bool:
-        # Without baselines no figure of an attack says anything; of an expensive exposure the first is always made.
+        # Without baselines no figure of an attack has a reference; of an expensive exposure the first is always
+        # measured.
         exposed = plan.series[job.series[0]].audit.shared and job.units.start == 0
         return exposed or not any(plan.series[i].is_attack for i in job.series)
 
@@ -220,51 +210,53 @@ def _carry_out(
             return True
         left, needed = ends - clock(), max(plan.seconds_of.get(job.name) or 0.0, watch.took(job.name))
         if plan.ready and job.units.start == 0 and not any(plan.series[i].is_attack for i in job.series):
-            # What trials measured needs its baselines.
+            # Results of trials need their baselines.
             return True
         return left > 0 and (always(job) or needed <= left * _LATE)
 
     def given_up(job: Job) -> float | None:
-        # The first measurement of an attack is made, however long it takes.
+        # The first measurement of an attack is completed, however long it takes.
         return None if ends is None or budget is None or always(job) or job.name == first else ends + _OVER * budget
 
     first = next((job.name for job in plan.jobs if not always(job)), None)
     watch = _Watch(plan, listener, clock)
     if plan.jobs:
         listener.begin(watch.work, len(plan.jobs))
-    asked = [series.audit.units for series in plan.series]
+    planned = [series.audit.units for series in plan.series]
     looks = {place: series.looks for place, series in limits.items()}
     left = list(plan.jobs)
     for number in range(max([1, *map(len, looks.values())])):
         upto = {place: counts[min(number, len(counts) - 1)] for place, counts in looks.items()}
         for i, series in enumerate(plan.series):
             if series.place in limits:
-                asked[i] = _asked(series, limits[series.place], upto[series.place], asked[i] if number else 0)
-        jobs = [job for series in left if (job := _trimmed(series, asked)) is not None]
+                planned[i] = _units_of_look(
+                    series, limits[series.place], upto[series.place], planned[i] if number else 0
+                )
+        jobs = [job for series in left if (job := _trimmed(series, planned)) is not None]
         names = {job.name for job in jobs}
         left = [job for job in left if job.name not in names]
         if jobs:
             plan = _carry_out_jobs(plan, jobs, store, listener, watch, wanted, given_up, clock, machines)
         for place, series in limits.items():
             series.look(functools.partial(_measured, plan, store, place, upto[place]))
-    return asked
+    return planned
 
 
-def _asked(series: Series, limits: Limits, upto: int, before: int) -> int:
+def _units_of_look(series: Series, limits: Limits, upto: int, before: int) -> int:
     """Return the number of units of a series that are measured by one look."""
     if series.configuration not in limits.deployed:
-        # For comparison, as many as without a gate.
+        # As a reference, as many as without a gate.
         return min(series.audit.units, series.audit.spec.usual)
     attacks = (series.part.label,) if series.is_attack else limits.attacks
     return upto if any(limits.wants(series.configuration, attack) for attack in attacks) else before
 
 
-def _trimmed(job: Job, asked: Sequence[int]) -> Job | None:
-    """Return a job with those of its series that want its units; None where none does."""
-    kept = [k for k, i in enumerate(job.series) if job.units.start < asked[i]]
-    if not kept:
+def _trimmed(job: Job, planned: Sequence[int]) -> Job | None:
+    """Return a job with those of its series that want its units; None without any."""
+    places = [k for k, i in enumerate(job.series) if job.units.start < planned[i]]
+    if not places:
         return None
-    return replace(job, series=tuple(job.series[k] for k in kept), parts=tuple(job.parts[k] for k in kept))
+    return replace(job, series=tuple(job.series[k] for k in places), parts=tuple(job.parts[k] for k in places))
 
 
 def _measured(
@@ -276,7 +268,7 @@ def _measured(
     attack: str,
     figures: Collection[tuple[str, str | None]],
 ) -> SideBySide:
-    """Return figures that an attack has on the first units, and those of each baseline on the same ones."""
+    """Return figures of an attack on the first units, and those of each baseline on the same units."""
     here = [series for series in plan.series if series.place == place and series.configuration == configuration]
     baselines = [series for series in here if series.part.kind == "baseline"]
     [attacked] = [series for series in here if series.is_attack and series.part.label == attack]
@@ -291,16 +283,11 @@ def _measured(
 def side_by_side(
     runs: Sequence[Run], configuration: Configuration, attack: str, figures: Collection[tuple[str, str | None]]
 ) -> SideBySide:
-    """Return figures that an attack has, and those of each baseline that has the same units.
-
-    Args:
-        runs: runs of one audit.
-        configuration: point of the sweep.
-        attack: label of the attack.
-        figures: metric and column of each figure.
-    """
+    """Return figures of an attack, and those of each baseline on the same units."""
     here = [run for run in runs if run.configuration == configuration]
-    wanted = {run.label: [one for one in run.measured if (one.metric, one.column) in figures] for run in here}
+    wanted = {
+        run.label: [figure for figure in run.measured if (figure.metric, figure.column) in figures] for run in here
+    }
     own = next((run for run in here if run.is_attack and run.label == attack), None)
     if own is None:
         return [], []
@@ -329,7 +316,7 @@ def _carry_out_jobs(
         return plan
     begun = time.monotonic()
     if plan.workers > 1 and plan.work is None:
-        # The first job tells how long the others take.
+        # The first job shows the time of the others.
         _keep_all(plan, store, listener, watch, run_here(jobs[:1], plan.audits, watch, wanted, ends, clock), 1)
         jobs = jobs[1:]
         plan = timed(plan, time.monotonic() - begun)
@@ -354,7 +341,7 @@ def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finis
                     store.add_failure(series.key, series.identity, result)
                     listener.failed(series.label, result.message)
                     continue
-                # Several units are measured side by side: each takes that part of the machine's time.
+                # Several units run side by side: each takes that part of the machine's time.
                 seconds = None if result.seconds is None else result.seconds / workers
                 store.add(
                     series.key, series.identity, job.units, result.measured, seconds, result.evidence, result.pictures
@@ -363,30 +350,30 @@ def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finis
 
 
 def _so_far(store: Store, series: Series) -> tuple[float | None, int]:
-    kept = store.units(series.key)
+    units = store.units(series.key)
     if series.is_attack:
-        for measured in store.measured(series.key, sorted(kept), only=[("accuracy", None)]):
+        for measured in store.measured(series.key, sorted(units), only=[("accuracy", None)]):
             if isinstance(measured, Measurement):
-                return measured.estimate().mean, len(kept)
-    return None, len(kept)
+                return measured.estimate().mean, len(units)
+    return None, len(units)
 
 
-def _run(series: Series, store: Store, shown: int, asked: int) -> Run:
-    audit, kept = series.audit, store.units(series.key)
-    units = tuple(unit for unit in range(min(shown, max(kept, default=-1) + 1)) if unit in kept)
+def _run(series: Series, store: Store, shown: int, planned: int) -> Run:
+    audit, stored = series.audit, store.units(series.key)
+    units = tuple(unit for unit in range(min(shown, max(stored, default=-1) + 1)) if unit in stored)
     times, losses = store.seconds(series.key), store.losses(series.key)
-    known = [seconds for unit in units if (seconds := times[unit]) is not None]
+    times_of_units = [seconds for unit in units if (seconds := times[unit]) is not None]
     return Run(
         configuration=series.configuration,
         part=series.part,
         measured=store.measured(series.key, units),
         units=units,
-        seconds=sum(known) / len(known) if series.is_attack and known else None,
+        seconds=sum(times_of_units) / len(times_of_units) if series.is_attack and times_of_units else None,
         settings=audit.options(series.configuration, series.part),
         knowledge=audit.granted(series.configuration, series.part),
         losses=tuple(losses[unit] for unit in units),
         evidence=store.evidence(series.key, units) if series.is_attack else None,
         failures=tuple(failure for failure in store.failures(series.key) if failure.units.start < audit.units),
-        asked=asked,
+        planned=planned,
         picture=store.picture(series.key),
     )

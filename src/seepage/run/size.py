@@ -1,4 +1,4 @@
-"""Size of the work of audits: counts, memory and time are forecast, and refused above limits, before any is done."""
+"""Size of audits: counts, memory and time are forecast, and refused above limits, before any work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_AMOUNTS = ("seed", "model_seed")
 
 
 def check_counts(specs: Sequence[Spec]) -> None:
-    """Refuse specs that name huge amounts, or make huge numbers of measurements, before anything is made of them.
+    """Refuse specs with huge amounts, or huge numbers of measurements, before anything is computed.
 
     Raises:
         BadInputError: a whole number in a spec, or the number of units times configurations times attacks and
@@ -72,11 +72,7 @@ def points_of(spec: Spec) -> int:
 
 
 def check_memory(audits: Sequence[Audit], workers: int) -> None:
-    """Refuse audits whose attacks would hold more memory than this machine has.
-
-    Raises:
-        BadInputError: a part is forecast to hold too much, and the spec does not allow it.
-    """
+    """Refuse, as bad input, audits whose attacks need more memory than this machine has, unless the spec allows it."""
     limit = installed_memory()
     for audit in audits:
         if audit.spec.allow_large or limit is None:
@@ -96,10 +92,7 @@ def check_memory(audits: Sequence[Audit], workers: int) -> None:
 
 
 def check_time(seconds: float) -> None:
-    """Refuse work that is forecast to take longer than a month.
-
-    Raises:
-        BadInputError: it would.
+    """Refuse, as bad input, work with a forecast above a month.
 
     Example:
         >>> check_time(3600.0)
@@ -117,25 +110,21 @@ def check_time(seconds: float) -> None:
 
 @contextmanager
 def enough_memory() -> Iterator[None]:
-    """Turn what is raised where an array is too large for the machine into a message for people.
-
-    Raises:
-        BadInputError: an array could not be allocated.
-    """
+    """Turn errors of arrays that are too large for the machine into a ``BadInputError``."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        said = " ".join(str(error).split())
-        if not isinstance(error, MemoryError) and "memory" not in said:
+        message = " ".join(str(error).split())
+        if not isinstance(error, MemoryError) and "memory" not in message:
             raise
         raise BadInputError(
-            f"this needs more memory than the machine has ({said or 'an array could not be allocated'}); ask for "
+            f"this needs more memory than the machine has ({message or 'an array could not be allocated'}); ask for "
             "fewer records, columns, units of the network or restarts."
         ) from error
 
 
 def installed_memory() -> int | None:
-    """Return the bytes of memory that the machine has; None where the system does not say.
+    """Return the bytes of memory of the machine; None where the system does not report it.
 
     Example:
         >>> (installed_memory() or 2**30) >= 2**28
@@ -149,7 +138,7 @@ def installed_memory() -> int | None:
 
 def _amounts(spec: Spec) -> Iterator[tuple[str, int]]:
     for name, field in fields_of(type(spec)).items():
-        # Bounds of columns and seeds may be as large as they like.
+        # Bounds of columns and seeds may be of any size.
         if (field.option.panel != TABLE or name == "dataset_options") and name not in _NO_AMOUNTS:
             yield from _within(field.key, getattr(spec, name))
 

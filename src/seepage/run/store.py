@@ -1,4 +1,4 @@
-"""What a run folder holds: one SQLite file, in which each job's victims appear whole or not at all."""
+"""The store of a run folder: one SQLite file, in which each job's victims appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from seepage.run.job_digests import digest, first_damage, stored_job
 
 T = TypeVar("T")
 
-# In the file's header: whose it is, and which layout of tables it has.
+# In the file's header: the application, and the version of the tables.
 _APPLICATION = 0x5EE9A6E0
 _VERSION = 3
 _SECONDS_TO_WAIT = 2.0
@@ -65,13 +65,7 @@ CREATE TABLE evidence (
 
 @dataclass(frozen=True)
 class Failure:
-    """A job that failed.
-
-    Attributes:
-        units: indices of its units.
-        message: reason in one line.
-        traceback: place of the failure, for those who mend it.
-    """
+    """A job that failed."""
 
     units: range
     message: str
@@ -81,18 +75,17 @@ class Failure:
 class Store:
     """The measured units of a run folder, in ``audit.sqlite``; in memory where there is no folder.
 
-    What a job measured is written in one transaction, so that a killed run loses the jobs in flight and nothing else.
-    The file appears with the first of them. While a store is open, no other can write.
+    The results of a job are written in one transaction, so that a killed run loses the jobs in flight and nothing else.
+    The file appears with the first of them. While a store is open, no other process can write.
 
-    A series is one attack or baseline in one configuration. The tables: ``setups`` (what is expensive to make, by a
-    digest of what it was made from), ``runs`` (the provenance of each command that wrote here, as JSON), ``series``
-    (key, and everything that determines its figures, as JSON), ``figures`` (what is measured of a series), ``scores``
-    (one a figure and unit; ``value`` is the accuracy where the figure is a correlation with ``entropy``, and the mean
-    of the float64 ``members`` where they are kept), ``units``, ``jobs``, ``failures`` and ``evidence`` (see
-    ``Evidence``). Members and arrays are zlib-compressed.
+    A series is one attack or baseline in one configuration. The tables: ``setups`` (expensive intermediate results, by
+    a digest of what determines them), ``runs`` (the provenance of each command that wrote here, as JSON), ``series``
+    (key, and everything that determines its figures, as JSON), ``figures`` (measurements of a series), ``scores`` (one
+    a figure and unit; ``value`` is the accuracy where the figure is a correlation with ``entropy``, and the mean of the
+    float64 ``members`` where they are stored), ``units``, ``jobs``, ``failures`` and ``evidence`` (see
 
-    Beside each job stands a SHA-256 digest of all that is stored of it, beside each other entry one of that entry. All
-    are compared when a store is opened, so that damage and edits are noticed. Whoever edits a digest too is not.
+    Beside each job stands a SHA-256 digest of all its stored data, beside each other entry one of that entry. All are
+    compared when a store is opened, so that damage and edits are noticed, but not an edit of data and digest together.
 
     Args:
         folder: the run folder, None to keep nothing.
@@ -114,7 +107,7 @@ class Store:
             self._connection = self._open(self._path)
 
     def close(self) -> None:
-        """Let others write; what was added stays."""
+        """Close the file, so that others can write."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -127,7 +120,7 @@ class Store:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no unit of any series is kept."""
+        """Whether no unit of any series is stored."""
         return not self._rows("SELECT 1 FROM units LIMIT 1")
 
     def units(self, key: str) -> set[int]:
@@ -153,9 +146,7 @@ class Store:
         """Return the measurements of these units under ``key``, in their order.
 
         Args:
-            key: digest of a series.
-            units: indices of units.
-            only: metrics and columns (None for all columns together) that are read; all if None.
+            only: metrics and columns (None for all columns together) to read; all if None.
         """
         place = {unit: i for i, unit in enumerate(units)}
         measured: list[Measured] = []
@@ -182,15 +173,15 @@ class Store:
 
     def evidence(self, key: str, units: Iterable[int]) -> Evidence | None:
         """Return the evidence of these units under ``key``, in their order; None where there is none."""
-        kept = {
+        decoded = {
             unit: self._decoded(_unpacked, about, arrays)
             for unit, about, arrays in self._of(key, "evidence", "unit, about, arrays")
         }
-        parts = [kept[unit] for unit in units if unit in kept]
+        parts = [decoded[unit] for unit in units if unit in decoded]
         return together(parts) if parts else None
 
     def failures(self, key: str) -> list[Failure]:
-        """Return the jobs under ``key`` that failed and were not done since."""
+        """Return the failed jobs under ``key`` that were not repeated since with success."""
         rows = self._of(key, "failures", "first, units, message, traceback", "ORDER BY first")
         return [Failure(range(first, first + count), message, trace) for first, count, message, trace in rows]
 
@@ -199,7 +190,7 @@ class Store:
         return [self._decoded(json.loads, entry) for (entry,) in self._rows("SELECT entry FROM runs ORDER BY id")]
 
     def add_run(self, entry: Mapping[str, object]) -> None:
-        """Keep the provenance of a command that is about to write here.
+        """Store the provenance of a command that is about to write here.
 
         Raises:
             BadInputError: the file cannot be written.
@@ -207,20 +198,21 @@ class Store:
         number, text = self._next("runs"), json.dumps(entry, ensure_ascii=False)
         self._write([("INSERT INTO runs VALUES (?, ?, ?)", [(number, text, digest(number, text))])])
 
-    def setup(self, made_from: Mapping[str, Json], make: Callable[[], Any] | None) -> Any:
-        """Return what ``make`` returns, made once for everything that is made from the same.
+    def setup(self, identity: Mapping[str, Json], make: Callable[[], Any] | None) -> Any:
+        """Return JSON values that are computed once and stored.
 
         Args:
-            made_from: everything that determines it, as JSON values.
-            make: returns JSON values; called where it is not held yet. Without it, what is not held is None.
+            identity: everything that determines them, as JSON values.
+            make: function that computes them where they are not stored yet. Without it, values that are not stored are
+                None.
 
         Raises:
-            BadInputError: the file cannot be written, or what ``make`` raises.
+            BadInputError: the file cannot be written; also what ``make`` raises.
         """
-        key = digest_of(made_from)
-        held = self._rows("SELECT content FROM setups WHERE key = ?", key)
-        if held:
-            return self._decoded(json.loads, held[0][0])
+        key = digest_of(identity)
+        rows = self._rows("SELECT content FROM setups WHERE key = ?", key)
+        if rows:
+            return self._decoded(json.loads, rows[0][0])
         if make is None:
             return None
         content = json.dumps(make(), ensure_ascii=False)
@@ -237,16 +229,13 @@ class Store:
         evidence: Sequence[Evidence] = (),
         pictures: Sequence[str | None] = (),
     ) -> None:
-        """Keep the units of one job, all in one transaction.
+        """Store the units of one job, all in one transaction.
 
         Args:
-            key: digest of the series.
             identity: everything that determines the figures of the series, as JSON values.
-            units: indices of the units.
-            measured: figures of the units.
-            seconds: machine time of a unit; None where it says nothing.
-            evidence: one a unit, or none.
-            pictures: one a unit, or none.
+            seconds: machine time of a unit; None where there is no such time.
+            evidence: evidence of each unit, or nothing.
+            pictures: picture of each unit, or nothing.
 
         Raises:
             BadInputError: the file cannot be written.
@@ -259,21 +248,21 @@ class Store:
             old = (number, first, first + count)
             writes += [(statement, [old]) for statement in _REMOVALS]
         rows = self._rows('SELECT metric, "column", id FROM figures WHERE series = ?', number)
-        known = {(metric, column): figure for metric, column, figure in rows}
+        figure_ids = {(metric, column): figure for metric, column, figure in rows}
         fresh, scores = [], []
         free = self._next("figures")
         for m in measured:
-            # Units may differ in what applies to them, so figures go by name.
+            # Units may differ in the metrics that apply to them, so figures go by name.
             name = (m.metric, m.column)
-            if name not in known:
-                fresh.append((free + len(fresh), number, len(known), *_about(m)))
-                known[name] = fresh[-1][0]
+            if name not in figure_ids:
+                fresh.append((free + len(fresh), number, len(figure_ids), *_about(m)))
+                figure_ids[name] = fresh[-1][0]
             values, entropy = (m.accuracy, m.entropy) if isinstance(m, Association) else (m.values, None)
             clusters = None if isinstance(m, Association) else m.clusters
             for i, value in enumerate(values.tolist()):
                 doubt = None if entropy is None else _plain(float(entropy[i]))
                 members = None if clusters is None else _packed_members(clusters[i])
-                scores.append((known[name], units.start + i, _plain(value), doubt, members))
+                scores.append((figure_ids[name], units.start + i, _plain(value), doubt, members))
         losses = [None if e.loss is None else _plain(float(e.loss[0])) for e in evidence] or [None] * len(units)
         shown = list(pictures) or [None] * len(units)
         writes += [
@@ -292,7 +281,7 @@ class Store:
         self._write(writes, (number, units))
 
     def add_failure(self, key: str, identity: Mapping[str, object], failure: Failure) -> None:
-        """Keep the reason why a job failed, until it is done by another run.
+        """Store the reason of a job's failure, until another run succeeds.
 
         Raises:
             BadInputError: the file cannot be written.
@@ -333,7 +322,7 @@ class Store:
     def _write(
         self, writes: Iterable[tuple[str, Sequence[tuple[object, ...]]]], job: tuple[int, range] | None = None
     ) -> None:
-        """Carry statements out in one transaction, with the digest of a job (series and units) at its end."""
+        """Execute statements in one transaction, with the digest of a job (series and units) at its end."""
         if self._connection is None:
             assert self._path is not None
             self._connection = self._create(self._path)
@@ -343,7 +332,7 @@ class Store:
                 for statement, rows in writes:
                     self._connection.executemany(statement, rows)
                 if job is not None:
-                    # Of what was stored, not of what was handed in: SQLite keeps -0.0 as 0.0.
+                    # Digest of the stored values, not of the arguments: SQLite stores -0.0 as 0.0.
                     row = (job[0], job[1].start, len(job[1]))
                     stored = stored_job(self._connection, *row)
                     self._connection.execute("INSERT INTO jobs VALUES (?, ?, ?, ?)", (*row, stored.digest))
@@ -356,13 +345,13 @@ class Store:
             raise self._damaged(error) from error
 
     def _check_there(self, connection: sqlite3.Connection) -> None:
-        """Refuse to go on once the file is not there: SQLite would write to what has no name any more."""
+        """Refuse to go on once the file is missing: SQLite would write to a file without a name."""
         if self._path is None:
             return
         try:
             there = _identity(self._path.stat())
         except FileNotFoundError as error:
-            # What was deleted is readable as long as it is open.
+            # A deleted file is readable as long as it is open.
             self._make(self._path, connection.backup)
             raise BadInputError(
                 f"{str(self._path)!r} was deleted or moved while this command wrote to it. All that was stored is in "
@@ -379,7 +368,7 @@ class Store:
         return self._open(path)
 
     def _make(self, path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
-        """Make a new store at a path; one that is there is in use."""
+        """Create a store at a path; an existing one is in use."""
         make_folder(path.parent, self._private)
         try:
             # Under another name until its tables are there: a run that is killed leaves a whole store or none.
@@ -441,7 +430,7 @@ class Store:
 
     def _connect(self, path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=_SECONDS_TO_WAIT)
-        # Held from the first write to the end: two runs into one folder would both measure everything.
+        # Locked from the first write to the end: two runs into one folder would both measure everything.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("BEGIN EXCLUSIVE")
         connection.execute("COMMIT")
@@ -474,7 +463,7 @@ class Store:
         )
 
 
-# What is stored of the units from one to before another, of one series.
+# Stored data of a range of units of one series.
 _REMOVALS = [
     f"DELETE FROM {table} WHERE series = ? AND {place} >= ? AND {place} < ?"
     for table, place in (("units", "unit"), ("evidence", "unit"), ("jobs", "first"))
@@ -506,7 +495,7 @@ def _packed(evidence: Evidence) -> tuple[str, bytes]:
 
 
 def _packed_members(values: torch.Tensor) -> bytes:
-    # Of thousands of records most are right or wrong: a hundredth of the bytes hold that.
+    # Of thousands of records most are right or wrong, so that compression leaves a hundredth of the bytes.
     return zlib.compress(values.double().cpu().contiguous().numpy().astype("<f8").tobytes())
 
 

@@ -1,4 +1,4 @@
-"""Carries jobs out, in this process or in several others; a job that fails, or kills its worker, stops no other."""
+"""Runs jobs in this process or in several others; a job that fails, or kills its worker, stops no other."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from seepage.threads import threads
 from seepage.user_code import loaded_files
 
 _POLL_SECONDS = 0.1
-# How often a worker looks whether the process that it works for still lives.
+# Interval at which a worker checks that its parent process still lives.
 _WATCH_SECONDS = 0.5
-# A job that ended its worker is tried once more, alone: it may have been another's fault.
+# A job that ended its worker is tried once more, alone: another job may have been at fault.
 _ATTEMPTS = 2
 
 
@@ -45,10 +45,6 @@ class Job:
         name: number that is unique in the run.
         series: places of the parts' series in the plan.
         audit: place of the audit in the run; workers hold all audits.
-        configuration: point of the sweep.
-        units: indices of the units.
-        parts: what is measured, on one exposure.
-        threads: number of CPU threads.
     """
 
     name: int
@@ -62,7 +58,7 @@ class Job:
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Is informed of the progress of jobs."""
+    """Callbacks on the progress of jobs."""
 
     def started(self, name: int) -> None:
         """Called when a job begins."""
@@ -75,7 +71,7 @@ class TimeOverError(Exception):
     """The time of a run is over: the job in which it is raised has no result, and is no failure."""
 
 
-# One a part of a job.
+# Result of each part of a job.
 Results = list[Outcome | Failure]
 # The time on a clock at which a job is given up; None for none.
 Ends = Callable[[Job], float | None]
@@ -83,7 +79,7 @@ Finished = Generator[tuple[Job, Results]]
 
 
 def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Results:
-    """Return what the parts of a job measured; a part that fails stops no other.
+    """Return the outcomes of the parts of a job; a part that fails stops no other.
 
     Raises:
         TimeOverError: from ``progress``.
@@ -93,7 +89,7 @@ def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Resu
     except Exception as error:
         return [_failure(job, error)] * len(job.parts)
     results: Results = []
-    # Where parts share an exposure, making it counts as one of them.
+    # A shared exposure counts as one of the parts.
     count = len(job.parts) + audit.shared
     if audit.shared:
         progress(1 / count)
@@ -110,7 +106,7 @@ def carry_out(audit: Audit, job: Job, progress: Callable[[float], None]) -> Resu
 def _until(
     ends: float | None, clock: Callable[[], float], progress: Callable[[float], None]
 ) -> Callable[[float], None]:
-    """Return what reports progress and raises ``TimeOverError`` once a time is over."""
+    """Return a callback that reports progress and raises ``TimeOverError`` once a time is over."""
 
     def reported(share: float) -> None:
         progress(share)
@@ -128,15 +124,11 @@ def run_here(
     ends: Ends,
     clock: Callable[[], float],
 ) -> Finished:
-    """Carry jobs out one after the other in this process.
+    """Run jobs one after the other in this process.
 
     Args:
-        jobs: what to do.
-        audits: what the jobs are of.
-        watcher: object that is informed of the progress.
-        wanted: asked before each; what it says no to is passed over.
-        ends: asked before each, for the time at which it is given up.
-        clock: clock of that time.
+        wanted: predicate that is called before each job; jobs without a yes are skipped.
+        ends: function from a job to the time on the clock at which it is given up.
     """
     for job in jobs:
         if not wanted(job):
@@ -158,7 +150,7 @@ def run_in_workers(
     ends: Ends,
     workers: int,
 ) -> Finished:
-    """Carry jobs out in worker processes; as ``run_here``, but results come in any order, and time is ``monotonic``.
+    """Run jobs in worker processes; as ``run_here``, but results come in any order, and time is ``monotonic``.
 
     Raises:
         BadInputError: an object that a caller passed cannot be sent to another process.
@@ -168,7 +160,7 @@ def run_in_workers(
     alone: deque[Job] = deque()
     make_sendable(audits)
     while any(map(wanted, waiting)) or alone:
-        # One a pool: a worker that is killed while it writes leaves its lock behind.
+        # A queue for each pool: a worker that is killed while it writes leaves its lock behind.
         messages = get_context("loky").SimpleQueue()
         others = {process.pid for process in active_children()}
         pool = ProcessPoolExecutor(
@@ -177,7 +169,7 @@ def run_in_workers(
             initargs=(messages, list(audits), os.getpid()),
             env={"OMP_NUM_THREADS": str(max(job.threads for job in jobs))},
         )
-        # What ended a worker is tried by itself first, in a pool of one.
+        # A job that ended its worker is tried first by itself, in a pool of one.
         source, at_once = (alone, 1) if alone else (waiting, workers + 1)
         running: dict[Future[Results], Job] = {}
         started: set[int] = set()
@@ -238,7 +230,7 @@ def make_sendable(audits: Sequence[Audit]) -> None:
         BadInputError: an object that a caller passed cannot be sent.
     """
     for module in loaded_files():
-        # A file that was named by its path is no module that another process could import.
+        # A file that was loaded by its path is no module that another process could import.
         register_pickle_by_value(module)
     for part in (part for audit in audits for part in audit.spec.passed):
         _check_sent(part)
@@ -249,7 +241,7 @@ def _check_sent(part: Part) -> None:
         dumps(part.passed)
     except Exception as error:  # What an object holds may refuse in any way.
         raise BadInputError(
-            f"{part.called!r} cannot be sent to worker processes ({type(error).__name__}: {error}); give workers=1, or "
+            f"{part.title!r} cannot be sent to worker processes ({type(error).__name__}: {error}); give workers=1, or "
             "have it hold nothing that belongs to one process, such as an open file or a lock."
         ) from error
 
@@ -268,20 +260,20 @@ def _failure(job: Job, error: Exception) -> Failure:
     return Failure(job.units, one_line(error), traceback.format_exc())
 
 
-# What a worker process holds from its start to its end.
-_held: dict[str, Any] = {}
+# Objects of this worker process from its start to its end.
+_state: dict[str, Any] = {}
 
 
 def _initialise(messages: Any, audits: list[Audit], parent: int) -> None:
     # The interrupt of a terminal reaches every process of the group; the parent alone answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keep_freed_memory()
-    _held.update(messages=messages, audits=audits)
+    _state.update(messages=messages, audits=audits)
     threading.Thread(target=_outlive_nobody, args=(parent,), daemon=True).start()
 
 
 def _outlive_nobody(parent: int) -> None:
-    """End this process once the one that it works for is gone: nobody is left to take its results."""
+    """End this process once its parent is gone: nobody is left to take its results."""
     while os.getppid() == parent:
         time.sleep(_WATCH_SECONDS)
     sys.stderr.flush()
@@ -289,8 +281,8 @@ def _outlive_nobody(parent: int) -> None:
 
 
 def _work(job: Job, ends: float | None) -> Results:
-    messages = _held["messages"]
+    messages = _state["messages"]
     messages.put((job.name, None))
     torch.set_num_threads(job.threads)
     progress = _until(ends, time.monotonic, lambda share: messages.put((job.name, share)))
-    return carry_out(_held["audits"][job.audit], job, progress)
+    return carry_out(_state["audits"][job.audit], job, progress)

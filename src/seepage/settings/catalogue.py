@@ -28,8 +28,6 @@ class Setting:
     """One kind of collaborative learning.
 
     Attributes:
-        name: registered name, the key ``setting`` of documents.
-        summary: line that says what is audited.
         spec_at: the spec class, or ``module:name`` of it.
         prepare_at: function from a spec, given objects and loaded tables to an audit, or ``module:name`` of it.
         deployment_at: function from a spec to what the deployment shows and grants the attacker, or ``module:name`` of
@@ -46,17 +44,17 @@ class Setting:
 
     @property
     def spec(self) -> type[Spec]:
-        """The spec class."""
+        """Class of its specs."""
         return cast("type[Spec]", _resolved(self.spec_at))
 
     @property
     def prepare(self) -> Prepare:
-        """Function that makes an audit of a spec."""
+        """Function from a spec, given objects and loaded tables to an audit."""
         return cast("Prepare", _resolved(self.prepare_at))
 
     @property
     def deployment(self) -> Deploy | None:
-        """Function from a spec to what the deployment shows and grants the attacker."""
+        """Function from a spec to its threat model."""
         return None if self.deployment_at is None else cast("Deploy", _resolved(self.deployment_at))
 
 
@@ -108,14 +106,14 @@ def setting(name: str) -> Setting:
         >>> setting("split").summary.partition(":")[0]
         'split learning'
     """
-    known = settings()
-    if name not in known:
-        raise unknown_name("setting", name, known)
-    return known[name]
+    plugins = settings()
+    if name not in plugins:
+        raise unknown_name("setting", name, plugins)
+    return plugins[name]
 
 
 def deployment_of(spec: Spec) -> Deployment:
-    """Return what a spec's deployment shows and grants the attacker, as its setting declares it.
+    """Return the threat model of a spec, as its setting declares it.
 
     Raises:
         BadInputError: the spec is of a setting that declares no threat model.

@@ -1,4 +1,4 @@
-"""Label inference in settings where one party holds the labels and another sees what comes back."""
+"""Label inference in settings where one party holds the labels and another sees the returned gradients."""
 
 from __future__ import annotations
 
@@ -26,81 +26,73 @@ T = TypeVar("T")
 
 
 def with_label_columns(parts: Sequence[PlannedPart], setting: str, label: str) -> tuple[PlannedPart, ...]:
-    """Return parts of which those that take what comes back to guess labels alone say so."""
+    """Return the parts, with the label as the column of those that guess labels alone."""
     registered = {"attack": registry.attacks.of(setting), "baseline": registry.baselines.of(setting)}
 
     def on_labels(part: PlannedPart) -> bool:
-        known = registered.get(part.kind)
-        if known is None or (part.part.passed is None and part.part.name not in known):
+        entries = registered.get(part.kind)
+        if entries is None or (part.part.passed is None and part.part.name not in entries):
             return False
-        return guesses_labels(entry_of(known, part.part))
+        return guesses_labels(entry_of(entries, part.part))
 
     return tuple(replace(part, column=label) if on_labels(part) else part for part in parts)
 
 
 def guesses_labels(entry: Entry[T]) -> bool:
-    """Return whether an attack or a baseline takes what comes back, to guess labels alone."""
+    """Return whether an attack or a baseline guesses labels alone, from the returned gradients."""
     return any(issubclass(view, ReturnedView | BatchView) for view in entry.sees)
 
 
-def of_two_kinds(labels: Float[Tensor, "training record"], known: int) -> Int[Tensor, "training record"]:
-    """Return an order of the records of each training in which the first, whose labels are known, are not all alike.
+def of_two_kinds(labels: Float[Tensor, "training record"], labelled: int) -> Int[Tensor, "training record"]:
+    """Return an order of the records in each training whose first records, with known labels, are not all alike.
 
-    Where they are, as with a rare class, the last of them changes places with the first record of another label.
+    Where they are alike, as with a rare class, the last of them changes places with the first record of another label.
 
     Args:
-        labels: labels of the records.
-        known: number of records, the first, whose labels an attacker knows.
+        labelled: number of records, the first, whose labels an attacker knows.
 
     Example:
         >>> import torch
-        >>> of_two_kinds(torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]]), known=2).tolist()
+        >>> of_two_kinds(torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]]), labelled=2).tolist()
         [[0, 3, 2, 1], [0, 1, 2, 3]]
     """
     order = torch.arange(labels.shape[1]).repeat(len(labels), 1)
     for own, places in zip(labels, order, strict=True):
         others = torch.nonzero(own != own[0])
-        if known > 1 and len(others) and int(others[0]) >= known:
-            places[[known - 1, int(others[0])]] = places[[int(others[0]), known - 1]]
+        if labelled > 1 and len(others) and int(others[0]) >= labelled:
+            places[[labelled - 1, int(others[0])]] = places[[int(others[0]), labelled - 1]]
     return order
 
 
-def mixed_up(view: ReturnedView, known: int, gradients: bool = True) -> ReturnedView:
+def mixed_up(view: ReturnedView, labelled: int, gradients: bool = True) -> ReturnedView:
     """Return a view in which each record whose label is unknown comes with the messages of another one.
 
     Args:
         view: view of the records, those with known labels first.
-        known: number of records whose labels are known.
-        gradients: whether gradients are mixed up too.
 
     Example:
         >>> import torch
         >>> came = torch.tensor([[[1.0], [2.0], [3.0]]])
-        >>> mixed_up(ReturnedView(came, came, came), known=1).gradient.flatten().tolist()
+        >>> mixed_up(ReturnedView(came, came, came), labelled=1).gradient.flatten().tolist()
         [1.0, 3.0, 2.0]
     """
 
     def rolled(message: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record feature"]:
-        return torch.cat([message[:, :known], message[:, known:].roll(1, 1)], dim=1)
+        return torch.cat([message[:, :labelled], message[:, labelled:].roll(1, 1)], dim=1)
 
     return replace(
         view,
         features=rolled(view.features),
         gradient=rolled(view.gradient) if gradients else view.gradient,
-        earlier=tuple(mixed_up(one, known, gradients) for one in view.earlier),
+        earlier=tuple(mixed_up(earlier_view, labelled, gradients) for earlier_view in view.earlier),
     )
 
 
 def check_two_labels(defense: str, mechanism: object, target: Column) -> None:
     """Refuse a defense for two labels where there are more.
 
-    Args:
-        defense: name of the defense in results.
-        mechanism: mechanism on the gradients that go back; None for none.
-        target: column of the labels.
-
     Raises:
-        BadInputError: it is one for two labels, and the target has more or is a number.
+        BadInputError: the defense is for two labels, and the target has more or is a number.
     """
     classes = target.width if isinstance(target, Discrete) else None
     if getattr(mechanism, "two_labels", False) and classes != 2:
@@ -114,10 +106,6 @@ def check_two_labels(defense: str, mechanism: object, target: Column) -> None:
 def classes_of(defense: str, target: Column) -> int:
     """Return the number of classes that a defense of labels flips between.
 
-    Args:
-        defense: name of the defense in results.
-        target: column of the labels.
-
     Raises:
         BadInputError: the target is a number.
     """
@@ -130,36 +118,25 @@ def classes_of(defense: str, target: Column) -> int:
 
 
 def refuse_class_attacks(setting: str, attacks: Sequence[Part], target: Column) -> None:
-    """Refuse attacks that tell classes apart where the target is a number.
-
-    Args:
-        setting: name of the setting.
-        attacks: attacks of the spec.
-        target: column of the labels.
-
-    Raises:
-        BadInputError: names the first.
-    """
+    """Refuse attacks that tell classes apart where the target is a number."""
     if isinstance(target, Discrete):
         return
     for part in attacks:
         if getattr(entry_of(registry.attacks.of(setting), part).factory, "of_classes", False):
             raise BadInputError(
-                f"the attack {part.called!r} tells classes apart, but the target {target.name!r} is a number; leave it "
+                f"the attack {part.title!r} tells classes apart, but the target {target.name!r} is a number; leave it "
                 "out, or put the target's values into bins first."
             )
 
 
 def task_figures(target: Column, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]) -> Figures:
-    """Return how well a network predicts labels.
+    """Return figures of a network's predictions of labels.
 
     ``task_accuracy``: the share of records with the right class, or with a number within the target's tolerance; of two
     classes also ``auc``, of numbers ``task_rmse``, the root of the mean squared error in the target's unit.
 
     Args:
-        target: column of the labels.
         outputs: outputs of the network, with the target's usual head.
-        labels: true labels of the same records.
 
     Example:
         >>> import torch
@@ -181,23 +158,23 @@ def task_figures(target: Column, outputs: Float[Tensor, "record output"], labels
 
 
 def label_figures(
-    target: Column, true: Float[Tensor, "training record"], guess: LabelGuess, known: int, seconds: float
+    target: Column, true: Float[Tensor, "training record"], guess: LabelGuess, labelled: int, seconds: float
 ) -> list[UnitFigures]:
     """Return the figures of guessed labels in each training.
 
     Args:
-        target: column of the labels.
-        true: true labels of the records of the view.
-        guess: guess of the same records.
-        known: number of records, the first, whose labels the attacker knows; they do not count.
-        seconds: time of the attack.
+        labelled: number of records, the first, whose labels the attacker knows; they do not count.
     """
-    counted = (torch.arange(true.shape[1]) >= known).expand(true.shape)
+    counted = (torch.arange(true.shape[1]) >= labelled).expand(true.shape)
     measured = measure_labels(target, true, guess, counted)
     answers = []
     for k in range(len(true)):
-        values = {(one.metric, one.column): float(one.values[k]) for one in measured}
+        values = {(figure.metric, figure.column): float(figure.values[k]) for figure in measured}
         figures = {key: None if value != value else value for key, value in values.items()}
-        each = {(one.metric, one.column): one.clusters[k].tolist() for one in measured if one.clusters is not None}
-        answers.append(UnitFigures(figures, seconds / max(1, true.numel() - known * len(true)), each=each))
+        each = {
+            (figure.metric, figure.column): figure.clusters[k].tolist()
+            for figure in measured
+            if figure.clusters is not None
+        }
+        answers.append(UnitFigures(figures, seconds / max(1, true.numel() - labelled * len(true)), each=each))
     return answers

@@ -23,7 +23,6 @@ class Lever:
         name: name in reports, such as ``dp_sgd``.
         weakest, strongest: ends of the range in which the strength is searched on a log scale, both positive. Alike
             where there is nothing to search. The weakest may be the larger number.
-        whole: whether strengths are whole numbers.
         mechanism: names of the mechanisms of a defense with ``+`` between them; None for a change of fields alone.
         options: options of the defense beside its strength, as ``Part`` has them.
         strengths: path to each option that is set to the strength, such as ``("noise_multiplier",)``.
@@ -36,7 +35,7 @@ class Lever:
         >>> lever = Lever("dp_sgd", 0.01, 10.0, mechanism="dp_sgd", options={"clip_norm": 1.0},
         ...     strengths=(("noise_multiplier",),))
         >>> changed = lever.applied(make_spec(dataset="german"), 0.1)
-        >>> changed.defenses[0].options, changed.defenses[0].called
+        >>> changed.defenses[0].options, changed.defenses[0].title
         ({'clip_norm': 1.0, 'noise_multiplier': 0.1}, 'dp_sgd(0.1)')
     """
 
@@ -63,12 +62,12 @@ class Lever:
         return self.weakest != self.strongest
 
     def free(self, spec: Spec) -> bool:
-        """Return whether a spec leaves it open what changes here: what was given is fixed."""
+        """Return whether a spec leaves the changed fields open; fields that were given are fixed."""
         for name in self.changes:
             if name not in spec.model_fields_set:
                 continue
             value = getattr(spec, name)
-            # A mapping may say other things than this one.
+            # A mapping may set other keys than this one.
             if name != self.spec_field or self.key is None or not isinstance(value, Mapping) or self.key in value:
                 return False
         return True

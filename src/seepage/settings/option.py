@@ -1,4 +1,4 @@
-"""What front ends read of a spec's fields: commands, documents, starter documents and the reference are made of it."""
+"""Metadata of a spec's fields, from which commands, documents, starter documents and the reference are generated."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ Positive = Annotated[float, Field(gt=0)]
 
 @dataclass(frozen=True)
 class Option:
-    """All that is said of a field beside its type, bounds and default.
+    """Metadata of a field beside its type, bounds and default.
 
     Attributes:
-        help: what the field is, for people.
+        help: description of the field for users.
         panel: one of ``PANELS``.
-        metavar: stands for the value in help; follows from the type if None.
+        metavar: placeholder of the value in help; follows from the type if None.
         name: key in documents and, with dashes, option of the command line; the field's name if None, of a field with
             several values in the singular on the command line.
-        default: the default in words, where its value does not say it.
+        default: description of the default, where its value does not say it.
         below: field that documents may say this one with, as in ``protocol: {name: fedsgd, batch_size: 8}``.
         key: key there; empty for the field that takes all keys of no other field.
         parts: kind of registry that names are looked up in, such as ``attacks``.
-        own: whether a name may also be that of something of one's own.
-        code: whether what is one's own is code, which documents may name only with consent.
-        replaces: fields that say more about the value of this one, and are of no use for another value.
+        own: whether users may name their own object.
+        code: whether the user's own object is code, which documents may name only with consent.
+        replaces: fields that add to the value of this one, and have no use for another value.
         of_attacks: whether single attacks may have an option of the same name, which this one replaces.
         whole: the field of a nested model that may stand for the whole, as in ``gate: 0.2``.
         example: a value in YAML, for starter documents, where the default is None.
@@ -75,13 +75,11 @@ class Option:
 
 @dataclass(frozen=True)
 class SpecField:
-    """One field of a spec as front ends see it.
+    """A field of a spec as front ends see it.
 
     Attributes:
-        name: name of the field.
-        option: what is said of it.
-        kind: what one value is.
-        annotation: type, without what is said of it and without None.
+        kind: kind of one value.
+        annotation: type, without metadata and without None.
         item: type of an item of a list; None for what is no list.
         info: pydantic's view of the field.
     """
@@ -112,7 +110,7 @@ class SpecField:
     def flag(self) -> str:
         """Option of the command line."""
         name = self.key
-        # What can be given several times is named in the singular.
+        # An option that can be given several times is named in the singular.
         if self.kind in ("list", "mapping") and name.endswith("s") and self.option.name is None:
             name = name[:-1]
         return f"--{name.replace('_', '-')}"
@@ -165,7 +163,7 @@ def _field(name: str, info: FieldInfo) -> SpecField:
 
 
 def _bare(annotation: Any) -> Any:
-    """Return a type without what is said of it and without None."""
+    """Return a type without metadata and without None."""
     while True:
         origin = get_origin(annotation)
         if origin is Annotated:
@@ -193,7 +191,7 @@ def _kind(annotation: Any) -> Kind:
             (dict, "mapping"),
             (BaseModel, "model"),
         )
-        for known, kind in simple:
-            if issubclass(origin, known):
+        for python, kind in simple:
+            if issubclass(origin, python):
                 return kind
     return "text"

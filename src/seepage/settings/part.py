@@ -40,10 +40,10 @@ class Part(BaseModel):
         BadInputError: a combination has a mechanism twice, or options of something that it does not have.
 
     Example:
-        >>> Part(name="random", options={"one_draw_per_column": True}, label="random_one_draw").called
+        >>> Part(name="random", options={"one_draw_per_column": True}, label="random_one_draw").title
         'random_one_draw'
         >>> both = Part(name="label_flip+cut_noise", options={"label_flip": {"probability": 0.1}})
-        >>> [(one.name, one.options) for one in both.mechanisms]
+        >>> [(part.name, part.options) for part in both.mechanisms]
         [('label_flip', {'probability': 0.1}), ('cut_noise', {})]
     """
 
@@ -56,7 +56,7 @@ class Part(BaseModel):
 
     @classmethod
     def of_object(cls, passed: object, label: str | None = None) -> Part:
-        """Return the part that an object of a caller is.
+        """Return the part of an object of a caller.
 
         Raises:
             BadInputError: it is a class, or a function that makes parts, instead of what it makes.
@@ -66,18 +66,18 @@ class Part(BaseModel):
             raise BadInputError(f"{name} makes a part and is none itself; give what it returns, as in {name}().")
         fields = dataclasses.fields(passed) if dataclasses.is_dataclass(passed) else ()
         values = {field.name: plain(getattr(passed, field.name)) for field in fields}
-        # As with a part by name, the defaults of its class go without saying.
+        # Options are those that differ from the defaults of its class, as with a part by name.
         options = {field.name: values[field.name] for field in fields if values[field.name] != plain(field.default)}
         return cls(name=registry.name_of(passed), options=options, label=label, passed=passed)
 
     @property
-    def called(self) -> str:
-        """The name in results."""
+    def title(self) -> str:
+        """Name in results."""
         return self.label or _AND.join(map(short_name, self.name.split(_AND)))
 
     @property
     def mechanisms(self) -> tuple[Part, ...]:
-        """What a defense combines: each mechanism with its options; itself alone for a single one."""
+        """Mechanisms of a defense, each with its options; the defense itself for a single one."""
         names = self.name.split(_AND)
         if len(names) == 1 or self.passed is not None:
             return (self,)
@@ -98,7 +98,7 @@ class Part(BaseModel):
         return self
 
 
-# What no part is: values, and parts themselves.
+# Types that no part has: values, and parts themselves.
 _PLAIN = (bool, int, float, str, bytes, list, tuple, set, frozenset, Mapping, Part, type(None))
 # Between the names of mechanisms that a defense combines.
 _AND = "+"
@@ -132,7 +132,7 @@ _Options.add_implicit_resolver("tag:yaml.org,2002:float", _POWER, list("-+.01234
 
 
 def _apart(text: str) -> list[str]:
-    """Return what stands between plus signs outside of brackets."""
+    """Return the substrings between plus signs outside of brackets."""
     pieces, depth = [""], 0
     for sign in text:
         depth += (sign in "{[") - (sign in "}]")
@@ -144,9 +144,9 @@ def _apart(text: str) -> list[str]:
 
 
 def _mechanism(text: str, whole: str) -> dict[str, Any]:
-    name, colon, said = text.strip().partition(":{")
+    name, colon, options_text = text.strip().partition(":{")
     try:
-        options = load_yaml("{" + said, loader=_Options) if colon else {}
+        options = load_yaml("{" + options_text, loader=_Options) if colon else {}
     except BadInputError:
         options = None
     if not name or not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
@@ -176,7 +176,7 @@ def as_part(value: object) -> object:
         return _all(value)
     # Options may stand beside the name.
     options = {key: option for key, option in value.items() if key not in Part.model_fields}
-    return {**{key: said for key, said in value.items() if key not in options}, "options": options}
+    return {**{key: option for key, option in value.items() if key not in options}, "options": options}
 
 
 def _all(value: Mapping[str, object]) -> dict[str, Any]:
@@ -200,11 +200,7 @@ def _all(value: Mapping[str, object]) -> dict[str, Any]:
 
 
 def make_part(registered: Registry[T], part: Part) -> T:
-    """Return a part ready to use: the object that was passed, or what its name and options make.
-
-    Args:
-        registered: parts of the setting.
-        part: the part.
+    """Return a part ready to use: the object that was passed, or a new one from name and options.
 
     Raises:
         BadInputError: the name or an option is unknown, or the object's class is one of another setting.
@@ -216,7 +212,7 @@ def make_part(registered: Registry[T], part: Part) -> T:
 
 
 def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
-    """Return what is declared of a part: the view that it takes and the side information that it needs.
+    """Return the registry entry of a part: the view that it takes and the side information that it needs.
 
     Raises:
         BadInputError: the name is unknown, or an object's class is one of another setting.
@@ -225,11 +221,7 @@ def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
 
 
 def in_words(setting: str, defense: Part) -> str | None:
-    """Return what a defense does, with its strength, by the field ``words`` of its class; None where that has none.
-
-    Args:
-        setting: name of the setting.
-        defense: part of a spec.
+    """Return a description of a defense with its strength, from the field ``words`` of its class; None without one.
 
     Example:
         >>> in_words("horizontal", Part(name="gaussian_noise", options={"scale": 0.1}))
@@ -238,29 +230,25 @@ def in_words(setting: str, defense: Part) -> str | None:
         'labels exchanged at random, with probability 0.1, and gradients of equal length'
     """
     registered = registry.defenses.of(setting)
-    found = []
+    descriptions = []
     for mechanism in defense.mechanisms:
         factory = entry_of(registered, mechanism).factory
         words = getattr(factory, "words", None)
         if words is None:
             return None
-        defaults = {name: known.default for name, known in inspect.signature(factory).parameters.items()}
+        defaults = {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()}
         try:
-            found.append(words.format_map({**defaults, **mechanism.options}))
+            descriptions.append(words.format_map({**defaults, **mechanism.options}))
         except (IndexError, KeyError, ValueError):
             # A mistake in words of one's own must not cost the report.
-            found.append(words)
-    return ", and ".join(found)
+            descriptions.append(words)
+    return ", and ".join(descriptions)
 
 
 def marks_of(setting: str, attacks: Iterable[Part], defenses: Iterable[Part]) -> dict[str, str]:
-    """Return what tables say behind the names of parts that are not what their authors published.
+    """Return marks of parts that differ from their publication, as tables print them behind the names.
 
-    A part says it by the field ``mark`` of its class.
-
-    Args:
-        setting: name of the setting.
-        attacks, defenses: parts of a spec.
+    The mark of a part is the field ``mark`` of its class.
 
     Example:
         >>> marks_of("split", [Part(name="fsha"), Part(name="exact")], [])
@@ -269,17 +257,19 @@ def marks_of(setting: str, attacks: Iterable[Part], defenses: Iterable[Part]) ->
     marks = {}
     for registered, parts in ((registry.attacks.of(setting), attacks), (registry.defenses.of(setting), defenses)):
         for part in parts:
-            every = [getattr(entry_of(registered, mechanism).factory, "mark", None) for mechanism in part.mechanisms]
-            said = dict.fromkeys(mark for mark in every if mark is not None)
-            if said:
-                marks[part.called] = "; ".join(said)
+            published = [
+                getattr(entry_of(registered, mechanism).factory, "mark", None) for mechanism in part.mechanisms
+            ]
+            distinct = dict.fromkeys(mark for mark in published if mark is not None)
+            if distinct:
+                marks[part.title] = "; ".join(distinct)
     return marks
 
 
 def source_of(registered: Registry[object], part: Part) -> str | None:
-    """Return a digest of what a part computes that its name and options do not say; None where they say all of it.
+    """Return a digest of a part's computation beyond its name and options; None where these determine it.
 
-    An object that has no digest goes by its label, which is unique in an audit; results of such audits are not kept.
+    An object without a digest goes by its label, which is unique in an audit; results of such audits are not kept.
     """
     if part.passed is None:
         files = [foreign_code(registered[mechanism.name].factory) for mechanism in part.mechanisms]
@@ -287,24 +277,21 @@ def source_of(registered: Registry[object], part: Part) -> str | None:
     try:
         return fingerprint(part.passed)
     except NoDigestError:
-        return f"object {part.called}"
+        return f"object {part.title}"
 
 
-def check_kept(parts: Sequence[Part]) -> None:
-    """Refuse to keep results of objects of which nothing tells later whether they compute the same.
-
-    Args:
-        parts: objects of the caller.
+def check_storable(parts: Sequence[Part]) -> None:
+    """Refuse to store results of objects without a digest, by which a later run knows whether they compute the same.
 
     Raises:
-        BadInputError: names the first, and the reason.
+        BadInputError: an object has no digest; the message names the first, and the reason.
     """
     for part in parts:
         try:
             fingerprint(part.passed)
         except NoDigestError as error:
             raise BadInputError(
-                f"results of {part.called!r} cannot be kept in a run folder: {error.what}, so that nothing tells a "
+                f"results of {part.title!r} cannot be kept in a run folder: {error.what}, so that nothing tells a "
                 "later run whether it computes the same. Define it in a file, with plain values as arguments, or give "
                 "no folder (out)."
             ) from error
@@ -314,10 +301,8 @@ def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tu
     """Return the mechanisms of a defense, made from their options; empty for no defense.
 
     Args:
-        registered: defenses of the setting. What can be combined has an attribute ``acts_on``, the thing that it
-            changes: two mechanisms never change the same.
-        part: the defense.
-        nothing: registered name of no defense.
+        registered: defenses of the setting. A mechanism that can be combined has an attribute ``acts_on``, the thing
+            that it changes: two mechanisms never change the same.
 
     Raises:
         BadInputError: a name or an option is unknown or out of range, two mechanisms act on the same thing, or a
@@ -337,7 +322,7 @@ def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tu
             if len(part.mechanisms) > 1:
                 raise BadInputError(f"{part.name!r} combines a defense with none; leave {nothing!r} out.")
             continue
-        if part.called == nothing:
+        if part.title == nothing:
             raise BadInputError(
                 f"a defense that does something would be called {nothing!r} in results; give it a label of its own, "
                 "such as label: mine."
@@ -355,22 +340,12 @@ def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tu
 def check_kinds(
     part: Part, mechanisms: Sequence[object], kinds: tuple[type, ...], registered: Registry[object]
 ) -> None:
-    """Refuse a defense that a setting, or one of its topologies, has no place for.
-
-    Args:
-        part: the defense.
-        mechanisms: its mechanisms, ready to use.
-        kinds: classes whose objects are used there.
-        registered: defenses of the setting.
-
-    Raises:
-        BadInputError: a mechanism is of none of the classes; the message names those that are.
-    """
+    """Refuse a defense that a setting, or one of its topologies, has no place for."""
     if not all(isinstance(mechanism, kinds) for mechanism in mechanisms):
-        made = [(entry.name, entry.factory) for entry in registered.entries()]
-        names = [name for name, kind in made if isinstance(kind, type) and issubclass(kind, kinds)]
+        factories = [(entry.name, entry.factory) for entry in registered.entries()]
+        names = [name for name, kind in factories if isinstance(kind, type) and issubclass(kind, kinds)]
         raise BadInputError(
-            f"the defense {part.called!r} has no place in this audit, which takes {', '.join(names)}, and objects of "
+            f"the defense {part.title!r} has no place in this audit, which takes {', '.join(names)}, and objects of "
             f"classes that extend {', '.join(kind.__name__ for kind in kinds)}."
         )
 
@@ -386,11 +361,7 @@ def of_kind(mechanisms: Sequence[object], kind: type[M]) -> M | None:
 
 
 def distinct_names(kind: str, names: Sequence[str]) -> None:
-    """Refuse two things that results would call the same.
-
-    Raises:
-        BadInputError: names the first.
-    """
+    """Refuse, as bad input, two things with the same name in results."""
     for name in names:
         if list(names).count(name) > 1:
             raise BadInputError(f"two {kind}s would both be called {name!r} in results; give one another label.")

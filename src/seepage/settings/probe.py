@@ -1,4 +1,4 @@
-"""What a model makes of some of a client's rows: facts that checks read."""
+"""Facts on a model's behaviour on some of a client's rows, for checks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ class Layer:
     """The units of one activation layer.
 
     Attributes:
-        name: name of the layer in the module.
-        kind: its class.
-        units: number of units.
         stuck: number of units with a vanishing derivative on every row looked at.
     """
 
@@ -27,7 +24,6 @@ class Gradients:
     """Gradients of some batches of one size.
 
     Attributes:
-        batch_size: number of records behind each gradient.
         norms: norm of each gradient, with the batches' own labels.
         spread: greatest difference between two of the batches' gradients when all have the same labels,
             as a share of the greatest norm; None where batches cannot differ or all norms are zero.
@@ -40,10 +36,9 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a model makes of some of a client's rows, without any defense.
+    """Facts on a model's behaviour on some of a client's rows, without any defense.
 
     Attributes:
-        rows: number of rows looked at.
         certain: share of them whose predicted probability is beyond 0.999 or below 0.001 for every class;
             None for a regression.
         layers: the ReLU, sigmoid and tanh layers that ran on them.

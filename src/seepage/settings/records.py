@@ -1,4 +1,4 @@
-"""The figures of guessed records, in settings where a guess is matched with the true ones."""
+"""Figures of guessed records, in settings where a guess is matched with the true records."""
 
 from __future__ import annotations
 
@@ -29,18 +29,12 @@ def records_outcome(
     keep_records: bool | None = None,
     further: Sequence[Measured] = (),
 ) -> Outcome:
-    """Return what a guess of the records of some victims scores.
+    """Return the figures of guessed records of some victims.
 
     Args:
-        schema: schema of the table.
-        statistics: statistics of the attacker, which guesses are matched by.
-        secret: true records.
-        guess: guess of as many records.
-        metrics: figures to measure.
-        seconds: time for a victim.
+        statistics: statistics of the attacker, by which guesses are matched.
         visible: whether each record stands above the client's own rounding; None where that is not known.
         keep_records: whether evidence may hold cells; no evidence at all if None, as for a baseline.
-        further: figures of the same victims that others measured.
 
     Raises:
         BadInputError: the guess is of other victims or columns than the secret.

@@ -1,4 +1,4 @@
-"""What parts return, held against what their settings take: a part of one's own is told what to return."""
+"""Validation of what attacks and baselines return."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ def check_guess(part: Part, guess: object, kind: type[G], sizes: Mapping[str, in
     """Return a guess of the type that a setting takes.
 
     Args:
-        part: attack or baseline that returned it.
-        guess: returned object.
-        kind: type of guesses in the setting.
         sizes: sizes of the guess's ``cells`` along its first and its last axis, by what these are; not checked if None.
 
     Raises:
-        BadInputError: it is of another type, or its cells have other sizes.
+        BadInputError: the guess is of another type, or its cells have other sizes; the message says what to return.
 
     Example:
         >>> check_guess(Part(name="mine.py:Mine"), {"cells": 3}, Tensor)
@@ -33,7 +30,7 @@ def check_guess(part: Part, guess: object, kind: type[G], sizes: Mapping[str, in
     """
     if not isinstance(guess, kind):
         raise BadInputError(
-            f"{part.called!r} returned an object of type {type(guess).__name__} where "
+            f"{part.title!r} returned an object of type {type(guess).__name__} where "
             f"{kind.__module__}.{kind.__name__} is expected; return one."
         )
     cells = getattr(guess, "cells", None)
@@ -41,7 +38,7 @@ def check_guess(part: Part, guess: object, kind: type[G], sizes: Mapping[str, in
         (first, rows), *_, (last, columns) = sizes.items()
         if cells.ndim != 3 or (cells.shape[0], cells.shape[-1]) != (rows, columns) or not cells.is_floating_point():
             raise BadInputError(
-                f"{part.called!r} returned cells of shape {tuple(cells.shape)} and type {cells.dtype}, expected "
+                f"{part.title!r} returned cells of shape {tuple(cells.shape)} and type {cells.dtype}, expected "
                 f"float64 of shape ({first}, record, {last}) = ({rows}, records, {columns}); decode encoded rows "
                 "(Encoder.decode), one column a cell."
             )

@@ -1,4 +1,4 @@
-"""The interface of a setting: what a plug-in says of one kind of collaborative learning.
+"""The interface of a setting: what a plug-in defines for one kind of collaborative learning.
 
 A setting is one file with a spec and an ``Audit``. Runner, store, rows, checks, verdict, gate, report, documents and
 the command line read nothing else and never ask which setting it is.
@@ -58,13 +58,13 @@ class PlannedPart:
 
     @property
     def label(self) -> str:
-        """The name in results."""
-        return self.part.called
+        """Name in results."""
+        return self.part.title
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """One point of a sweep.
+    """A point of a sweep.
 
     Attributes:
         defense: label of the defense in results; ``none`` without one.
@@ -77,12 +77,12 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one part got out of the units of an exposure: arrays and plain values.
+    """Figures of one part on the units of an exposure: arrays and plain values.
 
     Attributes:
         measured: figures, one value a unit.
-        seconds: processor time for a unit, or for what a unit attacks one of (a record, a target model).
-        evidence: one a unit of an attack that keeps any; empty otherwise.
+        seconds: processor time for a unit, or for one of the things that a unit attacks (a record, a target model).
+        evidence: evidence of each unit, where the attack has any; empty otherwise.
         pictures: data URI of a picture for each unit; empty where there is nothing to show.
     """
 
@@ -98,7 +98,6 @@ class Scale:
 
     Attributes:
         higher_leaks: whether a higher value means that more leaked; None where it says nothing about leakage.
-        low, high: range of its values.
     """
 
     higher_leaks: bool | None = True
@@ -111,10 +110,10 @@ RATE = Scale(True, 0.0, 1.0)
 
 @dataclass(frozen=True)
 class Trials:
-    """What an accuracy counts, where it is the share of right answers to one question.
+    """The question whose right answers an accuracy counts.
 
     Attributes:
-        does: what the attacker does where it is right, in the third person ("tells 33% from 67% of 'sex'").
+        does: verb phrase for a right answer, in the third person ("tells 33% from 67% of 'sex'").
         each: number of trials of a repetition.
     """
 
@@ -124,26 +123,22 @@ class Trials:
 
 @dataclass(frozen=True)
 class About:
-    """An audit in words and plain values, for results and the report.
+    """Description of an audit in words and plain values, for results and the report.
 
     Attributes:
         dataset, protocol, model: names in results.
-        lead: sentence that says what the report is about.
+        lead: first sentence of the report.
         attacker: who attacks, as the subject of a sentence ("The server").
         secret: what is attacked, as an object ("all cells").
-        message: what the attacker has and a baseline has not ("the gradient").
-        trials: what an accuracy counts, where that is no share of cells that are read.
-        size: what the number of records behind a message is called.
-        size_option: option that sets this number.
+        message: data that the attacker has and a baseline has not ("the gradient").
+        trials: question of an accuracy that is no share of read cells.
+        size: name of the number of records behind a message.
         control: sentence that says why a working attack reads nearly all of the positive control.
-        threat_model: sentences on who sees and knows what, how the deployment is set up and what a unit is.
-        notes: remarks on the rows.
+        threat_model: sentences on the attacker's view and knowledge, the deployment and the unit.
         limits: sentences on parts of the network that no attack solves exactly, for the headline.
-        rows: number of rows of the table.
         rounds: number of rounds in which the same units are attacked.
-        target: name of the column that is learnt.
         label: name of the column of labels, where they are a secret with a verdict of its own; None where they are not.
-        marks: what tables say behind the names of attacks and defenses that are not their authors' own.
+        marks: marks that tables print behind the names of attacks and defenses that differ from their publication.
         label_attacker: who attacks the label, as the subject of a sentence, where that is not ``attacker``: its verdict
             then stands apart. None where it is, so that the graver verdict is that of the configuration.
         columns: names of the columns with figures of their own.
@@ -155,7 +150,6 @@ class About:
             they must not exceed the baselines.
         captions: format of a metric's mean below a picture, by metric.
         utility: metrics that say how well the task is learnt, in order of preference.
-        settings: options of the audit for results.
         without_dropout: layers of the network whose dropout was switched off for the audit.
         unaccounted: sentences on what a printed epsilon leaves out; None where there are none.
     """
@@ -192,7 +186,7 @@ class About:
     unaccounted: str | None = None
 
     def scale(self, metric: str) -> Scale:
-        """Return the reading of a metric, a rate where nothing else is said."""
+        """Return the reading of a metric; that of a rate by default."""
         return self.scales.get(metric, RATE)
 
 
@@ -204,8 +198,7 @@ class Exposure(ABC):
         """Return the figures of a part on these units.
 
         Args:
-            part: one of the audit's parts.
-            progress: called now and then with the share of the work done since the last call.
+            progress: callback that gets the share of the work done since the last call.
 
         Raises:
             BadInputError: the part cannot be run on these units.
@@ -214,11 +207,11 @@ class Exposure(ABC):
 
 @dataclass(frozen=True)
 class TaskTraining:
-    """Trainings of the task that are asked for beside the attacks.
+    """Trainings of the task that a published table asks for beside the attacks.
 
     Attributes:
         recipe: settings of the training; no training if None.
-        configurations: points of the sweep to train for; of the others, what was trained before counts.
+        configurations: points of the sweep to train for; for the others, only earlier trainings are read.
     """
 
     recipe: Recipe | None
@@ -229,15 +222,11 @@ class Audit(ABC, Generic[S]):
     """A spec with its rows and networks, ready to run. It is sent to worker processes, so that it can be pickled.
 
     Attributes:
-        setting: name of the setting.
-        spec: what to do.
-        about: the audit in words and plain values.
-        configurations: all points of the sweep.
         parts: baselines, measurements of the deployment and attacks, in the order of results.
         dataset: the table; None where the rows are no table.
         own: whether the rows are the user's own, so that they are kept out of files and reports.
         inferred: origin of the schema; None where it was not inferred.
-        shared: whether parts of a configuration and unit share an exposure that is expensive to make. The runner then
+        shared: whether parts of a configuration and unit share an exposure that is expensive. The runner then
             measures all of them in one job.
         together: largest number of units that are measured together, where fewer are wanted than ``group`` returns.
         repeatable: whether further units and other configurations can be run; not where messages were captured.
@@ -261,7 +250,7 @@ class Audit(ABC, Generic[S]):
         return None if self.dataset is None else self.dataset.schema
 
     def deployment(self) -> Deployment:
-        """Return what the deployment shows and grants the attacker.
+        """Return the threat model: views and side information of the attacker.
 
         Raises:
             BadInputError: the setting declares no threat model.
@@ -270,7 +259,7 @@ class Audit(ABC, Generic[S]):
 
     @property
     def origin(self) -> Mapping[str, Json]:
-        """What tells these rows and this network from others, as JSON values; nothing of the rows but digests."""
+        """Digests that distinguish the rows and the network from others, as JSON values."""
         return {}
 
     @property
@@ -280,7 +269,7 @@ class Audit(ABC, Generic[S]):
 
     @property
     def usual_attacks(self) -> tuple[str, ...]:
-        """Registered names of the attacks that this audit runs where nobody names any: little is shown by all alone."""
+        """Registered names of the attacks that this audit runs where nobody names any."""
         return tuple(part.name for part in self.spec.with_usual_attacks().attacks)
 
     @abstractmethod
@@ -289,14 +278,14 @@ class Audit(ABC, Generic[S]):
 
     @abstractmethod
     def expose(self, configuration: Configuration, units: range) -> Exposure:
-        """Return what some units of a configuration give.
+        """Return messages, secret and knowledge of some units of a configuration.
 
         Raises:
             BadInputError: the configuration cannot be used with these rows.
         """
 
     def threat_model(self) -> tuple[str, ...]:
-        """Return who sees and knows what, how the deployment is set up and what a unit is, a sentence each."""
+        """Return the threat model and the set-up, a sentence each."""
         return self.about.threat_model
 
     @property
@@ -305,22 +294,22 @@ class Audit(ABC, Generic[S]):
         return "cpu"
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
-        """Return the number of units that are measured together; figures may depend on it in the last digits."""
+        """Return the number of units that are measured together; the last digits of figures may depend on it."""
         return 1
 
     def memory(self, configuration: Configuration, part: PlannedPart) -> int:
-        """Return the bytes that one job of a part holds at most, as far as that is known before it runs; else 0."""
+        """Return an upper bound of the bytes of one job of a part, as far as it is known before it runs; else 0."""
         return 0
 
     def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds that a group of units takes with all parts; None where only running them tells.
+        """Return the seconds of a group of units with all parts; None where only running them tells.
 
-        Settings whose parts share an exposure answer; of others the runner tries each part.
+        Settings whose parts share an exposure return a forecast; for others the runner times each part.
         """
         return None
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
-        """Return what an attacker is granted, as plain values for results."""
+        """Return the side information of an attacker, as plain values for results."""
         return {}
 
     def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
@@ -332,36 +321,36 @@ class Audit(ABC, Generic[S]):
         return None
 
     def negative(self) -> Audit | None:
-        """Return the negative control: messages that carry nothing, where attacks must not exceed baselines."""
+        """Return the negative control: messages without information, where attacks must not exceed baselines."""
         return None
 
     def levers(self) -> Sequence[Lever]:
-        """Return what the deployment can change to leak less; a recommendation searches among it."""
+        """Return changes of the deployment that may lower its leakage; a recommendation searches among them."""
         return ()
 
     def probe(self) -> Probe | None:
-        """Return what the model makes of some rows; None in settings where no gradient is the message."""
+        """Return facts on the model's behaviour on some rows; None in settings where no gradient is the message."""
         return None
 
     def further_rows(
-        self, kept: Kept, say: Callable[[str], None], asked: TaskTraining | None = None
+        self, cache: Cache, say: Callable[[str], None], training: TaskTraining | None = None
     ) -> list[ResultRow]:
         """Return results beside those of the parts, such as the cost of defenses.
 
         Args:
-            kept: returns JSON values from the store, made once for everything that determines them.
-            say: called with what is computed next.
-            asked: trainings of the task that a published table asks for; what the audit is about if None.
+            cache: store of JSON values; see ``Cache``.
+            say: callback that gets the name of the next computation.
+            training: trainings of the task that a published table asks for; those of the audit if None.
         """
         return []
 
     def save(self, folder: Path) -> None:
-        """Keep what is expensive to make again, such as trained networks, in a run folder."""
+        """Keep in a run folder what is expensive to compute, such as trained networks."""
 
 
-# Called with everything that determines some JSON values and a function that makes them; without one, what is not kept
-# is None.
-Kept = Callable[[Mapping[str, Json], Callable[[], Any] | None], Any]
+# Called with everything that determines some JSON values and a function that computes them; without the function,
+# values that are not stored are None.
+Cache = Callable[[Mapping[str, Json], Callable[[], Any] | None], Any]
 
 
 @dataclass(frozen=True)
@@ -369,8 +358,6 @@ class Given:
     """Objects that a caller passed in place of names in the spec.
 
     Attributes:
-        dataset: rows of the caller.
-        model: network of the caller.
         folder: run folder in which networks that were trained before are looked for.
     """
 

@@ -1,7 +1,7 @@
-"""What an audit is to do: the fields that all settings share, as plain values that are checked before anything runs.
+"""Specs: the fields that all settings share, as plain values that are checked before anything runs.
 
-The fields of a spec are the only place where an option is said: command lines, documents, starter documents, typed
-arguments of Python and the reference page are made from their types, defaults, bounds and ``Option``.
+The fields of a spec are the only place where an option is defined: command lines, documents, starter documents, typed
+arguments of Python and the reference page are generated from their types, defaults, bounds and ``Option``.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from seepage.tabular.policy import SUFFIXES, UTF8, Missing, Policy, checked_enco
 
 S = TypeVar("S", bound="Spec")
 
-# Steering of how the schema of a table of one's own is inferred.
+# Fields that steer how the schema of a user's table is inferred.
 STEERING = ("sensitive", "drop", "overrides", "most_categories", "most_encoded", "keep_dummies")
 OF_OWN_TABLES = ("target", "schema_file", "missing", "separator", "encoding", "day_first", *STEERING)
 _TABLE = ("dataset", "dataset_options", "data", *OF_OWN_TABLES)
-# In place of what pydantic says.
+# Replacements of pydantic's messages.
 _WORDS = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "expected a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "expected a number"),
@@ -54,7 +54,7 @@ _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?
 
 
 class Plain(BaseModel):
-    """Plain values, of which no text or truth value passes for a number."""
+    """Plain values; no text or truth value is accepted as a number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -65,12 +65,12 @@ class Plain(BaseModel):
 
 
 def _as_tuples(value: object) -> object:
-    """Return lists, as YAML and JSON have them, as tuples, whatever they are nested in but mappings."""
+    """Return lists, as in YAML and JSON, as tuples at any depth, but not within mappings."""
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _seconds(value: object) -> object:
-    """Return a span of time such as ``90s``, ``30m`` or ``1h30m`` in seconds; what is no text stays.
+    """Return a span of time such as ``90s``, ``30m`` or ``1h30m`` in seconds; a value that is no text is unchanged.
 
     Example:
         >>> _seconds("30m"), _seconds("1h30m")
@@ -88,7 +88,7 @@ def _seconds(value: object) -> object:
 
 
 def _tabulator(value: object) -> object:
-    """Return a tabulator for its name or for backslash and t, which shells leave as they are."""
+    """Return a tabulator for its name, or for a backslash and t, which shells do not replace."""
     return "\t" if value in ("\\t", "tab") else value
 
 
@@ -107,7 +107,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(several)]
 File = Annotated[Path, Field(strict=False)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, lt=float("inf"))]
 
-# Fields of which settings have defaults of their own.
+# Fields whose defaults differ between settings.
 DatasetName = Annotated[
     str,
     Option(
@@ -148,7 +148,7 @@ def _wish(value: object) -> object:
 
 
 class ContradictionError(BadInputError):
-    """Fields that do not go together; ``field`` is the one to change."""
+    """Fields that contradict each other; ``field`` is the one to change."""
 
     def __init__(self, field: str, *message: str | Remedy) -> None:
         super().__init__(*message)
@@ -201,7 +201,6 @@ class Gate(Plain):
         above: mean lift over the best baseline that is shown not to be reached, in (0, 1).
         column: column whose lift counts; all cells, whole records, label and sensitive columns if None.
         deployed: labels of the defenses that are deployed; all of them if empty, or no defense where there is none.
-        whole_records: whether the share of whole records alone counts.
         worst: share of the repetitions, in (0, 1), that must be shown not to be above a lift, in [0, 1); None for no
             such limit.
         over_trainings: whether new trainings or attack seeds are judged, and not the members of those that were run.
@@ -268,12 +267,11 @@ class Gate(Plain):
 
 
 class Wish(Plain):
-    """What a recommended configuration has to meet.
+    """Requirements on a recommended configuration.
 
     Attributes:
-        below: mean lift over the best baseline that it is shown to stay below, in (0, 1).
+        below: mean lift over the best baseline below which it must be shown to stay, in (0, 1).
         column: column whose lift counts; see ``Gate``.
-        whole_records: whether whole records alone count.
         max_cost: largest loss in the metric of the task, in its own unit; None for any.
     """
 
@@ -338,20 +336,17 @@ MostRows = Annotated[
 class Spec(Plain):
     """An audit in plain values; a setting adds its own fields.
 
-    ``fields_of`` tells of each field what it is; the reference page of options lists them.
+    ``fields_of`` describes each field; the reference page of options lists them.
 
     Attributes:
-        setting: name of the setting.
-        about: the setting in a line.
-        unit: one of the independent repetitions, in words.
+        unit: name of an independent repetition.
         quick: values of fields for a quick look.
         guide: help of the setting's command, with examples.
-        steering: fields that steer how the schema of a table of one's own is inferred.
-        of_own: further fields that describe a table of one's own.
+        steering: fields that steer how the schema of a user's table is inferred.
+        of_own: further fields that describe a user's table.
         repeats: field with the number of independent repetitions.
-        member: one of what is attacked in a repetition, where it holds many, in words; None where the repetition itself
-            is attacked.
-        members: field with their number.
+        member: name of one of the things that are attacked in a repetition, where it holds many; None where the
+            repetition itself is attacked.
     """
 
     setting: ClassVar[str]
@@ -527,15 +522,15 @@ class Spec(Plain):
         field = fields_of(cls)[str(info.field_name)]
         if field.option.parts is None:
             return value
-        known = cls.registered(field)
+        registered = cls.registered(field)
         if not field.parts:
             if not field.option.own:
-                known[value]
+                registered[value]
             return value
         for i, part in enumerate(value):
             try:
                 for mechanism in part.mechanisms:
-                    entry_of(known, mechanism)
+                    entry_of(registered, mechanism)
             except BadInputError as error:
                 raise ItemError(i, str(error)) from error
         return distinct(field.name.removesuffix("s"), value)
@@ -546,7 +541,7 @@ class Spec(Plain):
         if not parts:
             raise BadInputError("an audit needs at least one defense; give 'none' for messages sent as they are.")
         for i, part in enumerate(parts):
-            if part.called == NONE and part.name != NONE:
+            if part.title == NONE and part.name != NONE:
                 raise ItemError(
                     i,
                     f"a defense that does something would be called {NONE!r} in results; give it a label of its own, "
@@ -598,10 +593,10 @@ class Spec(Plain):
     @model_validator(mode="after")
     def _distinguishable(self: S) -> S:
         for part in self.attacks:
-            if part.called in {baseline.called for baseline in self.baselines}:
+            if part.title in {baseline.title for baseline in self.baselines}:
                 raise ContradictionError(
                     "attacks",
-                    f"an attack and a baseline would both be called {part.called!r} in results; give one a label.",
+                    f"an attack and a baseline would both be called {part.title!r} in results; give one a label.",
                 )
         return self
 
@@ -627,23 +622,23 @@ class Spec(Plain):
 
     @classmethod
     def attempt(cls: type[S], values: Mapping[str, object]) -> S | list[Problem]:
-        """Return a spec of plain values, or all that is wrong with them."""
+        """Return a spec of plain values, or all problems with them."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
             return [_problem(cls, details) for details in error.errors()]
 
     def check_parts(self) -> None:
-        """Make every part once, to see whether its options fit.
+        """Create every part once, to check its options.
 
         Raises:
             BadInputError: an option of a part is unknown, missing or out of range, or mechanisms do not go together.
         """
         for field in fields_of(type(self)).values():
             if field.parts:
-                known = self.registered(field)
+                registered = self.registered(field)
                 for part in getattr(self, field.name):
-                    combine(known, part) if field.name == "defenses" else make_part(known, part)
+                    combine(registered, part) if field.name == "defenses" else make_part(registered, part)
 
     @property
     def passed(self) -> tuple[Part, ...]:
@@ -662,46 +657,42 @@ class Spec(Plain):
         return type(self).model_fields[self.repeats].default
 
     def with_usual_attacks(self: S) -> S:
-        """Return the same audit with the attacks that are run where nobody names any."""
+        """Return the same audit with the default attacks."""
         values = {name: getattr(self, name) for name in self.model_fields_set - {"attacks"}}
         usual = type(self).attempt(values)
         return self if isinstance(usual, list) else usual
 
     def reseeded(self: S, seed: int) -> S:
-        """Return the same audit with other random numbers: other repetitions of the same deployment."""
+        """Return the same audit with another seed: other repetitions of the same deployment."""
         return self.model_copy(update={"seed": seed})
 
     @property
     def policy(self) -> Policy:
-        """How the schema of a table of one's own is inferred."""
+        """Policy by which the schema of a user's table is inferred."""
         steered: dict[str, Any] = {name: getattr(self, name) for name in self.steering}
         steered.update(self.read_beside(self.__dict__))
         return Policy(missing=self.missing, day_first=self.day_first, **steered)
 
     @classmethod
     def read_beside(cls, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-        """Return the fields ``beside`` and ``only`` of the policy, where a setting reads more than the table.
-
-        Args:
-            values: values of fields.
-        """
+        """Return the fields ``beside`` and ``only`` of the policy, where a setting reads more than the table."""
         return {}
 
     def plain(self) -> dict[str, Any]:
-        """Return the spec as JSON values; ``of`` makes an equal one of them."""
+        """Return the spec as JSON values; ``of`` returns an equal spec from them."""
         return self.model_dump(mode="json")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a value of a spec.
+    """A problem with a value of a spec.
 
     Attributes:
-        path: field, and the positions and names of what lies in it; empty where it is about the whole.
-        message: what was expected and, where the value is not None, what to do.
-        value: what came, where the message does not tell it; None where it does.
-        advised: message with settings that it advises, which front ends word.
-        contradiction: whether it is not one value that is wrong, but several that do not go together.
+        path: field, with positions and names within it; empty for a problem of the whole spec.
+        message: expectation and, where the value is not None, remedy.
+        value: value of the user, where the message does not contain it; None where it does.
+        advised: message that advises settings, which front ends put in their own words.
+        contradiction: whether several values contradict each other, rather than one value being wrong.
     """
 
     path: tuple[str | int, ...]
@@ -727,9 +718,9 @@ def _problem(cls: type[Spec], details: ErrorDetails) -> Problem:
             return Problem((refusal.field,), str(refusal), advised=advised, contradiction=True)
         return Problem(path, str(refusal), advised=advised, contradiction=not path)
     if kind == "extra_forbidden":
-        known = fields_of(cls) if len(path) == 1 else fields_of(cls)[str(path[0])].fields
+        fields = fields_of(cls) if len(path) == 1 else fields_of(cls)[str(path[0])].fields
         what = "setting" if len(path) == 1 else f"key of {path[0]}:"
-        return Problem(path, str(unknown_name(what, str(path[-1]), known)))
+        return Problem(path, str(unknown_name(what, str(path[-1]), fields)))
     if kind == "missing":
         nested = fields_of(cls)[str(path[0])].fields.get(str(path[-1]))
         placeholder = nested.option.metavar if nested is not None else None
@@ -738,8 +729,8 @@ def _problem(cls: type[Spec], details: ErrorDetails) -> Problem:
     choices = fields_of(cls)[str(path[0])].choices if len(path) == 1 else ()
     if kind == "literal_error" and choices and isinstance(value, str):
         return Problem(path, str(unknown_name(f"choice of {path[0]}:", value, choices)))
-    said = str(details["msg"]).replace("Input should be", "must be").replace("String should", "must")
-    return Problem(path, _WORDS.get(kind, said), value)
+    message = str(details["msg"]).replace("Input should be", "must be").replace("String should", "must")
+    return Problem(path, _WORDS.get(kind, message), value)
 
 
 def distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -748,9 +739,9 @@ def distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     Raises:
         BadInputError: two different ones would have the same name in results.
     """
-    kept = list({(part.model_dump_json(), id(part.passed)): part for part in parts}.values())
-    names = [part.called for part in kept]
+    distinct_parts = list({(part.model_dump_json(), id(part.passed)): part for part in parts}.values())
+    names = [part.title for part in distinct_parts]
     for name in names:
         if names.count(name) > 1:
             raise BadInputError(f"two different {kind}s would both be called {name!r} in results; give one a label.")
-    return tuple(kept)
+    return tuple(distinct_parts)

@@ -14,7 +14,7 @@ from seepage.tabular.one_hot import groups_of_schema
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Schema
 
-# What of a spec says which rows there are.
+# Fields of a spec that determine its rows.
 _ROWS = (
     *("dataset", "dataset_options", "data_folder", "data", "schema_file", "target", "sensitive", "separator"),
     *("encoding", "policy"),
@@ -22,29 +22,29 @@ _ROWS = (
 
 
 class Tables:
-    """Tables of specs: those that name the same rows share them.
+    """Tables of specs, shared between specs of the same rows.
 
     Args:
-        folder: where networks that were trained before are looked for; nowhere if None.
+        folder: folder with networks that were trained before; None for none.
 
     Attributes:
-        kept: what a setting makes of specs and tables, by a key of its own.
+        cache: objects that settings derive from specs and tables, by keys of their own.
 
     Example:
         >>> from seepage.settings.split.spec import SplitSpec
         >>> tables = Tables()
-        >>> one, other = (SplitSpec.of(dataset="german", seed=seed) for seed in (0, 1))
-        >>> tables.rows(one)[0] is tables.rows(other)[0]
+        >>> specs = [SplitSpec.of(dataset="german", seed=seed) for seed in (0, 1)]
+        >>> tables.rows(specs[0])[0] is tables.rows(specs[1])[0]
         True
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self.kept: dict[str, Any] = {}
+        self.cache: dict[str, Any] = {}
         self._loaded: dict[str, tuple[Dataset, Inferred | None]] = {}
 
     def rows(self, spec: Spec) -> tuple[Dataset, Inferred | None]:
-        """Return the rows that a spec names, see ``load_rows``."""
+        """Return the rows of a spec, see ``load_rows``."""
         key = rows_key(spec)
         if key not in self._loaded:
             self._loaded[key] = load_rows(spec)
@@ -52,12 +52,12 @@ class Tables:
 
 
 def rows_key(spec: Spec) -> str:
-    """Return all of a spec that says which rows there are."""
+    """Return all fields of a spec that determine its rows."""
     return repr([getattr(spec, name) for name in _ROWS])
 
 
 def load_rows(spec: Spec) -> tuple[Dataset, Inferred | None]:
-    """Return the rows that a spec names, and how their schema came about where it was inferred.
+    """Return the rows of a spec, and the inference of their schema where it was inferred.
 
     Raises:
         BadInputError: a name is unknown or a file cannot be used.

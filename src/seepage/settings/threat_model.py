@@ -1,7 +1,7 @@
 """The registered attacks that a configuration admits, and why it does not admit the others.
 
 An attack declares the view that it takes, by its annotation, and the side information that it needs, where it is
-registered. A protocol declares the views that it reveals. A spec says the rest. Nothing is trained or attacked here.
+registered. A protocol declares the views that it reveals. A spec has the rest. Nothing is trained or attacked here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,9 @@ from seepage.settings.part import Part, entry_of
 
 @dataclass(frozen=True)
 class Deployment:
-    """What a deployment shows and grants the attacker.
+    """Views and side information that a deployment gives the attacker.
 
     Attributes:
-        setting: name of the setting.
-        protocol: name of the protocol, in sentences.
-        reveals: view types that the protocol shows the attacker.
         grants: side information that the attacker holds.
         model: name of the trained network; None where attacks need none that is crafted.
         defenses: name of each mechanism that is audited, and the part of the message that it blurs or withholds.
@@ -42,9 +39,6 @@ class Applicability:
     """Whether an attack can be run on a deployment.
 
     Attributes:
-        attack: registered name.
-        sees: names of the view types that the attack takes.
-        needs: side information that the attack needs.
         reason: sentence that names both sides of a mismatch; None where the attack applies.
     """
 
@@ -60,12 +54,7 @@ class Applicability:
 
 
 def granted(amounts: Mapping[Need, float | int | None], further: Iterable[Need] = ()) -> frozenset[Need]:
-    """Return what is granted: amounts that are not 0 (None stands for as much as there is), and what else there is.
-
-    Args:
-        amounts: amount of each kind of side information.
-        further: side information without an amount.
-    """
+    """Return the granted side information: amounts that are not 0 (None: all there is), and further kinds."""
     return frozenset({*(need for need, amount in amounts.items() if amount != 0), *further})
 
 
@@ -84,8 +73,8 @@ def applicability(entry: registry.Entry[registry.Attack], deployment: Deployment
         >>> from seepage.settings.catalogue import deployment_of
         >>> from seepage.settings.split.spec import SplitSpec
         >>> deployment = deployment_of(SplitSpec(private_columns="sex", auxiliary=0))
-        >>> found = applicability(registry.attacks["fsha"], deployment)
-        >>> found.applies, found.needs
+        >>> fsha = applicability(registry.attacks["fsha"], deployment)
+        >>> fsha.applies, fsha.needs
         (False, ('auxiliary',))
     """
     return Applicability(
@@ -94,7 +83,7 @@ def applicability(entry: registry.Entry[registry.Attack], deployment: Deployment
 
 
 def grid_of_attacks(deployment: Deployment) -> list[Applicability]:
-    """Return for each registered attack of the setting whether it can be run, in order of registration."""
+    """Return the applicability of each registered attack of the setting, in order of registration."""
     return [applicability(entry, deployment) for entry in registry.attacks.of(deployment.setting).entries()]
 
 
@@ -102,18 +91,18 @@ def refuse_inapplicable(attacks: Iterable[Part], deployment: Deployment) -> None
     """Refuse attacks that cannot be run, before anything is.
 
     Raises:
-        BadInputError: says of each what it takes or needs, and what the deployment shows or grants instead.
+        BadInputError: for each such attack, its view or needs, and those of the deployment.
     """
     registered = registry.attacks.of(deployment.setting)
-    every = [applicability(entry_of(registered, part), deployment).reason for part in attacks]
-    reasons = [reason for reason in dict.fromkeys(every) if reason is not None]
+    mismatches = [applicability(entry_of(registered, part), deployment).reason for part in attacks]
+    reasons = [reason for reason in dict.fromkeys(mismatches) if reason is not None]
     if reasons:
         raise BadInputError(" ".join(reasons))
 
 
 def _reason(entry: registry.Entry[registry.Attack], deployment: Deployment) -> str | None:
     sees = entry.sees
-    # An attack without an annotation is taken at its word; one may take more than the views of a setting.
+    # An attack without an annotation is not checked; an attack may take more than the views of a setting.
     if sees and not any(issubclass(shown, view) for view in sees for shown in deployment.reveals):
         return (
             f"The attack {entry.name!r} takes {_names(sees)} ({_described(sees)}), but {deployment.setting} learning "
@@ -122,7 +111,7 @@ def _reason(entry: registry.Entry[registry.Attack], deployment: Deployment) -> s
     for need in entry.needs:
         if need == "crafted_network":
             crafted = getattr(entry.factory, "network", None)
-            # Of a network of one's own only running it tells whether it was crafted.
+            # Whether a user's network was crafted shows only when it runs.
             if deployment.model in (crafted, None) or deployment.model not in registry.models.names():
                 continue
             return (
@@ -142,5 +131,5 @@ def _names(views: Iterable[type]) -> str:
 
 
 def _described(views: Iterable[type]) -> str:
-    said = ((inspect.getdoc(view) or "").split("\n", 1)[0].rstrip(".") for view in views)
-    return "; ".join(f"{words[:1].lower()}{words[1:]}" for words in said)
+    summaries = ((inspect.getdoc(view) or "").split("\n", 1)[0].rstrip(".") for view in views)
+    return "; ".join(f"{words[:1].lower()}{words[1:]}" for words in summaries)

@@ -1,4 +1,4 @@
-"""What settings whose parts share an exposure have in common: audits, figures of units, forecasts from rehearsals."""
+"""Common parts of settings whose parts share an exposure: audits, figures of units, forecasts from rehearsals."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ D = TypeVar("D")
 # A forecast gives up where a rehearsal takes longer: the first job of the run tells it as well, and is kept.
 _LONGEST_REHEARSAL_SECONDS = 5.0
 _FURTHER_EPOCHS = 2
-# Fewer rows say too little, whatever the time.
+# Fewer rows show too little, whatever the time.
 _FEWEST_ROWS = 500
-# What is done for the first time in a process takes some tenths of a second more than ever after.
+# The first call in a process takes some tenths of a second more than later ones.
 _WARM_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class UnitFigures:
-    """What one part got out of one unit.
+    """Figures of one attack, baseline or measurement on one unit.
 
     Attributes:
-        figures: values by metric and column (None: all of them); None where a metric does not apply.
-        seconds: time for each attacked record or target model; None where that says nothing.
-        picture: data URI of a picture of what was found, or is to be found; None where there is nothing to show.
-        each: values that a figure is the mean of, by its metric and column, one a record or target model of the unit.
+        figures: values by metric and column (None: all columns); None where a metric does not apply.
+        seconds: time for each attacked record or target model; None where there is no such time.
+        picture: data URI of a picture of the guess, or of the truth; None where there is nothing to show.
+        each: values whose mean a figure is, by its metric and column, one for each record or target model of the unit.
             A gate judges these; intervals are over units, whose members are not independent.
-        evidence: single cells of an attack that guesses records; None of all else.
+        evidence: single cells of an attack that guesses records; None otherwise.
     """
 
     figures: Mapping[tuple[str, str | None], float | None]
@@ -58,14 +58,10 @@ class UnitFigures:
 def outcome(units: Sequence[UnitFigures], about: About) -> Outcome:
     """Return the figures of some units as measurements; a figure that a unit does not have is NaN there.
 
-    Args:
-        units: what a part got out of each.
-        about: gives the reading of each metric.
-
     Example:
         >>> about = About("coins", "toss", "none")
-        >>> found = outcome([UnitFigures({("accuracy", None): 0.5}), UnitFigures({("accuracy", None): None})], about)
-        >>> found.measured[0].values.tolist()
+        >>> coins = outcome([UnitFigures({("accuracy", None): 0.5}), UnitFigures({("accuracy", None): None})], about)
+        >>> coins.measured[0].values.tolist()
         [0.5, nan]
     """
     measured = []
@@ -98,21 +94,16 @@ def outcome(units: Sequence[UnitFigures], about: About) -> Outcome:
 
 @runtime_checkable
 class AttackedUnit(Protocol):
-    """A unit with what the attacker saw of it."""
+    """A unit with the attacker's view of it."""
 
     def measure(self, part: PlannedPart) -> UnitFigures:
-        """Return what a part gets out of the unit."""
+        """Return the figures of a part on the unit."""
         ...
 
 
 @dataclass(frozen=True)
 class UnitsExposure(Exposure):
-    """Some units of a configuration.
-
-    Attributes:
-        about: reading of the figures.
-        units: what was attacked, one after another.
-    """
+    """Some units of a configuration."""
 
     about: About
     units: Sequence[AttackedUnit]
@@ -126,16 +117,13 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     """An audit whose parts share an exposure.
 
     Args:
-        spec: what to do.
-        dataset: rows of the caller; those that the spec names if None.
-        own: whether the rows are the user's own.
-        swapped: whether what is received is that of another record or model, so that it carries nothing of the attacked
-            one: the negative control.
+        swapped: whether the message is that of another record or model, which carries nothing of the attacked one: the
+            negative control.
 
     Attributes:
-        ignored: fields of the spec that say what is measured, on how many units and how, but change no training.
-        rows: what tells the rows from others, as JSON values.
-        defenses: what each configuration's defense does, by its label.
+        ignored: fields of the spec that change measurements, their number and their form, but no training.
+        rows: JSON values that distinguish the rows from others.
+        defenses: mechanisms of each configuration's defense, by its label.
 
     Raises:
         BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
@@ -150,16 +138,11 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     def __init__(self, spec: S, dataset: Dataset | None = None, own: bool = False, swapped: bool = False) -> None:
         check_cpu(spec.device, self.setting)
         self.spec, self.own, self.swapped = spec, own, swapped
-        self._parts = {part.called: part for part in spec.defenses}
+        self._parts = {part.title: part for part in spec.defenses}
 
     @classmethod
     def prepared(cls, spec: S, given: Given, tables: Tables) -> UnitsAudit[S, D]:
         """Return the audit of a spec.
-
-        Args:
-            spec: what to do.
-            given: objects that the caller passed instead of names.
-            tables: tables that were loaded before.
 
         Raises:
             BadInputError: something that the spec names cannot be loaded or used.
@@ -171,12 +154,12 @@ class UnitsAudit(Audit[S], Generic[S, D]):
 
     @property
     def origin(self) -> Mapping[str, Json]:
-        """What tells these rows from others."""
+        """Digests that distinguish the rows from others."""
         return {} if self.dataset is None else origin_of(self.dataset, self.rows)
 
     @property
     def determining(self) -> Mapping[str, Json]:
-        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        """Everything that determines figures beside spec, rows, defense and part, as JSON values."""
         return {}
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
@@ -202,30 +185,22 @@ class UnitsAudit(Audit[S], Generic[S, D]):
         return self.planted(swapped=False)
 
     def negative(self) -> UnitsAudit[S, D] | None:
-        """Return the negative control: as the positive one, but what is received is that of another."""
+        """Return the negative control: as the positive one, but with messages of others."""
         return self.planted(swapped=True)
 
     @abstractmethod
     def planted(self, swapped: bool) -> UnitsAudit[S, D] | None:
-        """Return a control, whose secret is planted on the same table; None where there is none.
-
-        Args:
-            swapped: whether it is the negative control.
-        """
+        """Return a control, whose secret is planted on the same table; None where there is none."""
 
 
 def _source_of(part: PlannedPart, setting: str) -> str | None:
-    known = (registry.baselines if part.kind == "baseline" else registry.attacks).of(setting)
-    # What a setting measures by itself has no name there.
-    return source_of(known, part.part) if part.part.passed is not None or part.part.name in known else None
+    registered = (registry.baselines if part.kind == "baseline" else registry.attacks).of(setting)
+    # A measurement of the setting itself is not registered.
+    return source_of(registered, part.part) if part.part.passed is not None or part.part.name in registered else None
 
 
 def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[Part]) -> tuple[PlannedPart, ...]:
-    """Return the parts of an audit in the order of results.
-
-    Raises:
-        BadInputError: two would have the same name in results.
-    """
+    """Return the parts of an audit in the order of results, with distinct names."""
     parts = (
         *(PlannedPart(part, "about") for part in about),
         *(PlannedPart(part, "baseline") for part in baselines),
@@ -236,22 +211,14 @@ def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[
 
 
 def with_fields(spec: S, changed: Mapping[str, Json]) -> S:
-    """Return a spec with other values of some fields, which are taken as valid.
-
-    Raises:
-        KeyError: the spec has no such field.
-    """
+    """Return a spec with other values of some fields, which are not validated; a ``KeyError`` for unknown fields."""
     for name in changed:
         type(spec).model_fields[name]
     return spec.model_copy(update=changed)
 
 
 def control_fields(swapped: bool) -> dict[str, object]:
-    """Return what the controls of all settings have in common as fields of a spec.
-
-    Args:
-        swapped: whether it is the negative control.
-    """
+    """Return the fields that the controls of all settings have in common."""
     variant = "negative control" if swapped else "positive control"
     return {
         "control": False,
@@ -263,43 +230,35 @@ def control_fields(swapped: bool) -> dict[str, object]:
     }
 
 
-# Enough for an interval that an attack which works clears, and that one which finds nothing does not exceed by chance.
+# Enough for an interval that a working attack clears, and that a failing one does not exceed by chance.
 CONTROL_UNITS = 5
 
 
-def without_others(about: About, wanted: Sequence[Part], kept: Sequence[Part], why: str) -> About:
+def without_others(about: About, wanted: Sequence[Part], remaining: Sequence[Part], why: str) -> About:
     """Return an audit's description with a note on the attacks that a control leaves out.
 
     Args:
-        about: description of the control.
-        wanted: attacks of the audit.
-        kept: attacks of the control.
         why: the reason, as the end of a sentence.
     """
-    names = [part.called for part in wanted if part not in kept]
+    names = [part.title for part in wanted if part not in remaining]
     if not names:
         return about
     return replace(about, notes=(*about.notes, f"this control leaves out {', '.join(names)}: {why}"))
 
 
 def attacks_and_baselines(parts: Sequence[PlannedPart]) -> tuple[PlannedPart, ...]:
-    """Return the parts that a control consists of: how well the task is learnt there interests nobody."""
+    """Return the parts of a control, which leaves out measurements of the task."""
     return tuple(part for part in parts if part.kind != "about")
 
 
 def rows_identity(data: Dataset) -> list[Json]:
-    """Return what tells these rows from others: their number, digests of cells and labels."""
+    """Return JSON values that distinguish the rows from others: their number, digests of cells and labels."""
     cells = data.all
     return [len(cells), plain(cells.cells), plain(cells.labels)]
 
 
 def origin_of(data: Dataset, rows: list[Json]) -> dict[str, Json]:
-    """Return what tells a table from others, for provenance; nothing of the rows but digests.
-
-    Args:
-        data: the table.
-        rows: its ``rows_identity``.
-    """
+    """Return the description of a table for provenance; nothing of the rows but digests."""
     return {
         "dataset": {
             "name": data.name,
@@ -313,17 +272,13 @@ def origin_of(data: Dataset, rows: list[Json]) -> dict[str, Json]:
 
 
 def rows_in_time(data: Dataset, most: int | None, seconds: float | None, rate: float, seed: int) -> Dataset:
-    """Return the rows that an audit uses: all of a table, or as many at random as there is time for.
+    """Return the rows that an audit uses: all of a table, or a random sample that fits the time.
 
-    How many there is time for is calculated from the budget alone, so that the same command draws the same rows on
-    every machine.
+    The size of the sample follows from the budget alone, so that the same command draws the same rows on every machine.
 
     Args:
-        data: all rows.
-        most: number of rows that was asked for; None to go by the time.
-        seconds: time budget; None for no limit.
-        rate: rows that there is time for in a second.
-        seed: seed of the draw.
+        most: number of rows from the user; None for as many as fit the time.
+        rate: number of rows that fit in a second.
     """
     if most is None:
         most = len(data.all) if seconds is None else max(_FEWEST_ROWS, int(seconds * rate))
@@ -334,26 +289,13 @@ def rows_in_time(data: Dataset, most: int | None, seconds: float | None, rate: f
 
 
 def of_some_rows(data: Dataset, table: Dataset) -> tuple[str, ...]:
-    """Return for the headline of how many rows its figures are; nothing where of all.
-
-    Args:
-        data: rows that are used.
-        table: all rows.
-    """
+    """Return a sentence for the headline where figures are of a part of the rows, else nothing."""
     rows, of = len(data.all), len(table.all)
     return () if rows == of else (f"These are figures of {rows:,} of the table's {of:,} rows.",)
 
 
 def check_cpu(device: str, setting: str) -> None:
-    """Refuse another device than the CPU for a setting whose code runs there alone.
-
-    Args:
-        device: device that the spec names; ``auto`` is the CPU here.
-        setting: name of the setting.
-
-    Raises:
-        BadInputError: another device was asked for.
-    """
+    """Refuse another device than the CPU for a setting whose code runs there alone."""
     if device not in ("auto", "cpu"):
         raise BadInputError(f"{setting} learning is computed on the CPU alone, got device={device!r}; use 'cpu'.")
 
@@ -363,9 +305,7 @@ class Rehearsal:
     """Seconds of a small rehearsal.
 
     Attributes:
-        exposure: seconds until the exposure was there.
-        parts: seconds of all its parts, without loops that were left early.
-        loops: seconds of these loops in the audit itself.
+        loops: seconds of the loops that were left early, in the audit itself.
     """
 
     exposure: float
@@ -379,16 +319,13 @@ def rehearse(
     """Return the seconds of a small exposure with all its parts, and of one of twice its size.
 
     Args:
-        expose: makes an exposure of size 1 or 2.
-        parts: what is measured on it; one that fails is taken as quick.
+        expose: function from a size, 1 or 2, to an exposure.
+        parts: parts to measure on it; one that fails is taken as quick.
         times: number of times that the rows of the audit are those of the smaller exposure; 1 for the audit's own rows,
             of which there is one exposure.
 
     Returns:
-        None where rehearsals would take too long, so that only running the audit tells.
-
-    Raises:
-        BadInputError: so small an exposure cannot be made.
+        None where rehearsals would take too long.
     """
     small = _rehearsal(expose, 1, parts, times)
     if small is not None and small.exposure + small.parts < _WARM_SECONDS:
@@ -423,10 +360,8 @@ def rehearsed_training(
     """Return the seconds of a training with all its parts, from rehearsals of few epochs on a share of the work.
 
     Args:
-        expose: makes an exposure that holds the share, or twice as much, after a number of epochs.
-        parts: what is measured on it.
+        expose: function from a size and a number of epochs to an exposure; size 1 is the share, 2 twice as much.
         share: share of the work that the smaller rehearsal does; 1 for all of it.
-        epochs: number of epochs of the training.
 
     Returns:
         None where rehearsals would take too long, or so small an exposure cannot be made.
@@ -435,7 +370,7 @@ def rehearsed_training(
         rehearsals = rehearse(lambda size: expose(size, 1), parts, 1 / share)
         if rehearsals is None:
             return None
-        # The first exposure did what is done once in a process.
+        # The first exposure includes work that is done once in a process.
         shorter, longer = (_seconds(expose, number) for number in (1, 1 + _FURTHER_EPOCHS))
     except BadInputError:
         return None
@@ -451,9 +386,9 @@ def _seconds(expose: Callable[[int, int], Exposure], epochs: int) -> float:
 
 
 def extrapolated(small: float, double: float, times: float) -> float:
-    """Return what takes ``times`` as long as a small rehearsal, from that one and one of twice its size.
+    """Return the time of ``times`` a small rehearsal, from its time and that of one of twice its size.
 
-    What both take alike is there once: it does not grow with the size.
+    Constant costs count once: they do not grow with the size.
 
     Example:
         >>> extrapolated(3.0, 5.0, times=10.0)

@@ -151,7 +151,7 @@ def a_run(
         "seconds": 1.0,
         "settings": {},
         "knowledge": {},
-        "asked": 10,
+        "planned": 10,
     }
     part = PlannedPart(Part(name=label), kind)
     return Run(Configuration(defense, batch_size), part, **{**plain, **changes})

@@ -1,4 +1,4 @@
-"""The audit doubts itself: checks with a code, a severity and an explanation in ``docs/checks.md``."""
+"""Checks of an audit's own results: a code, a severity and an explanation in ``docs/checks.md`` each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of whether there are enough figures, and enough victims behind them, to decide on."""
+"""Checks of the number of figures and of the victims behind them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,11 @@ def undecided(facts: Facts) -> Iterator[Fault]:
 
 
 def open_tier(rows: Sequence[ResultRow], batch_size: int | None, defense: str, unit: str = "victim") -> str | None:
-    """Return why the tier of a setting is open, None where it is not or where it has none for another reason.
+    """Return the reason why the tier of a setting is open, None where it is decided or open for another reason.
 
     Half of all records that come back whole decide without an interval.
 
-    Args:
-        rows: results of one audit.
-        batch_size, defense: the setting.
+        unit: name of what ``n`` counts.
         unit: what ``n`` counts.
 
     Example:

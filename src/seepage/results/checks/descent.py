@@ -1,4 +1,4 @@
-"""Checks of how far the attacks got by their own measure."""
+"""Checks of the attacks' progress by their own loss."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from seepage.results.checks.wording import few, place, share
 # On an update that was sent as it is, the true records have a loss of zero, and attacks that work end at less than an
 # eighth of the loss they start from. One that is left with half of it did not get anywhere near.
 _LEFT = 0.5
-# Of all that the loss fell, what the last tenth of the steps may contribute. A descent that has arrived jitters by
-# some hundredths either way; one at an even pace would contribute a tenth.
+# Largest share of the loss's whole decrease in the last tenth of the steps. A descent that has arrived jitters by some
+# hundredths either way; one at an even pace would have a tenth.
 _LATE = 0.05
 
 
@@ -59,21 +59,21 @@ def stopped_early(facts: Facts) -> Iterator[Fault]:
 
 
 def _left(facts: Facts) -> dict[Where, float]:
-    """Return what is left of the loss at the start, the median over victims."""
+    """Return the share of the initial loss that is left, the median over victims."""
     left = {}
     for where, course in _descents(facts).items():
-        held = course[:, 0] > 0
-        if held.any():
-            ratio = course[held, 2] / course[held, 0]
-            # A loss that is no number any more has not converged.
+        started = course[:, 0] > 0
+        if started.any():
+            ratio = course[started, 2] / course[started, 0]
+            # A loss that is NaN has not converged.
             left[where] = float(np.median(np.nan_to_num(ratio, nan=np.inf, posinf=np.inf)))
     return left
 
 
 def _descents(facts: Facts) -> dict[Where, np.ndarray]:
-    """Return the courses of victims that needed a descent: what is proved needs none."""
-    held = {where: course[~np.isnan(course).all(1)] for where, course in facts.courses.items()}
-    return {where: course for where, course in held.items() if len(course)}
+    """Return the courses of victims that needed a descent: proofs need none."""
+    descended = {where: course[~np.isnan(course).all(1)] for where, course in facts.courses.items()}
+    return {where: course for where, course in descended.items() if len(course)}
 
 
 def _most(where: Where) -> float:

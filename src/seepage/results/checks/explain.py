@@ -1,4 +1,4 @@
-"""What each check means, why it matters and what to do: the sections of ``docs/checks.md``, which not all have."""
+"""Explanations of the checks from ``docs/checks.md``: meaning, importance and remedy; not all checks have one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 def explanation(code: str) -> list[str]:
-    """Return what a check means, why it matters and what to do, a plain paragraph each; empty where there is no text.
+    """Return meaning, importance and remedy of a check, a plain paragraph each; empty where there is no text.
 
     Example:
         >>> [words[:19] for words in explanation("SEEP016")]

@@ -1,4 +1,4 @@
-"""What checks read."""
+"""Facts of an audit that checks read."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from seepage.settings.setting import LEAKED, Audit, Configuration
 from seepage.settings.threat_model import applicability
 from seepage.text import listed
 
-# What a check reads beside the rows of results.
+# Facts that a check reads beside the rows of results.
 Need = Literal["table", "gradient", "descent", "proofs", "repetitions"]
-# Why a default attack lacks evidence that nothing can be planted for.
+# Reason why a default attack lacks evidence where nothing can be planted for it.
 NO_CONTROL = "no positive control suits it"
-# Share of sound audits whose negative control is taken for a fault.
+# Share of sound audits whose negative control raises a false alarm.
 _FALSE_ALARMS = 0.001
 
 
@@ -35,8 +35,6 @@ class Gap(NamedTuple):
     """A default attack whose figures in one configuration cannot show that little leaks.
 
     Attributes:
-        batch_size, defense: the configuration.
-        attack: registered name.
         why: what is missing, in words behind the name.
     """
 
@@ -47,7 +45,7 @@ class Gap(NamedTuple):
 
 
 def in_words(gaps: Iterable[Gap]) -> str:
-    """Return what is missing, in words; the same attack and reason once.
+    """Return the missing evidence in words; the same attack and reason once.
 
     Example:
         >>> in_words([Gap(8, "none", "unmix", "not run"), Gap(8, "none", "dlg", "not run")])
@@ -68,9 +66,9 @@ def _applicable(audit: Audit) -> list[str]:
     except BadInputError:
         # A setting of another package may declare no threat model.
         return list(dict.fromkeys(audit.usual_attacks))
-    known = registry.attacks.of(audit.setting)
+    registered = registry.attacks.of(audit.setting)
     names = dict.fromkeys(audit.usual_attacks)
-    return [name for name in names if applicability(known[name], deployment).applies]
+    return [name for name in names if applicability(registered[name], deployment).applies]
 
 
 @dataclass(frozen=True)
@@ -78,9 +76,7 @@ class Facts:
     """An audit that has ended, as checks see it.
 
     Attributes:
-        audit: the audit.
-        rows: its results.
-        runs: runs of its parts, with what results leave out.
+        runs: runs of its parts, with data that results leave out.
         control: results of the positive control; None where it was not run.
         negative: results of the negative control; None where it was not run.
         contradicted: attacks whose certificates the truth contradicts, and the share of certified cells that are wrong.
@@ -95,7 +91,7 @@ class Facts:
 
     @cached_property
     def probe(self) -> Probe | None:
-        """What the model makes of some of the client's rows; None in settings where no gradient is the message."""
+        """Facts on the model's behaviour on some rows; None in settings where no gradient is the message."""
         return self.audit.probe()
 
     @property
@@ -105,7 +101,7 @@ class Facts:
         return self.audit.dataset
 
     def lacks(self, need: Need) -> str | None:
-        """Return the reason why a check that needs something does not apply; None where it does."""
+        """Return the reason why a check with a need does not apply; None where it does."""
         if need == "table" and self.audit.dataset is None:
             return "the rows are no table"
         if need == "gradient" and self.probe is None:
@@ -120,7 +116,7 @@ class Facts:
 
     @property
     def size(self) -> str:
-        """What the number of records behind a message is called."""
+        """Name of the number of records behind a message."""
         return self.audit.about.size
 
     @cached_property
@@ -134,7 +130,7 @@ class Facts:
 
     @cached_property
     def courses(self) -> dict[Where, np.ndarray]:
-        """Of attacks that descend, how their own loss fell, float64 (victim, 3), see ``RecordsGuess``."""
+        """Course of the attacks' own loss, for attacks that descend, float64 (victim, 3), see ``RecordsGuess``."""
         return {
             Where(run.configuration.batch_size, run.configuration.defense, run.label): run.evidence.course
             for run in self.runs
@@ -157,7 +153,7 @@ class Facts:
 
     @cached_property
     def gaps(self) -> list[Gap]:
-        """What is missing before an audit can show that little leaks, by configuration and default attack."""
+        """Missing evidence that little leaks, by configuration and default attack."""
         usual = _applicable(self.audit)
         attacks = [part for part in self.audit.parts if part.kind == "attack"]
         labels = {name: [part.label for part in attacks if part.part.name == name] for name in usual}
@@ -169,7 +165,7 @@ class Facts:
         ]
 
     def _lacks_evidence(self, configuration: Configuration, labels: Sequence[str]) -> str | None:
-        """Return why the figures of a default attack, under any of its labels, show nothing; None where they do."""
+        """Return the reason why the figures of a default attack, under any label, show nothing; None where they do."""
         own = [
             row
             for row in self.rows
@@ -200,15 +196,15 @@ class Facts:
 
     @cached_property
     def of_nothing(self) -> list[ResultRow]:
-        """The accuracies over all cells of attacks on messages that carry nothing of what is scored.
+        """The accuracies over all cells of attacks on messages without information on the secret.
 
-        Those of the negative control, and those of parts of the audit itself that are such attacks.
+        They are those of the negative control, and those of parts of the audit itself that are such attacks.
         """
         own = [row for row in self.rows if row.attack in self.audit.about.of_nothing and row.kind == "about"]
         whole = [row for row in (*(row for row in self.negative or () if row.is_attack), *own) if _of_all(row, None)]
         labels = [row for row in self.negative or () if row.is_attack and _of_all(row, self.audit.about.label)]
         # An attack on cells answers labels on the side; one on labels has no other figure.
-        return [*whole, *(row for row in labels if row.attack not in {one.attack for one in whole})]
+        return [*whole, *(row for row in labels if row.attack not in {score.attack for score in whole})]
 
     def control_row(self, attack: str) -> ResultRow | None:
         """Return the accuracy of an attack over all cells of the positive control, or over its labels."""
@@ -230,7 +226,6 @@ def control_share(row: ResultRow, end: Literal["mean", "low"] = "mean") -> float
     too has closed all there was to close.
 
     Args:
-        row: accuracy of the attack over all cells.
         end: ``low`` for the lower end of the accuracy's interval. The baseline counts as known: the nearer an attack is
             to certainty, the less depends on it.
     """

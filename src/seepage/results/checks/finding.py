@@ -1,4 +1,4 @@
-"""Findings: what the checks of an audit report about its own results."""
+"""Findings: reports of the checks of an audit on its own results."""
 
 from __future__ import annotations
 
@@ -9,20 +9,14 @@ Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 # Findings with which a figure is a lower bound: a stronger attack is known and was not tried.
 LOWER_BOUNDS = ("SEEP024",)
-# Fault with which little leakage is not shown: a default attack is missing, or nothing shows that it works.
+# Finding with which little leakage is not shown: a default attack is missing, or nothing shows that it works.
 INCOMPLETE = "SEEP030"
-# Findings with which figures hold for another training than the clients' own, which shows less.
+# Findings with which figures are of another training than the clients' own, which leaks less.
 UPPER_BOUNDS = ("SEEP025",)
 
 
 class Where(NamedTuple):
-    """Results that a finding concerns; None stands for any.
-
-    Attributes:
-        batch_size: records behind one update.
-        defense: its name in results.
-        attack: its name in results.
-    """
+    """Results that a finding concerns; None stands for any."""
 
     batch_size: int | None = None
     defense: str | None = None
@@ -31,13 +25,13 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found, with its code.
+    """A report of a check, with its code.
 
     Attributes:
         code: stable, such as ``SEEP001``.
         severity: ``error``: what it concerns cannot be relied on; ``warning``: read the figures with it in
             mind; ``note``: an assumption that a reader should know of.
-        title: what is the matter, in one line.
+        title: problem in one line.
         message: one paragraph with the numbers and what to do. May hold column names, as they are.
         where: settings and attacks that it concerns; everything if empty.
     """
@@ -49,7 +43,7 @@ class Finding:
     where: tuple[Where, ...] = ()
 
     def concerns(self, batch_size: int | None, defense: str, attack: str) -> bool:
-        """Return whether the figures of an attack in a setting are among what the finding concerns.
+        """Return whether a finding concerns the figures of an attack in a setting.
 
         Example:
             >>> finding = Finding("SEEP004", "error", "...", "...", (Where(attack="dlg"),))
@@ -58,5 +52,5 @@ class Finding:
         """
         place = (batch_size, defense, attack)
         return not self.where or any(
-            all(wanted in (None, held) for wanted, held in zip(where, place, strict=True)) for where in self.where
+            all(wanted in (None, value) for wanted, value in zip(where, place, strict=True)) for where in self.where
         )

@@ -1,4 +1,4 @@
-"""Checks of whether all that was asked for was measured."""
+"""Checks of whether all planned units were measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def failed(facts: Facts) -> Iterator[Fault]:
     """An attack or a baseline ended with an error on some units."""
     runs = [run for run in facts.runs if run.failures]
     if runs:
-        # Without a baseline nothing can be said of any attack of its setting.
+        # Without a baseline no attack of its setting has a reference.
         where = [
             Where(run.configuration.batch_size, run.configuration.defense, run.label if run.is_attack else None)
             for run in runs
@@ -44,6 +44,6 @@ def left_out(facts: Facts) -> Iterator[Fault]:
 
 
 def _missing(run: Run, unit: str, size: str) -> str:
-    missing = run.asked - len(run.units)
+    missing = run.planned - len(run.units)
     at = place(Where(run.configuration.batch_size, run.configuration.defense), size)
-    return f"{run.label}{f' at {at}' if at else ''}, {missing} of {run.asked} {unit}s"
+    return f"{run.label}{f' at {at}' if at else ''}, {missing} of {run.planned} {unit}s"

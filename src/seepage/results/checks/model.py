@@ -1,4 +1,4 @@
-"""Checks of whether the audited model's updates carry anything at all."""
+"""Checks of the information in the audited model's updates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seepage.results.checks.wording import few, share
 
 # Rounding in float32 leaves some 1e-7 between equal gradients of different sums.
 _SAME = 1e-5
-# As a share of the greatest norm among the batches of a size: no attack can work with what is so small.
+# Share of the greatest norm among the batches of a size, below which no attack can work.
 _VANISHED = 1e-12
 _NEARLY_ALL = 0.9
 _MOST = 0.5

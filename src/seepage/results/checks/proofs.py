@@ -1,4 +1,4 @@
-"""Checks of what an attack claims to have proved."""
+"""Checks of an attack's proofs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def falsely_certified(facts: Facts) -> Iterator[Fault]:
 
 @check("SEEP020", "note", "Which records are certified", "proofs")
 def regimes(facts: Facts) -> Iterator[Fault]:
-    """An attack with proofs says for each setting what it proved, under which conditions, or why it only estimated."""
+    """An attack with proofs reports for each setting its proofs and their conditions, or why it only estimated."""
     cases, where = [], []
     conditions: Counter[str] = Counter()
     for run in facts.runs:
@@ -44,8 +44,8 @@ def regimes(facts: Facts) -> Iterator[Fault]:
         where.append(here)
         conditions.update(text for text in run.evidence.conditions or () if text)
     if cases:
-        every = few([text for text, _ in conditions.most_common()])
-        given = f" What is certified is so on these conditions: {every}" if conditions else ""
+        shown_conditions = few([text for text, _ in conditions.most_common()])
+        given = f" What is certified is so on these conditions: {shown_conditions}" if conditions else ""
         yield Fault(
             f"{few(cases)}. What is proved is no estimate: it is in the message, and another attacker reads the same."
             f"{given} What is estimated is what this attacker could not prove.",

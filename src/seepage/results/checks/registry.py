@@ -1,4 +1,4 @@
-"""The checks by their codes, and how to run them."""
+"""Registry of the checks by code, and their execution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seepage.results.checks.finding import SEVERITIES, Finding, Severity, Where
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of an audit, as a check yields it: a finding without code and title.
+    """A problem that a check yields: a finding without code and title.
 
     Attributes:
         message: one paragraph with the numbers and what to do.
@@ -30,9 +30,7 @@ class Check:
 
     Attributes:
         code: stable, such as ``SEEP001``.
-        severity: usual severity of its findings.
-        title: what is the matter, in one line.
-        find: returns what it finds, nothing where all is well.
+        find: function that yields the problems; nothing where all is well.
         needs: facts that it reads beside the rows of results; without them the check does not apply.
     """
 
@@ -60,7 +58,7 @@ def check(code: str, severity: Severity, title: str, *needs: Need) -> Callable[[
 
 
 def run_checks(facts: Facts) -> list[Finding]:
-    """Return what all checks find, errors first, then by code."""
+    """Return the findings of all checks, errors first, then by code."""
     findings = [
         Finding(check.code, finding.severity or check.severity, check.title, finding.message, finding.where)
         for check in CHECKS.values()

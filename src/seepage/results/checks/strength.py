@@ -1,4 +1,4 @@
-"""Checks of whether the attacks are any good."""
+"""Checks of the strength of the attacks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from seepage.text import points
 def below_baseline(facts: Facts) -> Iterator[Fault]:
     """The interval of the lift lies wholly below zero.
 
-    An attack that does worse than a baseline without the message does not use the message well, so its figures say
-    nothing about what that gives away. A working defense has the same effect, so there it is a warning, as long as the
-    positive control shows that the attack works. Of an attack that the control leaves out it shows nothing; then
-    another attack on the same messages has to be shown to work.
+    An attack that does worse than a baseline without the message does not use the message well, so that its figures
+    show nothing about the message's leakage. A working defense has the same effect, so there it is a warning, as long
+    as the positive control shows that the attack works. Where the control leaves the attack out, another attack on the
+    same messages has to be shown to work.
     """
     working = {(row.batch_size, row.defense) for row in facts.scores if facts.works(row.attack)}
     by_severity: dict[Severity, list[ResultRow]] = {}
@@ -94,7 +94,7 @@ def control_missing(facts: Facts) -> Iterator[Fault]:
             f"({few(without)}). Nothing shows that these attacks work on this table at all: where they find little, "
             "the attack may be at fault. The control runs unless it is switched off; it takes seconds.",
             tuple(Where(attack=name) for name in without),
-            # A gate lets something through because little was found.
+            # A gate passes a deployment because little leakage was shown.
             "warning" if facts.audit.spec.gate is not None else None,
         )
 
@@ -103,7 +103,7 @@ def control_missing(facts: Facts) -> Iterator[Fault]:
 def incomplete(facts: Facts) -> Iterator[Fault]:
     """A default attack that applies was not run often enough, or no positive control shows that it works.
 
-    That little was found then shows nothing, so no configuration is called ``none`` or ``low``.
+    Little leakage then shows nothing, so that no configuration gets ``none`` or ``low``.
     """
     if facts.gaps:
         where = tuple(dict.fromkeys(Where(gap.batch_size, gap.defense) for gap in facts.gaps))
@@ -120,7 +120,7 @@ def incomplete(facts: Facts) -> Iterator[Fault]:
 
 @check("SEEP021", "error", "The negative control leaked")
 def nothing_leaked(facts: Facts) -> Iterator[Fault]:
-    """An attack exceeds every baseline on messages that carry nothing of what is scored, beyond chance."""
+    """An attack exceeds every baseline on messages without information on the secret, beyond chance."""
     looked_at = facts.of_nothing
     rows = [row for row in looked_at if exceeds_by_more_than_chance(row, len(looked_at))]
     if rows:
@@ -129,7 +129,7 @@ def nothing_leaked(facts: Facts) -> Iterator[Fault]:
             f"{points(row.lift_low)})"
             for row in rows
         ]
-        # A part that is no attack of its own stands for all attacks of its configuration.
+        # A measurement of the audit itself stands for all attacks of its configuration.
         where = [Where(attack=row.attack) if row.is_attack else Where(row.batch_size, row.defense) for row in rows]
         yield Fault(
             f"On messages that carry nothing of what is scored, {few(cases)}. No attack can read what is not there, so "

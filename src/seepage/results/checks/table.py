@@ -1,4 +1,4 @@
-"""Checks of the table and of what the attacker is granted about it."""
+"""Checks of the table and of the attacker's side information on it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 
 _SOME, _MANY = 0.01, 0.1
-# Of a column's cells, taken together as one category.
+# Shares of a column's cells that are taken together as one category.
 _PART, _MOST = 0.1, 0.5
-# Of a victim's rows, held by another party too.
+# Share of a victim's rows that another party holds too.
 _SHARED = 0.2
 # Any odd multiplier keeps 64-bit digests apart; this is 2**64 over the golden ratio.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -40,10 +40,10 @@ def duplicates(facts: Facts) -> Iterator[Fault]:
 
 
 def _digests(table: Table) -> np.ndarray:
-    """Return a number a row, the same for equal rows and, but for one chance in 2**64, for no others."""
+    """Return a number for each row, the same for equal rows and, but for a chance of 2**-64, for no others."""
     digests = np.zeros(len(table), dtype=np.uint64)
     for i in range(len(table.schema.columns)):
-        # A zero more turns -0.0 into 0.0, whose bits are hashed.
+        # Adding zero turns -0.0 into 0.0, whose bits are hashed.
         digests = digests * _ODD + pd.util.hash_array(table.column(i).numpy() + 0.0)
     return digests
 
@@ -65,7 +65,7 @@ def partial(facts: Facts) -> Iterator[Fault]:
     """A registered dataset has fewer rows than its complete original."""
     dataset = facts.table
     card = card_of(dataset.name)
-    # Of generated tables everyone takes as many rows as they like.
+    # Generated tables have no complete original.
     if facts.audit.own or card is None or not (card.bundled or card.files):
         return
     rows = len(dataset.train) + (0 if dataset.test is None else len(dataset.test))
@@ -138,23 +138,22 @@ def determines_target(facts: Facts) -> Iterator[Fault]:
 @check("SEEP029", "note", "A column is a function of others", "table")
 def functions_of_others(facts: Facts) -> Iterator[Fault]:
     """A column follows from another one, or is a linear function of several."""
-    found = dependences(facts.table.train)
-    if found:
-        cases = [f"{one.column!r} of {' and '.join(few_of([repr(name) for name in one.by]))}" for one in found]
+    functions = dependences(facts.table.train)
+    if functions:
+        cases = [
+            f"{dependence.column!r} of {' and '.join(few_of([repr(name) for name in dependence.by]))}"
+            for dependence in functions
+        ]
         yield Fault(
-            f"{len(found)} column(s) are functions of others: {few(cases)}. An attack that reads the others has read "
-            "them too, so that shares of cells count the same information several times. A column that is left out, "
-            "or that another party holds, is known from those that are not. Drop them (--drop) unless the deployed "
-            "table has them."
+            f"{len(functions)} column(s) are functions of others: {few(cases)}. An attack that reads the others has "
+            "read them too, so that shares of cells count the same information several times. A column that is left "
+            "out, or that another party holds, is known from those that are not. Drop them (--drop) unless the "
+            "deployed table has them."
         )
 
 
 def pooled_shares(dataset: Dataset) -> dict[str, float]:
-    """Return the share of the client's cells that are rare values taken together, by column that has such a category.
-
-    Args:
-        dataset: dataset of the client; its schema may name a category for all ``other`` values.
-    """
+    """Return the share of the client's cells that are rare values taken together, by column with such a category."""
     shares = {}
     for i, column in enumerate(dataset.schema.columns):
         if isinstance(column, Discrete) and column.other is not None:

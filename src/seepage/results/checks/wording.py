@@ -1,4 +1,4 @@
-"""How checks put what they found."""
+"""Wording of findings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHOWN = 3
 
 
 def few(items: Sequence[str]) -> str:
-    """Return the first items and how many more there are.
+    """Return the first items and the number of the others.
 
     Example:
         >>> few(["a", "b", "c", "d", "e"])
@@ -21,7 +21,7 @@ def few(items: Sequence[str]) -> str:
 
 
 def few_of(names: Sequence[str]) -> list[str]:
-    """Return the first names and how many more there are, as a name more.
+    """Return the first names and, as a further name, the number of the others.
 
     Example:
         >>> few_of(["a", "b", "c", "d", "e"])
@@ -32,7 +32,7 @@ def few_of(names: Sequence[str]) -> list[str]:
 
 
 def place(where: Where, size: str = "batch size") -> str:
-    """Return a setting in words; ``size`` is what the number of records behind a message is called.
+    """Return a setting in words; ``size`` is the name of the number of records behind a message.
 
     Example:
         >>> place(Where(8, "none", "tableak")), place(Where(8, "noise")), place(Where(None, "noise"))

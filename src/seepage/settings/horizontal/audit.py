@@ -42,10 +42,10 @@ from seepage.settings.returned import check_guess
 from seepage.settings.setting import (
     About,
     Audit,
+    Cache,
     Configuration,
     Exposure,
     Given,
-    Kept,
     Outcome,
     PlannedPart,
     Progress,
@@ -78,8 +78,6 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     """An audit of gradients or updates; a unit is one victim, a batch or client with one message a round.
 
     Args:
-        spec: what to do.
-        subject: the table and the network.
         swapped: whether the attacker receives the message of another batch than the one that is scored: the negative
             control.
 
@@ -99,9 +97,9 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             cast("Metric", make_part(registry.metrics, part)) for part in spec.metrics
         )
         self._instances: dict[str, Attack] = {
-            part.called: make_part(registry.baselines.of("horizontal"), part) for part in spec.baselines
+            part.title: make_part(registry.baselines.of("horizontal"), part) for part in spec.baselines
         }
-        self._instances |= {part.called: _attack(spec, part) for part in spec.attacks}
+        self._instances |= {part.title: _attack(spec, part) for part in spec.attacks}
         test = [PlannedPart(Part(name=MEMBERSHIP, options={"non_members": spec.non_members}), "about")]
         self.membership = GradientMembership()
         refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
@@ -115,7 +113,6 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         self.about = self._about()
 
     def _about(self) -> About:
-        """Return the audit in words."""
         spec, subject = self.spec, self.subject
         dataset, schema = subject.dataset, subject.dataset.schema
         messages = "the gradient" if spec.attacked_rounds == 1 else f"the gradients of {spec.attacked_rounds} rounds"
@@ -151,7 +148,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
 
     @property
     def origin(self) -> Mapping[str, Json]:
-        """What tells these rows and this network from others."""
+        """Digests of the table and the network that distinguish them from others."""
         dataset, model = self.subject.dataset, self.subject.model
         return {
             "dataset": {
@@ -166,7 +163,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         }
 
     def threat_model(self) -> tuple[str, ...]:
-        """Return who sees and knows what, how the audit is set up and what a victim is, a sentence each."""
+        """Return the threat model and the set-up, a sentence each."""
         attack = next((part for part in self.parts if part.kind == "attack"), None)
         granted = {} if attack is None else {c.defense: self.granted(c, attack) for c in self.configurations}
         ran = [self.protocol(configuration) for configuration in self.configurations]
@@ -174,7 +171,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         return threat_model(self.spec, self.subject, granted, together)
 
     def protocol(self, configuration: Configuration) -> Clients[View]:
-        """Return what the clients do in a configuration."""
+        """Return the protocol of a configuration."""
         return self._protocols[configuration][1]
 
     def attack(self, configuration: Configuration, part: PlannedPart) -> Attack:
@@ -229,7 +226,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         return rows * self.subject.encoder.width * _BYTES
 
     def expose(self, configuration: Configuration, units: range) -> HorizontalExposure:
-        """Return what crosses the wire for some victims, and the secret behind it."""
+        """Return the messages of some victims, and the secret behind them."""
         spec, subject, protocol = self.spec, self.subject, self.protocol(configuration)
         seeds, guarding = ([stream(spec.seed, unit, purpose) for unit in units] for purpose in ("batch", "defense"))
         transcript = self._transcript(protocol, configuration, seeds, guarding)
@@ -240,20 +237,20 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             granted = self._granted_of(protocol, other)
             transcript = replace(transcript, view=other.view)
         schema, statistics = subject.dataset.schema, subject.dataset.statistics
-        known = Knowledge(schema, statistics, **granted)
+        knowledge = Knowledge(schema, statistics, **granted)
         # What only an attacker is granted is no baseline's business.
         plainly = Knowledge(schema, statistics, **{k: v for k, v in granted.items() if k != "batch_statistics"})
-        return HorizontalExposure(self, configuration, units, transcript, known, plainly)
+        return HorizontalExposure(self, configuration, units, transcript, knowledge, plainly)
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
-        """Return what the attacker is granted, for results."""
+        """Return the side information of an attacker, for results."""
         protocol = self.protocol(configuration)
         labels = None if self.spec.labels == "restored" else torch.zeros(1, protocol.records)
         granted = self._granted(protocol, labels)
         if part.kind == "attack" and self._grants_statistics(protocol):
             granted["batch_statistics"] = {}
-        known = Knowledge(self.subject.dataset.schema, self.subject.dataset.statistics, **granted)
-        described = {"sees": self._sees(configuration), **known.describe()}
+        knowledge = Knowledge(self.subject.dataset.schema, self.subject.dataset.statistics, **granted)
+        described = {"sees": self._sees(configuration), **knowledge.describe()}
         # A baseline would be the same with other labels.
         return described if part.kind == "attack" else {**described, "labels": "not used"}
 
@@ -308,27 +305,27 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         )
 
     def probe(self) -> Probe:
-        """Return what the network makes of some of the client's rows."""
+        """Return facts on the network's behaviour on some of the client's rows."""
         return look(self.spec, self.subject)
 
     def further_rows(
-        self, kept: Kept, say: Callable[[str], None], asked: TaskTraining | None = None
+        self, cache: Cache, say: Callable[[str], None], training: TaskTraining | None = None
     ) -> list[ResultRow]:
-        """Return what the task loses to each defense, and how well the attacked network does."""
+        """Return rows for the task under each defense, and for the attacked network."""
         spec, learnt = self.spec, learnt_rows(self.spec, self.subject)
-        if asked is None:
-            return [*task_rows(spec, self.subject, kept, say), *learnt]
-        if asked.recipe is None:
+        if training is None:
+            return [*task_rows(spec, self.subject, cache, say), *learnt]
+        if training.recipe is None:
             return learnt
-        if asked.configurations:
-            sizes = {configuration.batch_size for configuration in asked.configurations}
-            labels = {configuration.defense for configuration in asked.configurations}
+        if training.configurations:
+            sizes = {configuration.batch_size for configuration in training.configurations}
+            labels = {configuration.defense for configuration in training.configurations}
             some = {
                 "batch_sizes": tuple(size for size in spec.batch_sizes if size in sizes),
-                "defenses": tuple(part for part in spec.defenses if part.called in labels),
+                "defenses": tuple(part for part in spec.defenses if part.title in labels),
             }
-            task_rows(spec.model_copy(update=some), self.subject, kept, say, asked.recipe)
-        return [*task_rows(spec, self.subject, kept, say, asked.recipe, train=False), *learnt]
+            task_rows(spec.model_copy(update=some), self.subject, cache, say, training.recipe)
+        return [*task_rows(spec, self.subject, cache, say, training.recipe, train=False), *learnt]
 
     def save(self, folder: Path) -> None:
         """Keep networks that were trained for the audit."""
@@ -347,22 +344,22 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         return _in_rounds(self.subject, self.protocol(configuration))
 
     def _granted_of(self, protocol: Clients[View], transcript: Transcript[AnyView]) -> dict[str, Any]:
-        """Return what the attacker knows beside schema and statistics, arguments of ``Knowledge``."""
+        """Return the attacker's knowledge beside schema and statistics, as arguments of ``Knowledge``."""
         secret = transcript.secret
         labels = secret.labels if secret.used is None else secret.labels.gather(1, secret.used.flatten(1))
-        known = self._granted(protocol, None if self.spec.labels == "restored" else labels)
+        knowledge = self._granted(protocol, None if self.spec.labels == "restored" else labels)
         if self._grants_statistics(protocol):
             encoder = self.subject.encoder
             statistics = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))
             if self._statistics(protocol) == "sent":
                 statistics = statistics_sent(self.subject.model.module, statistics)
-            known["batch_statistics"] = {
+            knowledge["batch_statistics"] = {
                 name: Moments(*(t.cpu() for t in moments)) for name, moments in statistics.items()
             }
-        return known
+        return knowledge
 
     def _statistics(self, protocol: Clients[View]) -> BatchStatistics:
-        """Return what of a batch's statistics is granted, where the protocol sends them."""
+        """Return which statistics of a batch the attacker is granted, where the protocol sends them."""
         spec, subject = self.spec, self.subject
         if spec.batch_statistics != "sent":
             return spec.batch_statistics
@@ -398,20 +395,17 @@ class HorizontalExposure(Exposure):
 
     Attributes:
         audit, configuration, units: origin of the messages.
-        transcript: messages and the records behind them.
-        known: knowledge of an attacker.
-        plainly: knowledge of a baseline.
     """
 
     audit: HorizontalAudit
     configuration: Configuration
     units: range
     transcript: Transcript[AnyView]
-    known: Knowledge
+    knowledge: Knowledge
     plainly: Knowledge
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Attack the victims and score what comes out."""
+        """Attack the victims and score the guesses."""
         audit, is_attack = self.audit, part.kind == "attack"
         if part.kind == "about":
             return self._membership()
@@ -423,7 +417,7 @@ class HorizontalExposure(Exposure):
         begun = time.perf_counter()
         guess = attack(
             self.transcript.view,
-            self.known if is_attack else self.plainly,
+            self.knowledge if is_attack else self.plainly,
             seeds,
             **({"progress": progress} if reports else {}),
         )
@@ -431,7 +425,7 @@ class HorizontalExposure(Exposure):
         secret = self.transcript.secret
         guess = check_guess(part.part, guess, RecordsGuess, {"victim": len(seeds), "column": len(schema.columns)})
         shown = None
-        if guess.certified is not None and self.known.defense.name == "none" and not audit.swapped:
+        if guess.certified is not None and self.knowledge.defense.name == "none" and not audit.swapped:
             shown = visible(self.transcript.view, secret, subject.encoder)
         keep = (spec.keep_records or not subject.own) if is_attack else None
         return records_outcome(
@@ -439,7 +433,7 @@ class HorizontalExposure(Exposure):
         )
 
     def _membership(self) -> Outcome:
-        """Tell the records behind each message from others of the table."""
+        """Score the test that distinguishes the records behind each message from others of the table."""
         audit, secret, view = self.audit, self.transcript.secret, self.transcript.view
         rows, count = audit.subject.dataset.train, audit.spec.non_members
         assert isinstance(view, GradientView | UpdateView)
@@ -456,8 +450,8 @@ class HorizontalExposure(Exposure):
         seeds = [stream(audit.spec.seed, unit, "references") for unit in self.units]
         test = audit.membership
         scores = [
-            test(view.of(slice(i, i + 1)), self.plainly, own[None], known[None], seeds[i : i + 1])[0]
-            for i, (own, known) in enumerate(zip(cells, labels, strict=True))
+            test(view.of(slice(i, i + 1)), self.plainly, own[None], targets[None], seeds[i : i + 1])[0]
+            for i, (own, targets) in enumerate(zip(cells, labels, strict=True))
         ]
         records = secret.cells.shape[1]
         least = min(len(score) for score in scores) - records
@@ -488,7 +482,7 @@ def _protocols(spec: HorizontalSpec, subject: Subject) -> Iterator[tuple[Configu
             )
             _check_granted(spec, subject, protocol)
             _check_membership(spec, subject, protocol)
-            yield Configuration(part.called, batch_size), (part, protocol)
+            yield Configuration(part.title, batch_size), (part, protocol)
 
 
 def _check_granted(spec: HorizontalSpec, subject: Subject, protocol: Clients[View]) -> None:
@@ -537,7 +531,7 @@ def _check_membership(spec: HorizontalSpec, subject: Subject, protocol: Clients[
 
 def _attack(spec: HorizontalSpec, part: Part) -> Attack:
     if part.passed is not None:
-        # Its own arguments say all.
+        # Its own arguments are complete.
         return make_part(registry.attacks.of("horizontal"), part)
     factory = registry.attacks.of("horizontal")[part.name].factory
     options: dict[str, Json] = {}
@@ -584,7 +578,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     """
     spec, subject = audit.spec, audit.subject
     columns = len(subject.dataset.schema.columns)
-    kept = any(
+    keeps_network = any(
         hasattr(entry_of(registry.attacks.of("horizontal"), attack).factory, "network") for attack in spec.attacks
     )
     control = make_spec(
@@ -593,7 +587,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
             # The rows are passed on as they are loaded.
             "dataset_options": {},
             "batch_sizes": (1,),
-            **({} if kept else {"model": _NETWORK, "model_options": {}, "weights": None}),
+            **({} if keeps_network else {"model": _NETWORK, "model_options": {}, "weights": None}),
             "training": None,
             "protocol_options": {name: value for name, value in spec.protocol_options.items() if name != "holds"},
             "head": subject.model.head,
@@ -606,17 +600,12 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
             "variant": "positive control",
         }
     )
-    prepared = prepare(control, subject.dataset, subject.model if kept else None)
+    prepared = prepare(control, subject.dataset, subject.model if keeps_network else None)
     return HorizontalAudit(control, replace(prepared, own=subject.own))
 
 
 def prepared_audit(spec: HorizontalSpec, given: Given, tables: Tables) -> HorizontalAudit:
-    """Return the audit of a spec.
-
-    Args:
-        spec: what to do.
-        given: objects that the caller passed instead of names.
-        tables: tables and networks that were loaded before.
+    """Return the audit of a spec, with networks that were trained before.
 
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
@@ -633,9 +622,9 @@ def prepared_audit(spec: HorizontalSpec, given: Given, tables: Tables) -> Horizo
 
 
 def fast_attacks(subject: Subject) -> tuple[Part, ...]:
-    """Return exact attacks of seconds that an audit of a wide table runs beside the others where nobody names any.
+    """Return fast exact attacks that an audit of a wide table runs beside the others where nobody names any.
 
-    There the search of ``unmix`` takes minutes, or is not begun at all.
+    On a wide table the search of ``unmix`` takes minutes, or is not begun at all.
     """
     leaves = [part for part in subject.model.module.modules() if next(part.children(), None) is None]
     first = leaves[0] if leaves else None
@@ -657,7 +646,7 @@ def _with_labels_granted(subject: Subject) -> Subject:
 
 
 def deployment(spec: HorizontalSpec) -> Deployment:
-    """Return what a deployment of horizontal learning shows and grants the server."""
+    """Return the threat model of a spec: views and side information of the server."""
     protocol = registry.protocols.of("horizontal")[spec.protocol]
     reveals: tuple[type, ...] = getattr(protocol.factory, "reveals", ())
     blurred = mechanisms("horizontal", spec.defenses)

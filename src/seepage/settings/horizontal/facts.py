@@ -1,4 +1,4 @@
-"""The threat model of an audit of horizontal learning, in sentences."""
+"""Sentences on the threat model of an audit of horizontal learning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.rank import batch_rank, rank_ceiling
 from seepage.text import clean, listed, percent
 
-# Ranks are a matter of a second within these bounds, and left out beyond them.
+# Ranks within these bounds take a second; beyond them they are left out.
 _WIDEST_RANKED = 500
 _LARGEST_RANKED = 1024
 _RANKED_BATCHES = 30
@@ -28,10 +28,9 @@ _LABELS = {
 def threat_model(
     spec: HorizontalSpec, subject: Subject, granted: Mapping[str, Mapping[str, object]], together: Sequence[int]
 ) -> tuple[str, ...]:
-    """Return who sees and knows what, and how the audit is set up, a sentence each; the attacker first.
+    """Return the threat model and the set-up, a sentence each; the attacker first.
 
     Args:
-        spec, subject: the audit.
         granted: knowledge of an attacker under each defense, by the defense's label; empty without attacks.
         together: numbers of records in whose losses a client takes a step, of all clients of an aggregate.
     """
@@ -48,9 +47,9 @@ def threat_model(
         )
         facts.append(f"it is granted: {knows}, batch size; {_LABELS[str(first['labels'])]}")
         defenses = [
-            said
-            for label, known in granted.items()
-            if label != "none" and (said := _described(known.get("defense", "none"))) != "none"
+            words
+            for label, knowledge in granted.items()
+            if label != "none" and (words := _described(knowledge.get("defense", "none"))) != "none"
         ]
         if defenses:
             facts.append(f"it knows how updates were defended: {clean(', '.join(defenses), 400)}")
@@ -106,7 +105,7 @@ def _rank(spec: HorizontalSpec, subject: Subject, together: Sequence[int]) -> li
 
 
 def _of_training(learnt: Learnt) -> str:
-    """Return what the network went through before the attack, and how well it does."""
+    """Return how the network was trained before the attack, and its quality."""
     done, rows = learnt.training, f"{learnt.test_rows:,} rows held out"
     if learnt.metric == "model_accuracy":
         does = f"predicts {percent(learnt.value)} of {rows} (guessing {percent(learnt.guess)})"

@@ -1,4 +1,4 @@
-"""Trained networks that a run folder keeps, so that no later command trains them again."""
+"""Trained networks in a run folder, so that no later command trains them again."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ FOLDER = "networks"
 _LEARNT = "learnt"
 
 
-def place_of(folder: Path, made_from: Mapping[str, Json]) -> Path:
-    """Return the file of the networks that were trained from what ``made_from`` says, JSON values, to the last bit."""
-    return folder / FOLDER / f"{digest_of(made_from)}.safetensors"
+def place_of(folder: Path, origin: Mapping[str, Json]) -> Path:
+    """Return the file of the networks with an origin: JSON values that determine them to the last bit."""
+    return folder / FOLDER / f"{digest_of(origin)}.safetensors"
 
 
 def keep(path: Path, models: Sequence[Model], learnt: Learnt, private: bool = False) -> None:
-    """Write the networks of the attacked rounds and how well the last does, as safetensors; nothing if it is there.
+    """Write the networks of the attacked rounds and the quality of the last, as safetensors; nothing if it is there.
 
     Args:
         path: see ``place_of``.
         models, learnt: results of ``train``.
-        private: whether only its owner may read it.
 
     Raises:
         BadInputError: the file cannot be written.
@@ -48,28 +47,28 @@ def keep(path: Path, models: Sequence[Model], learnt: Learnt, private: bool = Fa
 
 
 def find(path: Path, model: Model, training: Training) -> tuple[list[Model], Learnt] | None:
-    """Return what ``keep`` wrote: copies of ``model`` with other parameters. None where no whole file of them is there.
+    """Return the networks of a file: copies of ``model`` with other parameters; None without a complete file.
 
     Example:
         >>> import tempfile
         >>> import torch
         >>> from torch import nn
-        >>> one = Model(nn.Linear(2, 1), head="regression", name="mine")
+        >>> trained = Model(nn.Linear(2, 1), head="regression", name="mine")
         >>> other = Model(nn.Linear(2, 1), head="regression", name="mine")
         >>> learnt = Learnt("model_rmse", 0.5, 1.0, 10, 32, Training(rounds=3))
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = place_of(Path(folder), {"network": "one"})
-        ...     keep(path, [one], learnt)
-        ...     [found], known = find(path, other, learnt.training)
-        >>> torch.equal(found.parameters["weight"], one.parameters["weight"]), known == learnt
+        ...     path = place_of(Path(folder), {"network": "mine"})
+        ...     keep(path, [trained], learnt)
+        ...     [model], quality = find(path, other, learnt.training)
+        >>> torch.equal(model.parameters["weight"], trained.parameters["weight"]), quality == learnt
         (True, True)
     """
     names = [name for name, _ in (*model.parameters.items(), *model.module.named_buffers())]
     try:
         with safe_open(path, framework="pt") as file:
             learnt = Learnt(**{**json.loads(file.metadata()[_LEARNT]), "training": training})
-            held = [{name: file.get_tensor(f"{i}.{name}") for name in names} for i in range(training.attacked_rounds)]
-            return [holding(model, parameters) for parameters in held], learnt
+            states = [{name: file.get_tensor(f"{i}.{name}") for name in names} for i in range(training.attacked_rounds)]
+            return [holding(model, parameters) for parameters in states], learnt
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
-        # Whatever else stands there is no reason to stop: the networks are trained again.
+        # A damaged or foreign file is no reason to stop: the networks are trained again.
         return None

@@ -1,4 +1,4 @@
-"""What a model makes of some of a client's rows: outputs, units and gradients."""
+"""Facts on a model's outputs, units and gradients on some of a client's rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLAT = 0.999
 
 
 def look(spec: HorizontalSpec, subject: Subject) -> Probe:
-    """Look at a random thousand of the client's rows and at the first batches of each size."""
+    """Return facts on a random thousand of the client's rows and the first batches of each size."""
     table = subject.dataset.train
     order = torch.randperm(len(table), generator=torch.Generator().manual_seed(stream(spec.seed, 0, "probe")))
     cells, _ = table.at(order[:_ROWS])
@@ -47,7 +47,7 @@ def _is_flat(kind: type[nn.Module], output: Tensor) -> Tensor:
 
 
 def _watched(subject: Subject, encoded: Tensor) -> tuple[Tensor, tuple[Layer, ...]]:
-    """Return the outputs, and what each activation layer did; a layer that runs twice must be flat both times."""
+    """Return the outputs, and facts on each activation layer; a layer that runs twice must be flat both times."""
     flat: dict[str, Tensor] = {}
     kinds: dict[str, type[nn.Module]] = {}
 

@@ -1,4 +1,4 @@
-"""What an audit of horizontal federated learning is to do: plain values, checked before anything runs."""
+"""The spec of an audit of horizontal federated learning: plain values, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ class Training(Plain):
     Attributes:
         rounds: number of rounds before the attack; an attack in round k comes after k - 1 of them.
         attacked_rounds: number of successive rounds from there on in which a victim's messages are received.
-        clients: number of clients in each round.
         records: number of records of a client; fewer where the table has not as many for all of them.
         epochs: number of local steps of a round.
         learning_rate: learning rate of these steps.
@@ -71,7 +70,7 @@ class Training(Plain):
 
 
 class HorizontalSpec(Spec):
-    """An audit of horizontal federated learning in plain values; its fields say themselves what they are.
+    """A spec of an audit of horizontal federated learning.
 
     Example:
         >>> HorizontalSpec(dataset="adult", batch_sizes=8, attacks=["tableak"], victims=4).batch_sizes
@@ -264,8 +263,8 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
     def _not_what_the_audit_gives(cls, options: dict[str, object]) -> dict[str, object]:
         for name in ("schema", "seed", "head"):
             if name in options:
-                said = {"schema": "comes from the table", "seed": "is model_seed", "head": "is a setting of its own"}
-                raise BadInputError(f"model option {name!r} {said[name]}; leave it out of the model's options.")
+                reasons = {"schema": "comes from the table", "seed": "is model_seed", "head": "is a setting of its own"}
+                raise BadInputError(f"model option {name!r} {reasons[name]}; leave it out of the model's options.")
         return options
 
     @field_validator("protocol_options")

@@ -1,4 +1,4 @@
-"""What is audited: the rows of a client and the model that is trained on them."""
+"""The subject of an audit: the rows of a client and the model that is trained on them."""
 
 from __future__ import annotations
 
@@ -40,12 +40,10 @@ class Subject:
         dataset: its training rows are the client's.
         model: the global model of the round, of several attacked rounds the first.
         own: whether the rows are the user's own, so that nothing of them is stored and files are private.
-        encoder: from rows to the model's inputs.
         model_source: digest of the source file that made the model; None where seepage or the caller did.
-        inferred: inference of the schema with its decisions, where the schema was inferred.
         learnt: quality of the model, where it was trained before the attack.
         later: the models of further rounds in which the same victims are attacked.
-        trained_from: all that determines what training made of the network, as JSON values; None where there was none.
+        trained_from: JSON values that determine the trained network; None without training.
     """
 
     dataset: Dataset
@@ -60,7 +58,7 @@ class Subject:
 
     @cached_property
     def rows_digest(self) -> str:
-        """A digest of the client's rows, the schema and the public statistics."""
+        """Digest of the client's rows, the schema and the public statistics."""
         digest = hashlib.sha256(self.dataset.schema.to_yaml().encode())
         statistics = self.dataset.statistics
         tensors = [self.dataset.train.labels, statistics.mean, statistics.std]
@@ -74,15 +72,15 @@ class Subject:
 
     @cached_property
     def model_digest(self) -> str:
-        """A digest of the model, and of those of further rounds: all that determines what they compute.
+        """Digest of the model, and of those of further rounds: all that determines their outputs.
 
-        That is structure, head, source, parameters, buffers and what it makes of fixed rows. Two networks of the same
-        layers and parameters may still compute different things.
+        It is of structure, head, source, parameters, buffers and the outputs on fixed rows, because two networks of the
+        same layers and parameters may still compute different outputs.
         """
         digest = hashlib.sha256(f"{self.model.head} {self.model.module!r} {self.model_source}".encode())
         for model in (self.model, *self.later):
-            held = *model.parameters.items(), *model.frozen.items(), *model.module.named_buffers()
-            for name, tensor in (*held, *model.each.items()):
+            tensors = *model.parameters.items(), *model.frozen.items(), *model.module.named_buffers()
+            for name, tensor in (*tensors, *model.each.items()):
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
                 digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         outputs = self._outputs_on_fixed_rows()
@@ -111,10 +109,9 @@ def prepare(
     model: Model | nn.Module | None = None,
     folder: Path | None = None,
 ) -> Subject:
-    """Load what a spec names.
+    """Load the dataset and the model of a spec.
 
     Args:
-        spec: names dataset and model.
         dataset, model: taken instead of what the spec names, as the user's own. A module gets the
             head that the spec names, else its target's usual one.
         folder: where networks that were trained before are looked for, see ``keep_networks``.
@@ -158,7 +155,7 @@ def _subject(
     untrained = Subject(dataset, placed, own, encoder, source, inferred)
     if spec.training is None:
         return untrained
-    made_from = {
+    origin = {
         "code": own_code(),
         "rows": untrained.rows_digest,
         "model": untrained.model_digest,
@@ -167,12 +164,12 @@ def _subject(
         "threads": spec.threads,
         "device": find_device(spec.device).type,
     }
-    trained = None if folder is None else networks.find(networks.place_of(folder, made_from), placed, spec.training)
+    trained = None if folder is None else networks.find(networks.place_of(folder, origin), placed, spec.training)
     if trained is None:
         with threads(spec.threads):
             trained = train(placed, dataset, encoder, spec.training, spec.seed)
     [first, *later], learnt = trained
-    return replace(untrained, model=first, learnt=learnt, later=tuple(later), trained_from=made_from)
+    return replace(untrained, model=first, learnt=learnt, later=tuple(later), trained_from=origin)
 
 
 def keep_networks(folder: Path, audits: Sequence[tuple[HorizontalSpec, Subject]]) -> None:
@@ -190,10 +187,10 @@ def keep_networks(folder: Path, audits: Sequence[tuple[HorizontalSpec, Subject]]
 
 
 def subject_of(spec: HorizontalSpec, tables: Tables) -> Subject:
-    """Return what ``prepare`` returns; specs of the same rows and network share it.
+    """Return the subject of a spec; specs of the same rows and network share it.
 
     Raises:
-        BadInputError: as there.
+        BadInputError: see ``prepare``.
 
     Example:
         >>> from seepage.settings.horizontal.spec import make_spec
@@ -207,9 +204,9 @@ def subject_of(spec: HorizontalSpec, tables: Tables) -> Subject:
     key = repr((rows_key(spec), network, find_device(spec.device)))
     if spec.training is not None:
         key += repr((spec.training, spec.seed, spec.threads))
-    if key not in tables.kept:
-        tables.kept[key] = _subject(spec, *tables.rows(spec), spec.model, spec.data is not None, tables.folder)
-    return tables.kept[key]
+    if key not in tables.cache:
+        tables.cache[key] = _subject(spec, *tables.rows(spec), spec.model, spec.data is not None, tables.folder)
+    return tables.cache[key]
 
 
 def _check_target(dataset: Dataset) -> None:

@@ -1,4 +1,4 @@
-"""What the task loses to each defense of an audit, beside what the defense keeps back."""
+"""Rows of results for the task: its quality and privacy under each defense of an audit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seepage.seeds import stream
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.horizontal.subject import Subject
 from seepage.settings.part import Part, make_part, source_of
-from seepage.settings.setting import Kept
+from seepage.settings.setting import Cache
 from seepage.sources import own_code
 from seepage.threads import threads
 
@@ -36,7 +36,7 @@ def defense_of(part: Part) -> AnyDefense:
     if not isinstance(defense, AnyDefense):
         raise BadInputError(
             f"a defense of horizontal learning is called with updates and seeds, or returns gradients of records, and "
-            f"describes itself (see Defense and RecordDefense in seepage.defenses); got {part.called!r}."
+            f"describes itself (see Defense and RecordDefense in seepage.defenses); got {part.title!r}."
         )
     return defense
 
@@ -44,24 +44,22 @@ def defense_of(part: Part) -> AnyDefense:
 def task_rows(
     spec: HorizontalSpec,
     subject: Subject,
-    kept: Kept,
+    cache: Cache,
     say: Callable[[str], None],
     recipe: Recipe | None = None,
     train: bool = True,
 ) -> list[ResultRow]:
-    """Return a row of results for each batch size and defense: how well the task is learnt under it.
+    """Return a row of results for the task under each defense, at each batch size.
 
-    One that guarantees differential privacy has a second row, of the epsilon that these trainings have.
+    A defense that guarantees differential privacy has a second row, with the epsilon of these trainings.
 
     Training takes seconds, so it is done only where a defense is swept or a recipe is given, and once for all
     attacks and audits that share table, model, batch size, defense and recipe.
 
     Args:
-        spec, subject: spec and subject of the audit.
-        kept: returns what was trained before.
-        say: called with what is trained next.
+        cache: store of trainings; see ``Cache``.
         recipe: settings of the training, ``Recipe()`` if None.
-        train: whether to train what the store does not hold, or to leave it out.
+        train: whether to train where the store has no result; such rows are left out otherwise.
 
     Raises:
         BadInputError: there are too few rows to train on and to hold some out.
@@ -70,26 +68,21 @@ def task_rows(
         return []
     taught = recipe or Recipe()
     settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
-    rows = [_row(spec, subject, size, part, kept, say, taught, train) for size, part in settings]
+    rows = [_row(spec, subject, size, part, cache, say, taught, train) for size, part in settings]
     trained = [row for row in rows if row is not None]
     return [
-        row for task in trained for row in (task, privacy_row(task), canary_row(spec, task, kept)) if row is not None
+        row for task in trained for row in (task, privacy_row(task), canary_row(spec, task, cache)) if row is not None
     ]
 
 
-def canary_row(spec: HorizontalSpec, task: ResultRow, kept: Kept) -> ResultRow | None:
-    """Return what canaries show of the epsilon of one message under a defense; None where it guarantees nothing.
+def canary_row(spec: HorizontalSpec, task: ResultRow, cache: Cache) -> ResultRow | None:
+    """Return the row with the empirical epsilon of one message under a defense; None where it guarantees nothing.
 
     ``metric`` is ``empirical_epsilon``; ``low`` is the lower bound, and ``accounted`` in ``settings`` the closed form
     of the epsilon of one message, which it must not exceed. It is measured on the defense's own code.
-
-    Args:
-        spec: spec of the audit.
-        task: row of the task under the defense, see ``utility_row``.
-        kept: returns what was measured before.
     """
     privacy = task.settings["privacy"]
-    part = next(part for part in spec.defenses if part.called == task.defense)
+    part = next(part for part in spec.defenses if part.title == task.defense)
     defense = defense_of(part)
     bound = defense.describe().record_norm
     if privacy is None or bound is None or not isinstance(defense, RecordDefense):
@@ -97,7 +90,7 @@ def canary_row(spec: HorizontalSpec, task: ResultRow, kept: Kept) -> ResultRow |
     guarantee = defense.guarantee(1.0, 1, privacy["delta"]) if isinstance(defense, Private) else None
     if guarantee is None:
         return None
-    made_from = {
+    origin = {
         "canaries": {"delta": privacy["delta"], "batch_size": task.batch_size},
         "code": own_code(),
         "defense": {"name": part.name, **arguments_of(defense)},
@@ -107,36 +100,36 @@ def canary_row(spec: HorizontalSpec, task: ResultRow, kept: Kept) -> ResultRow |
 
     def measure() -> dict[str, Json]:
         size = max(2, min(_CANARY_BATCH, task.batch_size or _CANARY_BATCH))
-        found = message_epsilon(defense.gradient, bound, privacy["delta"], batch_size=size, seed=spec.seed)
-        return asdict(found)
+        epsilon = message_epsilon(defense.gradient, bound, privacy["delta"], batch_size=size, seed=spec.seed)
+        return asdict(epsilon)
 
-    found = kept(made_from, measure)
-    if found is None:
+    epsilon = cache(origin, measure)
+    if epsilon is None:
         return None
     return replace(
         task,
         metric="empirical_epsilon",
-        mean=found["epsilon"],
-        low=found["low"],
-        high=found["high"],
+        mean=epsilon["epsilon"],
+        low=epsilon["low"],
+        high=epsilon["high"],
         std=None,
-        n=found["canaries"],
+        n=epsilon["canaries"],
         baseline=None,
         baseline_name=None,
         lift=None,
         lift_low=None,
         lift_high=None,
         status="ok",
-        settings={**found, "accounted": gaussian_epsilon(1 / guarantee.noise_multiplier, privacy["delta"])},
+        settings={**epsilon, "accounted": gaussian_epsilon(1 / guarantee.noise_multiplier, privacy["delta"])},
     )
 
 
-# Records beside a canary: what is to be told apart shows with few.
+# Records beside a canary: few are enough.
 _CANARY_BATCH = 8
 
 
 def learnt_rows(spec: HorizontalSpec, subject: Subject) -> list[ResultRow]:
-    """Return the row of how well the attacked network does, where it was trained before; it has no interval."""
+    """Return the row with the quality of the attacked network, where it was trained before; it has no interval."""
     learnt = subject.learnt
     if learnt is None:
         return []
@@ -167,7 +160,7 @@ def _row(
     subject: Subject,
     batch_size: int,
     part: Part,
-    kept: Kept,
+    cache: Cache,
     say: Callable[[str], None],
     recipe: Recipe,
     missing: bool,
@@ -195,7 +188,7 @@ def _row(
         )[0]
 
     def train() -> dict[str, Json]:
-        say(f"training at batch size {batch_size}, {part.called}")
+        say(f"training at batch size {batch_size}, {part.title}")
         with threads(spec.threads):
             utility = measure_utility(
                 subject.dataset,
@@ -216,11 +209,11 @@ def _row(
             protocol=spec.protocol,
             model=subject.model.name,
             batch_size=batch_size,
-            defense=part.called,
+            defense=part.title,
             seed=spec.seed,
         ).as_dict()
 
-    made_from = {
+    origin = {
         "task": plain(recipe),
         "code": own_code(),
         "rows": subject.rows_digest,
@@ -234,10 +227,10 @@ def _row(
     }
     # Another label for the same defense is no other training.
     try:
-        held = kept(made_from, train if missing else None)
+        row = cache(origin, train if missing else None)
     except (NotFiniteError, TooFewRowsError) as error:
         # Attacks on messages that are not finite fail alike, are recorded and stop no other. Where there are too few
         # rows to train on, the attacks are done and stay.
-        say(f"no training at batch size {batch_size}, {part.called}: {error}")
+        say(f"no training at batch size {batch_size}, {part.title}: {error}")
         return None
-    return None if held is None else replace(ResultRow.from_dict(held), defense=part.called, variant=spec.variant)
+    return None if row is None else replace(ResultRow.from_dict(row), defense=part.title, variant=spec.variant)

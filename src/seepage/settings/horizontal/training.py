@@ -1,4 +1,4 @@
-"""A network in the middle of its training: what an attack in a later round, or in several, meets."""
+"""Training of a network before the attack, which is on a later round or on several."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ from seepage.tabular.encoder import Encoder
 
 @dataclass(frozen=True)
 class Learnt:
-    """How well the network does when it is attacked, in the last attacked round.
+    """Quality of the network when it is attacked, in the last attacked round.
 
     Attributes:
         metric: ``model_accuracy``, the share of test rows whose class it predicts, or ``model_rmse``, the root of the
             mean squared error in units of the target.
         value: the figure.
-        guess: the same figure for the training rows' commonest class, or their mean.
-        test_rows: number of them, none of which was trained on.
-        records: number of records of each client.
-        training: what came before.
+        guess: the same figure for a constant guess: the training rows' commonest class, or their mean.
+        test_rows: number of test rows, none of which was trained on.
+        training: training before the attack.
     """
 
     metric: str
@@ -45,7 +44,7 @@ class Learnt:
 def train(
     model: Model, dataset: Dataset, encoder: Encoder, training: Training, seed: int
 ) -> tuple[list[Model], Learnt]:
-    """Return a copy of a model as it is in each attacked round, before its update, and how well the last does.
+    """Return a copy of a model for each attacked round, before its update, and the quality of the last.
 
     TabLeak's code trains so for its experiment on attacks during training: 50 clients with consecutive slices of
     the shuffled rows, one step on all of a client's rows a round, a learning rate of 0.5, and an attack before the
@@ -53,10 +52,8 @@ def train(
     clients' are, instead of being these clients.
 
     Args:
-        model: what the first round begins with; left unchanged.
+        model: initial model of the first round; left unchanged.
         dataset: its training rows are the clients'; where it has no test rows, a fifth of them is held out.
-        encoder: from rows to the model's inputs.
-        training: what happens.
         seed: seed of the assignment of rows to clients.
 
     Raises:
@@ -115,20 +112,20 @@ def train(
         )
     attacked.append(theta | running)
     learnt = {name: tensor[None] for name, tensor in attacked[-1].items()}
-    truth, known = test.labels[test_rows], dataset.train.labels[rows]
+    truth, labels_before = test.labels[test_rows], dataset.train.labels[rows]
     value = float(score_trainings(model, learnt, encoder, test.cells[test_rows], truth)[0])
     if model.head == "regression":
-        metric, guess = "model_rmse", float((truth - known.mean()).square().mean().sqrt())
+        metric, guess = "model_rmse", float((truth - labels_before.mean()).square().mean().sqrt())
     else:
-        metric, guess = "model_accuracy", float((truth == known.mode().values).double().mean())
-    return [holding(model, held) for held in attacked], Learnt(metric, value, guess, len(test_rows), each, training)
+        metric, guess = "model_accuracy", float((truth == labels_before.mode().values).double().mean())
+    return [holding(model, state) for state in attacked], Learnt(metric, value, guess, len(test_rows), each, training)
 
 
-def holding(model: Model, held: Mapping[str, Tensor]) -> Model:
+def holding(model: Model, state: Mapping[str, Tensor]) -> Model:
     """Return a copy of a model with these parameters and buffers."""
     module = copied(model.module)
     places = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     with torch.no_grad():
-        for name, tensor in held.items():
+        for name, tensor in state.items():
             places[name].copy_(tensor)
     return Model(module, model.head, model.name)

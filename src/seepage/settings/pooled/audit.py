@@ -40,10 +40,10 @@ from seepage.settings.units import (
 )
 from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, UpdatedView
 
-# Parties that a pool has at most.
+# Greatest number of parties of a pool.
 _MOST_PARTIES = 10
 _TRAINING = Part(name="training")
-# Folder of a run that the drawn rows are kept in.
+# Folder of a run with the drawn rows.
 DRAWN = "drawn_rows"
 
 
@@ -51,18 +51,15 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
     """An audit of pooled learning; a unit is an attack seed, with all target models in it.
 
     Args:
-        spec: what to do.
-        dataset: rows of the caller; those that the spec names if None.
-        own: whether the rows are the user's own.
-        swapped: whether each target comes with the answers of another one, so that they carry nothing of its share: the
-            negative control.
+        swapped: whether each target comes with the answers of another, which carry nothing of its share: the negative
+            control.
 
     Raises:
         BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
 
     setting = "pooled"
-    # What files hold is known by what was read of them.
+    # Files are identified by the rows that were read from them.
     ignored = frozenset({*Spec.model_fields, "repetitions", "text_column", "nodes", "edges", "node_column"}) - {
         *("dataset_options", "sensitive", "seed", "threads")
     }
@@ -71,7 +68,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         self, spec: PooledSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
-        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
+        self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         source = pooled_data(spec, dataset)
         self.spec = spec = _fitted(spec, source)
         self.source = source = replace(source, spec=spec)
@@ -82,8 +79,8 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         shuffled = [] if update else [Part(name=SHUFFLED)]
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
-        self._known = {
-            part.called: {
+        self._defense_options = {
+            part.title: {
                 mechanism.name: plain(mechanism.options) for mechanism in part.mechanisms if mechanism.name != "none"
             }
             for part in spec.defenses
@@ -92,7 +89,6 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         self.about = self._about()
 
     def _about(self) -> About:
-        """Return the audit in words."""
         spec, source = self.spec, self.source
         return About(
             dataset=source.name,
@@ -123,7 +119,8 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
                 "coverage": Scale(None, 0.0, 1.0),
                 "width": Scale(None, 0.0, 1.0),
             },
-            # Of all attack seeds together: no mean over seeds is that number, and a seed that is read whole has none.
+            # Computed from all attack seeds together: a mean over seeds differs, and a seed with perfect answers has no
+            # value.
             derived=_derived(spec),
             of_nothing=(SHUFFLED,),
             utility=("task_accuracy",),
@@ -132,13 +129,13 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
 
     @property
     def origin(self) -> Mapping[str, Json]:
-        """What tells these rows from others."""
+        """Digests of the rows that distinguish them from others."""
         source = self.source
         rows = {"name": source.name, "rows": source.count, "notes": list(source.notes)}
         return {"dataset": {**rows, "digest": digest_of({"rows": source.identity})}}
 
     def expose(self, configuration: Configuration, units: range) -> UnitsExposure:
-        """Return who holds what in some attack seeds; models are trained by the first part that needs them."""
+        """Return attack seeds of a configuration; models are trained by the first part that needs them."""
         return UnitsExposure(self.about, [self._seed(configuration, unit) for unit in units])
 
     def _seed(self, configuration: Configuration, unit: int) -> AttackSeed:
@@ -178,7 +175,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         return extrapolated(single, double, times)
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
-        """Return what an attacker is granted, for results."""
+        """Return the side information of an attacker, for results."""
         if part.kind != "attack":
             return {}
         spec = self.spec
@@ -200,7 +197,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             "auxiliary": auxiliary,
             "own rows": 0 if spec.protocol == "single_party" else spec.rows,
             "training": "known",
-            "defense": self._known[configuration.defense],
+            "defense": self._defense_options[configuration.defense],
         }
 
     def levers(self) -> tuple[Lever, ...]:
@@ -263,20 +260,17 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
     def save(self, folder: Path) -> None:
         """Keep the rows that victims and further parties of each target model draw, where records are to be kept.
 
-        One file an attack seed: the pool that is drawn from (``inputs`` as models take them, ``labels``, ``carries``:
-        whether a row carries the attribute) and ``drawn``, positions in it (target, part, row).
-
-        Raises:
-            BadInputError: a file cannot be written.
+        There is one file for an attack seed: the pool (``inputs`` as models take them, ``labels``, ``carries``: whether
+        a row has the attribute) and ``drawn``, positions in it (target, part, row).
         """
         if not self.spec.keep_records:
             return
         for configuration in self.configurations:
             # Rows are drawn alike under all defenses that train on the same columns.
             for seed in [self._seed(configuration, unit) for unit in range(self.units)]:
-                kept = {name: tensor.contiguous() for name, tensor in seed.drawn().items()}
+                tensors = {name: tensor.contiguous() for name, tensor in seed.drawn().items()}
                 place = folder / DRAWN / f"{configuration.defense}-{seed.unit}.safetensors"
-                write_whole(place, save(kept), self.own)
+                write_whole(place, save(tensors), self.own)
 
 
 # Enough to tell shares that are far apart, few enough to train on in seconds.
@@ -285,7 +279,7 @@ _CONTROL_ROWS_OF_A_PARTY = 150
 _LEAST_ROWS_OF_A_PARTY = 40
 
 
-# Sizes that are fitted to the rows where they are not given, and the least that models are trained on.
+# Sizes that are fitted to the rows where they are not given, and the least number of rows to train on.
 _SIZES = ("rows", "auxiliary", "queries")
 _LEAST_ROWS = 10
 # A party's rows shrink to this share until they fit, and once more by the second, so that parties differ in their rows.
@@ -294,7 +288,7 @@ _APART = 0.7
 
 
 def _fitted(spec: PooledSpec, source: PooledData) -> PooledSpec:
-    """Return a spec whose numbers of rows fit those that are there: the usual ones, or smaller in the same proportions.
+    """Return a spec whose numbers of rows fit the table: the usual ones, or smaller in the same proportions.
 
     Raises:
         BadInputError: the rows are too few, whatever the numbers.
@@ -333,14 +327,14 @@ def _fitted(spec: PooledSpec, source: PooledData) -> PooledSpec:
 
 
 def _named(source: PooledData) -> list[str]:
-    """Return which value's share is the secret, where nobody named it."""
+    """Return a note on the value whose share is the secret, where nobody named it."""
     if source.spec.value is not None or source.value is None:
         return []
     return [f"the share of {source.value!r} in {source.sensitive!r} is asked for; --value names another one"]
 
 
 def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefense]) -> None:
-    """Refuse, before anything is trained, what would fail after it."""
+    """Refuse, before training, settings that would fail after it."""
     if spec.shadows % 4 and estimates_shares(spec):
         raise BadInputError(
             f"attacks that estimate a share train shadow models in pairs from two halves of the auxiliary rows; got "
@@ -351,7 +345,7 @@ def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefen
         for part in spec.attacks:
             if GradientsView in views_of(part):
                 raise BadInputError(
-                    f"the attack {part.called} is on another's gradients in federated training of two parties, which "
+                    f"the attack {part.title} is on another's gradients in federated training of two parties, which "
                     "defenses of a joint model do not reach; leave out further parties and defenses, or the attack."
                 )
     for defense in defenses.values():
@@ -365,23 +359,19 @@ def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefen
 
 
 def _check_rows(spec: PooledSpec, source: PooledData) -> None:
-    """Refuse numbers of rows that are not there.
-
-    Raises:
-        BadInputError: some rows are too few.
-    """
+    """Refuse, as bad input, more rows than there are."""
     sets = sets_of(spec, source.rows(defense_of(spec.defenses[0])), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
     wanted = torch.tensor([[share, *others_of(spec)] for share in _all_shares(spec)], dtype=torch.float64)
     if spec.protocol == "update":
         wanted = torch.tensor([[a, b] for a in spec.new_shares for b in spec.new_shares], dtype=torch.float64)
-    known = [(sets.held, "victims' rows"), (sets.auxiliary, "auxiliary rows")]
+    needs = [(sets.held, "victims' rows"), (sets.auxiliary, "auxiliary rows")]
     if estimates_shares(spec):
         halves = halved(sets.auxiliary, torch.Generator().manual_seed(0))
-        known[1:] = [(sets.auxiliary.rows(half), "each half of the auxiliary rows") for half in halves]
-    for held, who in known:
+        needs[1:] = [(sets.auxiliary.rows(half), "each half of the auxiliary rows") for half in halves]
+    for rows, who in needs:
         try:
-            held.drawn(wanted, spec.rows, torch.Generator().manual_seed(0))
+            rows.drawn(wanted, spec.rows, torch.Generator().manual_seed(0))
         except BadInputError as error:
             raise BadInputError(f"{who} of {source.name!r}: {error}") from error
 
@@ -391,7 +381,7 @@ def _all_shares(spec: PooledSpec) -> list[float]:
 
 
 def _tells(spec: PooledSpec, sensitive: str) -> str:
-    """Return what the attacker does where it is right."""
+    """Return what a right answer of the attacker means, as a verb phrase."""
     update = spec.protocol == "update"
     *others, last = (f"{share:.0%}" for share in (spec.new_shares if update else spec.shares))
     whose = f"of {sensitive!r}{' in new rows' if update else ''}"
@@ -423,7 +413,7 @@ def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
         "gcn": "graph convolutional networks on what edges there are between the nodes trained on",
     }[str(recipe["model"])]
     size = recipe.get("batch_size")
-    held = {
+    auxiliary = {
         "rows": f"{spec.auxiliary:,} auxiliary rows of the same kind with the attribute known",
         "marginals": "the marginals of all columns, of which it makes up rows that a joint model labels",
         "answers": "the marginals of all columns, of which it makes up rows that a joint model is sure of",
@@ -431,7 +421,7 @@ def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
     return (
         f"The attacker is {role}. It sees the joint model's answers to {spec.queries:,} queries; attacks called "
         "white_box and deep_sets see the model itself.",
-        f"It is granted the training recipe and {held}, and knows the defense.",
+        f"It is granted the training recipe and {auxiliary}, and knows the defense.",
         f"The secret is the share of {source.sensitive!r} in the {spec.rows:,} rows of another party{further}: one of "
         f"{', '.join(f'{share:.0%}' for share in spec.shares)}.",
         f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
@@ -445,11 +435,11 @@ def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
 
 
 def deployment(spec: PooledSpec) -> Deployment:
-    """Return what a deployment of pooled learning shows and grants a party."""
+    """Return the threat model of a spec: views and side information of a party."""
     updated = spec.protocol == "update"
     reveals = PooledLearning.reveals_updates if updated else PooledLearning.reveals
     if spec.protocol == "single_party":
         # Whoever puts no rows into the pool takes no part in training.
         reveals = tuple(view for view in reveals if view is not GradientsView)
-    known = granted({"auxiliary": spec.auxiliary, "queries": spec.queries})
-    return Deployment("pooled", spec.protocol, reveals, known, None, mechanisms("pooled", spec.defenses))
+    grants = granted({"auxiliary": spec.auxiliary, "queries": spec.queries})
+    return Deployment("pooled", spec.protocol, reveals, grants, None, mechanisms("pooled", spec.defenses))

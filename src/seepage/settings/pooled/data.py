@@ -31,13 +31,13 @@ from seepage.wire.pooled import GradientsView
 
 
 def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
-    """Return the value whose share is asked for: what a text stands for in the sensitive column, a usual one if None.
+    """Return the value whose share is the secret: the spec's text as a value of the column, or a usual one if None.
 
     Raises:
         BadInputError: the column does not exist, or a text is no number.
     """
     discrete = isinstance(data.schema.column(sensitive), Discrete)
-    # What is wrong with the target as a secret is said where rows are marked.
+    # A target as a secret is refused where rows are marked.
     if spec.value is None and discrete and sensitive in data.schema.names:
         return usual_value(data.all, sensitive)
     if not isinstance(spec.value, str) or discrete:
@@ -83,18 +83,14 @@ def _groups(data: Dataset, name: str) -> Int[Tensor, " row"]:
 
 @dataclass(frozen=True)
 class PooledData:
-    """Rows of any kind, and how models are trained on them.
+    """Rows of any kind, and the training of models on them.
 
     Attributes:
-        spec: what to do.
         name, notes, extent, count, target: description of the rows, for results and the report.
-        sensitive: name of the attribute.
-        value: value whose share is the secret; of numbers those above it, None for those above the median.
-        identity: what tells these rows from others.
+        value: value whose share is the secret; of numbers the share above it, None for the median.
+        identity: digests that distinguish the rows from others.
         by_columns: rows as models take them, by the columns that a defense leaves out.
-        classes: number of classes.
-        table: the rows as a table; None where they are none.
-        of_population: training on what is no table; None for tables.
+        of_population: training on rows that are no table; None for tables.
     """
 
     spec: PooledSpec
@@ -116,7 +112,7 @@ class PooledData:
         return self.by_columns[defense.without]
 
     def learner(self, defense: PooledDefense) -> Learner:
-        """Return how models are trained under a defense."""
+        """Return the training of models under a defense."""
         if self.of_population is not None:
             return self.of_population
         spec, private = self.spec, defense.training
@@ -126,12 +122,11 @@ class PooledData:
 
 
 def pooled_data(spec: PooledSpec, dataset: Dataset | None = None) -> PooledData:
-    """Return the rows that a spec names, and how models are trained on them.
+    """Return the rows of a spec, and the training of models on them.
 
     Args:
-        spec: what to do.
         dataset: rows of the caller, with texts or identifiers of nodes beside them where the spec names their column;
-            those that the spec names if None.
+            those of the spec if None.
 
     Raises:
         BadInputError: a setting cannot be used with these rows.
@@ -197,11 +192,11 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
 
 
 def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
-    """Return texts or nodes of a graph; what the spec does not say of training is as their recipes have it."""
+    """Return texts or nodes of a graph; training is that of their recipes where the spec does not change it."""
     kind = "texts" if isinstance(data, Texts) else "nodes of a graph"
     for defense in map(defense_of, spec.defenses):
         of_tables = (defense.without, defense.training, spec.inputs, spec.synthetic, spec.group)
-        if any(said not in ((), None) for said in of_tables):
+        if any(value not in ((), None) for value in of_tables):
             raise BadInputError(
                 f"{data.name} holds {kind} and is no table: columns to train on (inputs, without), groups, a synthetic "
                 "column and DP-SGD are for tables; leave them out."
@@ -213,7 +208,7 @@ def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
             )
     if spec.auxiliary_from != "rows":
         raise BadInputError(f"{data.name} holds {kind}, and only rows of tables are made up; leave out auxiliary_from.")
-    said = {
+    options = {
         name: getattr(spec, name)
         for name in ("epochs", "batch_size", "learning_rate", "weight_decay")
         if name in spec.model_fields_set
@@ -223,19 +218,19 @@ def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
     if isinstance(data, Texts):
         if len(spec.hidden) not in (0, 2):
             raise BadInputError(f"networks on texts have two widths (recurrent, dense), got hidden={spec.hidden!r}.")
-        said |= dict(zip(("units", "dense"), spec.hidden, strict=False))
+        options |= dict(zip(("units", "dense"), spec.hidden, strict=False))
         identity = [len(data), plain(data.words), plain(data.labels), plain(data.vectors)]
-        learner = Recurrent(classes, data.vectors, **said)
+        learner = Recurrent(classes, data.vectors, **options)
     else:
-        if len(spec.hidden) > 1 or said.pop("batch_size", None) is not None:
+        if len(spec.hidden) > 1 or options.pop("batch_size", None) is not None:
             raise BadInputError(
                 "networks on graphs have one hidden layer and train on whole batches (batch_size: null)."
             )
-        said |= dict(zip(("hidden",), spec.hidden, strict=False))
+        options |= dict(zip(("hidden",), spec.hidden, strict=False))
         graph = data.seen(spec.secret, spec.keep)
         parts = (graph.features.indices, graph.features.data, graph.edges.indices, graph.edges.indptr)
         identity = [len(data), plain(data.labels), *(plain(torch.from_numpy(part)) for part in parts)]
-        learner = Convolutional(classes, graph, **said)
+        learner = Convolutional(classes, graph, **options)
     rows = data.marked(spec.secret)
     return PooledData(
         spec,

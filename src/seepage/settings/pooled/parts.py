@@ -14,13 +14,11 @@ from seepage.settings.pooled.spec import PooledSpec
 
 @dataclass(frozen=True)
 class PooledDefense:
-    """What parties that pool their rows do, ready to use.
+    """Defense of parties that pool their rows, ready to use.
 
     Attributes:
         without: names of columns that models are not trained on.
-        answers: what is done to answers.
         queries: number of queries that are answered; None for any.
-        training: differentially private training.
     """
 
     without: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""One attack seed of pooled learning: who holds what, the joint models, and what each part gets."""
+"""An attack seed of pooled learning: split of the rows, joint models, and figures of each part."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from seepage.wire.pooled import (
 )
 from seepage.wire.secret import PooledTranscript
 
-# What figures are means of, by metric and column.
+# Values whose means figures are, by metric and column.
 Each = dict[tuple[str, str | None], list[float]]
 
 DELTA = 1e-5
-# What the attack gets out of shuffled shadow models: no more than the baseline, or the audit is at fault.
+# Part that attacks with shuffled shadow models: no better than the baseline, or the audit is at fault.
 SHUFFLED = "shuffled"
 _SHUFFLES = 5
 # Models that are trained without other parties' rows.
@@ -56,7 +56,7 @@ _LOCAL = 20
 
 
 def sets_of(spec: PooledSpec, rows: MarkedRows, unit: int) -> Sets:
-    """Return who holds which rows in an attack seed."""
+    """Return the split of the rows among parties in an attack seed."""
     return parted(
         rows,
         spec.auxiliary,
@@ -71,12 +71,10 @@ def sets_of(spec: PooledSpec, rows: MarkedRows, unit: int) -> Sets:
 
 @dataclass(frozen=True)
 class AttackSeed:
-    """One attack seed: who holds what, the joint models, and what the attacker knows.
+    """One attack seed: split of the rows, joint models and knowledge of the attacker.
 
     Attributes:
-        spec, unit, defense, learning: what is done.
-        sets: who holds which rows.
-        known: what the attacker knows.
+        knowledge: knowledge of the attacker without shadow models.
         swapped: whether each target comes with another one's answers.
     """
 
@@ -85,17 +83,18 @@ class AttackSeed:
     defense: PooledDefense
     learning: PooledLearning
     sets: Sets
-    known: PooledKnowledge
+    knowledge: PooledKnowledge
     swapped: bool = False
 
     def measure(self, part: PlannedPart) -> UnitFigures:
-        """Return what a part gets."""
+        """Return the figures of a part."""
         name = part.part.name
         if name == "training" and part.kind == "about":
             return self._training()
         if part.kind == "baseline":
-            guess = make_part(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.known)
-            # Right as often as the baseline holds the truth for likely; of new rows, one of two shares is.
+            guess = make_part(registry.baselines.of("pooled"), part.part)(self.spec.targets, self.knowledge)
+            # A baseline's accuracy is the probability that it gives the truth; of new rows, one of two shares is the
+            # truth.
             update = self.spec.protocol == "update"
             metrics = [("accuracy", name) for name in (None, *self.spec.scored_columns)]
             chance = 0.5 if update else float(guess.chances[0].max())
@@ -123,7 +122,7 @@ class AttackSeed:
         return UnitFigures(figures, seconds / self.spec.targets, each=each)
 
     def _shuffled(self) -> UnitFigures:
-        """Return what the attack gets out of shuffled shadow models, several times over."""
+        """Return the figures of the attack with shuffled shadow models, over several shuffles."""
         attack = Meta(shuffled=True)
         rights = []
         for again in range(_SHUFFLES):
@@ -138,22 +137,21 @@ class AttackSeed:
 
     @cached_property
     def _trained(self) -> Tensor:
-        """The shares that targets are trained with."""
         return alternating(self.spec.shares, self.spec.targets)
 
     @cached_property
     def _truth(self) -> Tensor:
-        """The shares that the attacker's choices are held against."""
+        """The shares that the attacker's choices are compared with."""
         return self._trained[self._order]
 
     @cached_property
     def _order(self) -> Tensor:
-        """Places of the targets that answers are taken for: their own, unless they are swapped."""
+        """Indices of the targets whose answers the attacker gets: those of the same target, unless they are swapped."""
         places = torch.arange(self.spec.targets)
         if not self.swapped:
             return places
-        # Shares alternate. Here one share stands for as many targets in a row as there are shares, so that choices
-        # which are right of the answers' own targets are right as often as the baseline.
+        # Shares alternate. A swapped target gets answers of a run of targets of the same length for each share, so that
+        # choices which are right of the answers' own targets are right as often as the baseline.
         worlds = 4 if self.spec.protocol == "update" else len(self.spec.shares)
         return places // worlds % worlds
 
@@ -163,30 +161,30 @@ class AttackSeed:
 
     def drawn(self) -> dict[str, Tensor]:
         """Return the pool that victims draw from, and the positions of each target's rows in it."""
-        shares, held = self._trained[:, None], self.sets.held
+        shares, pool = self._trained[:, None], self.sets.held
         if self.spec.protocol == "update":
             shares = self._pairs
-        chosen = self.learning.drawn(held, shares, self._seed("targets"))
-        return {"inputs": held.inputs, "labels": held.labels, "carries": held.carries, "drawn": chosen}
+        chosen = self.learning.drawn(pool, shares, self._seed("targets"))
+        return {"inputs": pool.inputs, "labels": pool.labels, "carries": pool.carries, "drawn": chosen}
 
     @cached_property
     def _knowledge(self) -> PooledKnowledge:
-        """What the attacker knows, shadow models included; each kind is trained when an attack first asks for it."""
-        known, count, seed = self.known, self.spec.shadows, self._seed
-        doubled = replace(known, rows=2 * self.spec.rows)
+        """Knowledge of the attacker with shadow models; each kind is trained when an attack first reads it."""
+        knowledge, count, seed = self.knowledge, self.spec.shadows, self._seed
+        doubled = replace(knowledge, rows=2 * self.spec.rows)
         low, high = self.spec.new_shares
         pairs = torch.tensor([[a, b] for a in (low, high) for b in (low, high)], dtype=torch.float64)
         lines = pairs.repeat(-(-count // 4), 1)
         first = "before" if self.spec.protocol == "update" else "shadows"
         return replace(
-            known,
+            knowledge,
             shadows=_OnDemand(
                 {
-                    "even": lambda: binary_shadows(known, count, seed(first)),
-                    "spread": lambda: spread_shadows(known, count, seed("spread")),
+                    "even": lambda: binary_shadows(knowledge, count, seed(first)),
+                    "spread": lambda: spread_shadows(knowledge, count, seed("spread")),
                     "even_after": lambda: binary_shadows(doubled, count, seed("after")),
-                    "pairs": lambda: train_shadows(known, lines[:, :1], seed("before")),
-                    "pairs_after": lambda: train_shadows(known, lines, seed("after")),
+                    "pairs": lambda: train_shadows(knowledge, lines[:, :1], seed("before")),
+                    "pairs_after": lambda: train_shadows(knowledge, lines, seed("after")),
                 }
             ),
         )
@@ -195,7 +193,7 @@ class AttackSeed:
         return stream(self.spec.seed, self.unit, purpose) % 2**62
 
     def _training(self) -> UnitFigures:
-        """Return how well joint models do, on rows that none was trained on, beside those of the victim's alone."""
+        """Return accuracies of joint models on rows that none was trained on, beside those of the victim's alone."""
         tested = self.sets.auxiliary
         queries, labels = tested.inputs, tested.labels
 
@@ -227,53 +225,53 @@ class AttackSeed:
         return UnitFigures(figures)
 
     def _shared(self) -> Figures:
-        """Return which share of victims' rows other victims drew too, and which the attacker holds as well.
+        """Return the shares of victims' rows that other victims drew too, and that the attacker holds as well.
 
         ``overlap`` is the mean over pairs of joint models with the same share, of the share where it is largest.
         ``duplicates`` are rows that equal one of the attacker's in all that models take, label and attribute.
         """
         shares = self._pairs if self.spec.protocol == "update" else self._trained[:, None]
-        held = self.sets.held
+        pool = self.sets.held
         # Further parties' rows come after the victim's.
         drawn = self.drawn()["drawn"][:, : shares.shape[1]].flatten(1)
-        holds = torch.zeros(len(drawn), len(held)).scatter_(1, drawn, 1.0)
+        holds = torch.zeros(len(drawn), len(pool)).scatter_(1, drawn, 1.0)
         common = holds @ holds.T / drawn.shape[1]
         worlds = [common[here][:, here] for share in shares.unique(dim=0) if (here := (shares == share).all(1)).any()]
         among = [
             float((world.sum() - world.trace()) / (len(world) * (len(world) - 1))) for world in worlds if len(world) > 1
         ]
-        own = self.known.auxiliary if self._own is None else self.known.auxiliary.followed_by(self._own)
-        theirs, mine = _contents(held), set(_contents(own))
-        known = torch.tensor([row in mine for row in theirs], dtype=torch.float64)
-        return {("overlap", None): max(among, default=None), ("duplicates", None): float(known[drawn].mean())}
+        own = self.knowledge.auxiliary if self._own is None else self.knowledge.auxiliary.followed_by(self._own)
+        theirs, mine = _contents(pool), set(_contents(own))
+        is_auxiliary = torch.tensor([row in mine for row in theirs], dtype=torch.float64)
+        return {("overlap", None): max(among, default=None), ("duplicates", None): float(is_auxiliary[drawn].mean())}
 
     def _right(self, guess: PropertyGuess) -> Float[Tensor, " target"]:
-        shares = torch.tensor(self.known.shares, dtype=torch.float64)
+        shares = torch.tensor(self.knowledge.shares, dtype=torch.float64)
         return (shares[guess.chosen] == self._truth).double()
 
     def _figures(self, guess: PropertyGuess) -> tuple[Figures, Each]:
         right = self._right(guess)
-        if len(self.known.shares) == 2:
+        if len(self.knowledge.shares) == 2:
             return _meant({None: right})
-        by_share = {f"{share:.0%}": right[self._truth == share] for share in self.known.shares}
+        by_share = {f"{share:.0%}": right[self._truth == share] for share in self.knowledge.shares}
         return _meant({None: right, **by_share})
 
     def _estimates(self, attack: registry.Attack, seeds: Sequence[int]) -> tuple[Figures, Each]:
-        """Return how good shares and intervals are that an attack estimates, over shares on the whole range."""
+        """Return the errors of the shares and intervals that an attack estimates, over shares on the whole range."""
         seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
         return self._of_estimates(attack(seen.answers, self._knowledge, seeds))
 
     @property
     def _spread_truth(self) -> Tensor:
-        """The shares of targets that estimates are held against."""
-        return torch.linspace(*self.known.within, self.spec.targets, dtype=torch.float64)
+        """The shares of targets that estimates are compared with."""
+        return torch.linspace(*self.knowledge.within, self.spec.targets, dtype=torch.float64)
 
     def _of_estimates(self, guess: PropertyGuess) -> tuple[Figures, Each]:
         truth = self._spread_truth
         assert guess.share is not None
         assert guess.low is not None
         assert guess.high is not None
-        # Shares are whole rows.
+        # A share is a whole number of rows.
         slack = 0.5 / self.spec.rows
         inside = (guess.low - slack <= truth) & (truth <= guess.high + slack)
         each = {
@@ -287,14 +285,14 @@ class AttackSeed:
         )
 
     def _gradients(self, part: PlannedPart) -> UnitFigures:
-        """Return what gradients of federated training give away instead of the joint model."""
+        """Return the figures of an attack on gradients of federated training instead of the joint model."""
         attack = make_part(registry.attacks.of("pooled"), part.part)
         learner = self.learning.learner
         # Refused otherwise before anything ran.
         assert isinstance(learner, Dense)
         begun = time.perf_counter()
-        held, own, truth, rows = self.sets.held, self.sets.own, self._trained, self.spec.rows
-        seen = federated(learner, held, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
+        pool, own, truth, rows = self.sets.held, self.sets.own, self._trained, self.spec.rows
+        seen = federated(learner, pool, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
         guess = attack(seen, self._knowledge, [self._seed("attack") % 2**31])
         seconds = time.perf_counter() - begun
         figures, each = self._figures(guess)
@@ -330,7 +328,7 @@ class AttackSeed:
 
 
 class _OnDemand(Mapping[ShadowKind, Shadows]):
-    """Shadow models of each kind, which are trained when they are first asked for."""
+    """Shadow models by kind, trained at the first access."""
 
     def __init__(self, train: Mapping[ShadowKind, Callable[[], Shadows]]) -> None:
         self._train = train
@@ -352,16 +350,16 @@ class _OnDemand(Mapping[ShadowKind, Shadows]):
 
 
 def _meant(right: dict[str | None, Tensor]) -> tuple[Figures, Each]:
-    """Return accuracies, and what each is the mean of."""
+    """Return accuracies, and the values whose means they are."""
     accuracies: Figures = {("accuracy", column): float(values.mean()) for column, values in right.items()}
     return accuracies, {("accuracy", column): values.tolist() for column, values in right.items()}
 
 
 def _contents(rows: MarkedRows) -> list[bytes]:
-    """Return what each row holds, the same for equal rows."""
-    # A zero more turns -0.0 into 0.0.
-    held = torch.cat([rows.inputs.flatten(1).double(), rows.labels[:, None], rows.carries[:, None]], dim=1) + 0.0
-    return [row.tobytes() for row in held.numpy()]
+    """Return the bytes of each row, the same for equal rows."""
+    # Adding zero turns -0.0 into 0.0.
+    contents = torch.cat([rows.inputs.flatten(1).double(), rows.labels[:, None], rows.carries[:, None]], dim=1) + 0.0
+    return [row.tobytes() for row in contents.numpy()]
 
 
 def _accuracy(answers: Tensor, labels: Tensor) -> float:
@@ -371,16 +369,11 @@ def _accuracy(answers: Tensor, labels: Tensor) -> float:
 def attack_seed(
     spec: PooledSpec, source: PooledData, defense: PooledDefense, unit: int, swapped: bool = False
 ) -> AttackSeed:
-    """Return who holds what in an attack seed.
-
-    Args:
-        spec, source, defense, unit: what is done.
-        swapped: whether each target comes with another one's answers.
-    """
+    """Return an attack seed with its split of the rows."""
     learner = source.learner(defense)
     sets = sets_of(spec, source.rows(defense), unit)
     learning = PooledLearning(learner, spec.rows, others_of(spec), defense.answers, defense.queries)
-    asked = spec.queries if defense.queries is None else min(spec.queries, defense.queries)
+    n_queries = spec.queries if defense.queries is None else min(spec.queries, defense.queries)
     own = None if spec.protocol == "single_party" else sets.own
     auxiliary, queries = sets.auxiliary, sets.queries
     if spec.auxiliary_from != "rows":
@@ -388,17 +381,17 @@ def attack_seed(
         answers = learning.train(sets.held, own, even, stream(spec.seed, unit, "asked") % 2**62).answers
         auxiliary = synthesised(spec.auxiliary_from, answers, auxiliary, stream(spec.seed, unit, "made") % 2**62)
         queries = auxiliary.rows(torch.arange(spec.queries))
-    known = PooledKnowledge(
+    knowledge = PooledKnowledge(
         learner,
         auxiliary,
-        queries.inputs[:asked],
+        queries.inputs[:n_queries],
         own,
         spec.rows,
         spec.shares,
         others_of(spec),
         defense.answers,
     )
-    return AttackSeed(spec, unit, defense, learning, sets, known, swapped)
+    return AttackSeed(spec, unit, defense, learning, sets, knowledge, swapped)
 
 
 def others_of(spec: PooledSpec) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""What an audit of pooled learning is to do: plain values, checked before anything runs."""
+"""The spec of an audit of pooled learning: plain values, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from seepage.tabular.policy import Policy
 from seepage.tabular.schema import Category
 
 PooledProtocol = Literal["multi_party", "single_party", "update"]
-# Where new rows come in: attacks, and shares to be distinguished.
+# Attacks of the protocol ``update``, and shares to be distinguished.
 _OF_UPDATES = ("dominant", "joint")
 _FINE = (0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -41,7 +41,7 @@ class Synthetic(Plain):
 
 
 class PooledSpec(Spec):
-    """An audit of pooled learning in plain values; its fields say themselves what they are.
+    """A spec of an audit of pooled learning.
 
     Example:
         >>> PooledSpec(sensitive="sex", shares=(0.1, 0.9)).protocol
@@ -70,7 +70,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     seepage pooled --nodes papers.csv --edges cited.csv --target field --sensitive country --value FR
 """
-    # The column that is asked about says nothing of the table.
+    # The choice of the secret column changes nothing of the table.
     steering: ClassVar[tuple[str, ...]] = tuple(name for name in STEERING if name != "sensitive")
     of_own: ClassVar[tuple[str, ...]] = ("text_column", "nodes", "edges", "node_column")
 
@@ -254,7 +254,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     @property
     def policy(self) -> Policy:
-        """How the schema of a table of one's own is inferred; without the secret there is nothing to audit."""
+        """The policy by which the schema of a user's table is inferred; the secret is always a column."""
         return replace(super().policy, sensitive=frozenset({self.secret}))
 
     @property
@@ -264,7 +264,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
     @property
     def secret(self) -> str:
-        """The column whose distribution is the secret."""
+        """Column whose distribution is the secret."""
         return self.sensitive[0]
 
     @property
@@ -321,7 +321,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
 
 def pair(first: float, second: float) -> str:
-    """Return what results call the shares of a victim's first and of its new rows.
+    """Return the name in results of the shares of a victim's first and new rows.
 
     Example:
         >>> pair(0.3, 0.7)

@@ -67,7 +67,7 @@ from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 
-# What everyone believes before anything is sent.
+# Part that guesses from the marginals alone, before anything is sent.
 PRIOR = "prior"
 DELTA = 1e-5
 _TRAINING = Part(name="training")
@@ -75,13 +75,12 @@ _TRAINING = Part(name="training")
 
 @dataclass(frozen=True)
 class SplitDefense:
-    """What clients of split learning do, ready to use.
+    """Mechanisms of a defense of split learning, ready to use.
 
     Attributes:
-        flip: what is done to labels.
-        noise: what is done to each record's gradient at the cut.
-        published: what is done to the client weights that the server gets.
-        returned: what is done to the gradients of a batch together.
+        noise: mechanism on each record's gradient at the cut.
+        published: mechanism on the client weights that the server gets.
+        returned: mechanism on the gradients of a batch together.
     """
 
     flip: LabelFlip | None = None
@@ -120,11 +119,8 @@ class SplitAudit(TopologyAudit[SplitDefense]):
     """An audit of split learning in which the server has columns too; a unit is one training with all attacked records.
 
     Args:
-        spec: what to do.
-        dataset: rows of the caller; those that the spec names if None.
-        own: whether the rows are the user's own.
-        swapped: whether each record comes with the gradient of another one, so that what comes back carries nothing of
-            it: the negative control.
+        swapped: whether each record comes with the gradient of another one, which carries nothing of it: the negative
+            control.
 
     Raises:
         BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
@@ -139,13 +135,13 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         self.private = spec.private_columns or default_private(dataset)
         first = self.network(0)
         if self.factory is not None:
-            # Refuses what does not fit the table, before anything is trained.
+            # Refuse networks that do not fit the table before anything is trained.
             first.check(dataset.all.cells[:_PROBED])
         space = Space.of(first, CutKnowledge(dataset.schema, dataset.statistics))
         _check(spec, first, space)
         parts = planned([_TRAINING], [*spec.baselines, Part(name=PRIOR)], spec.attacks)
         self.parts = with_label_columns(parts, "split", dataset.schema.target.name)
-        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
+        self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         size = spec.batch_size if spec.protocol == "split" else spec.rows_each
         self.configurations = tuple(Configuration(label, size) for label in self.defenses)
         trained = len(split(dataset.all, spec.test_share, 0)[0])
@@ -153,7 +149,6 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         self.about = self._about(first, space, trained)
 
     def _about(self, network: SplitModel, space: Space, trained: int) -> About:
-        """Return the audit in words."""
         spec, dataset = self.spec, self.data
         return About(
             dataset=dataset.name,
@@ -201,15 +196,11 @@ class SplitAudit(TopologyAudit[SplitDefense]):
 
     @property
     def determining(self) -> Mapping[str, Json]:
-        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        """Everything that determines figures beside spec, rows, defense and part, as JSON values."""
         return {"private": list(self.private), **super().determining}
 
     def network(self, seed: int) -> SplitModel:
-        """Return the network before it is trained.
-
-        Args:
-            seed: seed of its initialisation.
-        """
+        """Return the network before it is trained."""
         spec, schema = self.spec, self.data.schema
         if self.factory is not None:
             return own_split(self.factory, schema, self.private, seed)
@@ -217,13 +208,13 @@ class SplitAudit(TopologyAudit[SplitDefense]):
 
     @staticmethod
     def deployed(spec: SplitSpec) -> Deployment:
-        """Return what a deployment shows and grants a server with columns of its own."""
-        known = granted({"auxiliary": spec.auxiliary, "labels": spec.known_labels}, ("weights",))
+        """Return the threat model of a server with columns of its own."""
+        grants = granted({"auxiliary": spec.auxiliary, "labels": spec.known_labels}, ("weights",))
         reveals = (*SplitLearning.reveals, ReturnedView)
-        return Deployment("split", spec.protocol, reveals, known, None, mechanisms("split", spec.defenses))
+        return Deployment("split", spec.protocol, reveals, grants, None, mechanisms("split", spec.defenses))
 
     def attacked(self, defense: SplitDefense, unit: int) -> AttackedTraining:
-        """Return a training, with what the server sees of the attacked records."""
+        """Return a training, with the server's view of the attacked records."""
         return _train(self, defense, unit)
 
     @property
@@ -239,20 +230,20 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         return {**fields, "exposures": self.spec.exchanges}
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
-        """Return what an attacker is granted, for results."""
+        """Return the side information of an attacker, for results."""
         if part.kind != "attack":
             return {}
         if part.column is not None:
             return {"sees": "what it sent and what came back of every record", "labels": self.spec.known_labels}
         adapts = getattr(make_part(registry.attacks.of("split"), part.part), "aware", True)
-        known = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
-        return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(known)}
+        defense_facts = _learning(self.spec, self.defenses[configuration.defense]).known().describe() if adapts else {}
+        return {"sees": _sees(self.spec), "auxiliary": self.auxiliary, "defense": plain(defense_facts)}
 
     def levers(self) -> tuple[Lever, ...]:
-        """Return flipped labels, noise on what comes back, noise on what is published, and fewer epochs."""
+        """Return flipped labels, noise on returned gradients, noise on published weights, and fewer epochs."""
         target = self.data.schema.target
         classes = target.width if isinstance(target, Discrete) else 2
-        # A little below the probability at which labels tell nothing.
+        # A little below the probability at which labels carry no information.
         most = 0.98 * (classes - 1) / classes
         flips = Lever("label_flip", 0.01, most, mechanism="label_flip", strengths=(("probability",),))
         epochs = self.spec.epochs
@@ -409,22 +400,22 @@ _FEW_CONFIGURATIONS = 2_000
 
 
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
-    """Refuse, before anything is trained, what would fail after it."""
+    """Refuse, before training, settings that would fail after it."""
     for part in spec.defenses:
         flip = defense_of(part).flip
         if flip is not None:
-            flip.epsilon(classes_of(part.called, model.schema.target))
-        check_two_labels(part.called, defense_of(part).returned, model.schema.target)
+            flip.epsilon(classes_of(part.title, model.schema.target))
+        check_two_labels(part.title, defense_of(part).returned, model.schema.target)
     for part in spec.attacks:
         attack = make_part(registry.attacks.of("split"), part)
         if getattr(attack, "search", "exhaustive") == "exhaustive" and hasattr(attack, "most"):
             check_enumerable(space, attack.most)
         blurred = [(part, defense_of(part)) for part in spec.defenses]
-        noisy = next((part for part, one in blurred if one.noise is not None or one.returned is not None), None)
+        noisy = next((part for part, blur in blurred if blur.noise is not None or blur.returned is not None), None)
         if getattr(attack, "weights", "current") == "about" and noisy is not None:
             raise BadInputError(
-                f"{part.called!r} fits how far the client weights are off (weights='about') on gradients as they are, "
-                f"but under {noisy.called!r} clients change theirs; leave out one of the two."
+                f"{part.title!r} fits how far the client weights are off (weights='about') on gradients as they are, "
+                f"but under {noisy.title!r} clients change theirs; leave out one of the two."
             )
     for name, when in (("stale", "are of {} epochs ago"), ("final", "are those of {} epochs later")):
         epochs = getattr(spec, name)
@@ -442,15 +433,12 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
 
 @dataclass(frozen=True)
 class AttackedTraining(AttackedTopology):
-    """One training and what the server saw of the attacked rows.
+    """One training and the server's view of the attacked rows.
 
     Attributes:
-        spec, defense, learning: what was done.
-        trained: what training ended in.
-        seen: what the server saw of the attacked rows, and their secret.
-        rows, test: rows that were trained on, and held out.
-        known: what an attacker knows.
-        neighbours: what the baselines of nearest neighbours know, all training rows.
+        spec, defense, learning: settings of the training.
+        seen: view of the attacked rows, and their secret.
+        neighbours: knowledge of the baselines of nearest neighbours, all training rows.
         exchanges: stage of the training and known client part in each exchange of the attacked rows.
         swapped: whether each attacked row came with the message of another: the negative control.
         keep_records: whether evidence may hold cells.
@@ -463,14 +451,14 @@ class AttackedTraining(AttackedTopology):
     seen: CutTranscript
     rows: Table
     test: Table
-    known: CutKnowledge
+    knowledge: CutKnowledge
     neighbours: CutKnowledge
     exchanges: Sequence[tuple[TrainedSplit, SplitModel]]
     swapped: bool = False
     keep_records: bool = False
 
     def training(self) -> UnitFigures:
-        """Return how well the network does, what the defense guarantees and how labels score without any search."""
+        """Return the network's quality, the defense's guarantee and label scores without any search."""
         target, model = self.rows.schema.target, self.trained.model
         figures: Figures = {("loss", None): self.trained.losses[-1]}
         figures |= task_figures(target, model.answers(self.test.cells), self.test.labels)
@@ -497,11 +485,11 @@ class AttackedTraining(AttackedTopology):
     def label(self, part: PlannedPart) -> UnitFigures:
         """Return the figures of an attack on labels, which knows those of some records of training."""
         spec, model, schema = self.spec, self.trained.model, self.rows.schema
-        held = self.rows.rows(range(min(spec.known_labels, len(self.rows))))
+        hints = self.rows.rows(range(min(spec.known_labels, len(self.rows))))
         seed = stream(spec.seed, 0, "known labels") % 2**62
         seen = [self.seen.view]
-        if len(held):
-            seen = [self.learning.observe_all(self.exchanges, held, seed).view, *seen]
+        if len(hints):
+            seen = [self.learning.observe_all(self.exchanges, hints, seed).view, *seen]
         own = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in model.public)})
         inputs = encoder_of(own).encode(torch.cat([view.features for view in seen])[None])
         first, *others = (
@@ -515,34 +503,34 @@ class AttackedTraining(AttackedTopology):
         view = replace(first, earlier=tuple(others))
         if self.swapped:
             # The gradients of attacked rows are those of others already.
-            view = mixed_up(view, len(held), gradients=False)
-        true = torch.cat([held.labels, self.seen.labels])[None]
-        known = torch.arange(len(held))[None]
+            view = mixed_up(view, len(hints), gradients=False)
+        true = torch.cat([hints.labels, self.seen.labels])[None]
+        places = torch.arange(len(hints))[None]
         registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
         attack = make_part(registered, part.part)
         begun = time.perf_counter()
-        knowledge = LabelKnowledge(schema.target, self.known.statistics.target, known, true[:, : len(held)])
+        knowledge = LabelKnowledge(schema.target, self.knowledge.statistics.target, places, true[:, : len(hints)])
         guess = check_guess(part.part, attack(view, knowledge, [stream(spec.seed, 0, "starts")]), LabelGuess)
-        [found] = label_figures(schema.target, true, guess, len(held), time.perf_counter() - begun)
-        return found
+        [figures] = label_figures(schema.target, true, guess, len(hints), time.perf_counter() - begun)
+        return figures
 
     def guess(self, part: PlannedPart) -> UnitFigures:
         """Return the figures of an attack or a baseline, and its time for a record."""
         seeds = [stream(self.spec.seed, 0, "starts")]
         attack: Callable[..., CutGuess]
         if part.part.name == PRIOR:
-            attack, known = Posterior(observed=False), self.known
+            attack, knowledge = Posterior(observed=False), self.knowledge
         elif part.kind == "attack":
-            attack, known = make_part(registry.attacks.of("split"), part.part), self.known
+            attack, knowledge = make_part(registry.attacks.of("split"), part.part), self.knowledge
         else:
-            attack, known = make_part(registry.baselines.of("split"), part.part), self.neighbours
+            attack, knowledge = make_part(registry.baselines.of("split"), part.part), self.neighbours
         begun = time.perf_counter()
-        guess = check_guess(part.part, attack(self.seen.view, known, seeds), CutGuess)
+        guess = check_guess(part.part, attack(self.seen.view, knowledge, seeds), CutGuess)
         seconds = time.perf_counter() - begun
         return columns_figures(
             self.rows.schema,
             self.trained.model.private,
-            self.known.statistics,
+            self.knowledge.statistics,
             self.seen,
             guess,
             seconds / self.seen.view.records,
@@ -557,7 +545,7 @@ def _all(view: CutView, scored: Callable[[CutView], LabelScores]) -> Float[Tenso
 
 def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:
     spec, data = audit.spec, audit.data
-    # The split must not tell one defense from another.
+    # The split is the same under all defenses.
     train, test = split(data.all, spec.test_share, stream(spec.seed, training, "split") % 2**32)
     model = audit.network(stream(spec.seed, training, "initialisation") % 2**62)
     learning = _learning(spec, defense)
@@ -574,20 +562,31 @@ def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedT
         )
         seen = replace(seen, view=replace(first, earlier=tuple(others)))
     some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
-    known = CutKnowledge(
+    knowledge = CutKnowledge(
         data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
     )
     neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
     keep_records = spec.keep_records or not audit.own
     return AttackedTraining(
-        spec, defense, learning, trained, seen, train, test, known, neighbours, exchanges, audit.swapped, keep_records
+        spec,
+        defense,
+        learning,
+        trained,
+        seen,
+        train,
+        test,
+        knowledge,
+        neighbours,
+        exchanges,
+        audit.swapped,
+        keep_records,
     )
 
 
 def _exchanges(
     spec: SplitSpec, defense: SplitDefense, trained: TrainedSplit, blur: torch.Generator
 ) -> list[tuple[TrainedSplit, SplitModel]]:
-    """Return the stages of the exchanges that show each record, the newest first, and the client parts that are known.
+    """Return the stages of the exchanges that show each record, the newest first, and the known client parts.
 
     There is one at the end of each epoch. Further ones come after the training, with weights that no longer move.
     """
@@ -597,14 +596,14 @@ def _exchanges(
     exchanges, published = [], {}
     for number in range(spec.exchanges):
         answering = max(last - max(0, number - after), min(1, last))
-        known = len(stages) - 1 if spec.final else max(answering - spec.stale, 0)
-        granted = stages[known].model
+        stage = len(stages) - 1 if spec.final else max(answering - spec.stale, 0)
+        granted = stages[stage].model
         if defense.published is not None:
-            if known not in published:
-                # Published once an epoch: what is known is a change since the epoch before it.
-                before = stages[max(known - 1, 0)].model
-                published[known] = granted.with_client(defense.published(granted.client, before.client, blur))
-            granted = published[known]
+            if stage not in published:
+                # Published once an epoch: the known part is a change since the epoch before it.
+                before = stages[max(stage - 1, 0)].model
+                published[stage] = granted.with_client(defense.published(granted.client, before.client, blur))
+            granted = published[stage]
         exchanges.append((stages[answering], granted))
     return exchanges
 
@@ -614,21 +613,16 @@ def _kind(spec: SplitSpec) -> type[SplitAudit | WholeClientAudit]:
 
 
 def deployment(spec: SplitSpec) -> Deployment:
-    """Return what a deployment of split learning shows and grants the attacker."""
+    """Return the threat model of a spec: views and side information of the attacker."""
     return _kind(spec).deployed(spec)
 
 
 def prepared(spec: SplitSpec, given: Given, tables: Tables) -> SplitAudit | WholeClientAudit:
     """Return the audit of a spec, by its topology.
 
-    Args:
-        spec: what to do.
-        given: objects that the caller passed instead of names.
-        tables: tables that were loaded before.
-
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    made = _kind(spec).prepared(spec, given, tables)
-    assert isinstance(made, SplitAudit | WholeClientAudit)
-    return made
+    audit = _kind(spec).prepared(spec, given, tables)
+    assert isinstance(audit, SplitAudit | WholeClientAudit)
+    return audit

@@ -1,4 +1,4 @@
-"""What audits of split learning share, whoever holds which columns: rows, networks, units and their forecast."""
+"""Common parts of audits of split learning in all topologies: rows, networks, units and their forecast."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from seepage.settings.units import (
 
 D = TypeVar("D")
 
-# Rows for which there is time in a second, five trainings with their attacks counted in.
+# Rows that five trainings with their attacks process in a second.
 _ROWS_A_SECOND, _USUAL_TRAININGS = 120, 5
 
 
@@ -38,9 +38,6 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
     """An audit of split learning in one topology; a unit is one training, with all attacked records in it.
 
     Args:
-        spec: what to do.
-        dataset: rows of the caller; those that the spec names if None.
-        own: whether the rows are the user's own.
         swapped: whether each record comes with the message of another one: the negative control.
 
     Raises:
@@ -71,39 +68,30 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
     @staticmethod
     @abstractmethod
     def deployed(spec: SplitSpec) -> Deployment:
-        """Return what a deployment of the topology shows and grants the attacker."""
+        """Return the threat model of the topology: views and side information of the attacker."""
 
     @abstractmethod
     def attacked(self, defense: D, unit: int) -> AttackedUnit:
-        """Return a training, with what the attacker sees of the attacked records.
-
-        Args:
-            defense: what the parties do.
-            unit: number of the training.
-        """
+        """Return a training, with the attacker's view of the attacked records."""
 
     @property
     def determining(self) -> Mapping[str, Json]:
-        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        """Everything that determines figures beside spec, rows, defense and part, as JSON values."""
         return {"network": None if self.factory is None else self.factory.digest}
 
     def expose(self, configuration: Configuration, units: range) -> Exposure:
-        """Train with each unit's seeds and return what the attacker sees of the attacked records."""
+        """Train with each unit's seeds and return the attacker's views of the attacked records."""
         defense = self.defenses[configuration.defense]
         return UnitsExposure(self.about, [self.attacked(defense, unit) for unit in units])
 
     @property
     @abstractmethod
     def fewest(self) -> float:
-        """Least number of rows of a rehearsal: labels of both kinds and some records of each batch are there."""
+        """Least number of rows of a rehearsal with labels of both kinds and some records of each batch."""
 
     @abstractmethod
     def rehearsed(self, share: float) -> Mapping[str, Json]:
-        """Return further fields of the spec for a rehearsal.
-
-        Args:
-            share: share of the rows in it.
-        """
+        """Return further fields of the spec for a rehearsal."""
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of a training with all its parts, from rehearsals on two small shares of the work.
@@ -125,17 +113,17 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
 
 
 class AttackedTopology(ABC):
-    """One training, with what the attacker saw of the attacked rows."""
+    """One training, with the attacker's view of the attacked rows."""
 
     def measure(self, part: PlannedPart) -> UnitFigures:
-        """Return what a part gets."""
+        """Return the figures of a part."""
         if part.column is not None:
             return self.label(part)
         return self.training() if part.kind == "about" else self.guess(part)
 
     @abstractmethod
     def training(self) -> UnitFigures:
-        """Return how well the network does, and what needs no attack."""
+        """Return the network's quality, and figures that need no attack."""
 
     @abstractmethod
     def label(self, part: PlannedPart) -> UnitFigures:
@@ -147,14 +135,10 @@ class AttackedTopology(ABC):
 
 
 def _check_baselines(spec: SplitSpec, deployed: Deployment) -> None:
-    """Refuse baselines that are made for another topology.
-
-    Raises:
-        BadInputError: names the first.
-    """
+    """Refuse, as bad input, baselines for another topology."""
     for part in spec.baselines:
         sees = entry_of(registry.baselines.of("split"), part).sees
         if sees and not any(issubclass(shown, view) for view in sees for shown in deployed.reveals):
             raise BadInputError(
-                f"the baseline {part.called!r} is not made for the topology {spec.topology!r}; leave it out."
+                f"the baseline {part.title!r} is not made for the topology {spec.topology!r}; leave it out."
             )

@@ -1,4 +1,4 @@
-"""The figures of guessed private columns and labels of split learning, of records whose order the server knows."""
+"""Figures of guessed private columns and labels of split learning, of records whose order the server knows."""
 
 from __future__ import annotations
 
@@ -36,14 +36,10 @@ def columns_figures(
     seconds: float,
     keep_records: bool,
 ) -> UnitFigures:
-    """Return the figures of a guess of one training, with those of each record where they are its mean.
+    """Return the figures of a guess of one training, with those of each record where a figure is their mean.
 
     Args:
-        schema: schema of the table.
-        private: positions of the private columns.
-        statistics: statistics of the attacker, which rarity is measured against.
-        seen: what was seen of the attacked records, and their secret.
-        guess: guess of the same records.
+        statistics: statistics of the attacker, against which rarity is measured.
         seconds: time for a record.
         keep_records: whether evidence may hold cells.
 

@@ -1,4 +1,4 @@
-"""What an audit of split learning is to do: plain values, checked before anything runs."""
+"""The spec of an audit of split learning: plain values, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Topology = Literal["columns", "vanilla", "u_shaped", "multi_hop"]
 SplitAttacker = Literal["server", "hop"]
 
 
-# Beside every figure: what was believed beforehand, and what the paper compares with.
+# The prior, and the baselines of the paper.
 _BASELINES = (
     Part(name="marginals"),
     Part(name="knn", options={"on": "features"}, label="knn_features"),
@@ -26,10 +26,10 @@ _BASELINES = (
 
 
 _ATTACKS = (Part(name="exact"), Part(name="posterior"))
-# Where the client holds all columns.
+# Defaults where the client holds all columns.
 _OF_WHOLE_CLIENTS = (Part(name="constant"), Part(name="median"))
 _ON_ACTIVATIONS = (Part(name="layer_inversion"), Part(name="ridge_sa"))
-# What has no meaning there, and what has none elsewhere.
+# Fields without a meaning there, and without one elsewhere.
 _OF_COLUMNS = ("private_columns", "protocol", "logit", "rows_each", "clients", "auxiliary", "stale", "final")
 _OF_WHOLE = ("cut", "leaked")
 _OF_HOPS = ("hop", "attacker")
@@ -37,17 +37,12 @@ _ABOUT = Part(name="posterior", options={"weights": "about"}, label="posterior_a
 
 
 def holds_second_cut(topology: Topology, attacker: SplitAttacker) -> bool:
-    """Return whether the attacker sends something on, and gets gradients of it back.
-
-    Args:
-        topology: parties and what each holds.
-        attacker: party that attacks, where there is a hop.
-    """
+    """Return whether the attacker sends features on, and gets gradients of them back."""
     return topology == "u_shaped" or (topology == "multi_hop" and attacker == "hop")
 
 
 def _mechanisms(defenses: object) -> set[str]:
-    """Return the names of all mechanisms in defenses that were not checked yet."""
+    """Return the names of all mechanisms in unchecked defenses."""
     names = set()
     given = several(defenses)
     for part_like in given if isinstance(given, list | tuple) else ():
@@ -60,7 +55,7 @@ def _mechanisms(defenses: object) -> set[str]:
 
 
 class SplitSpec(Spec):
-    """An audit of split learning in plain values; its fields say themselves what they are.
+    """A spec of an audit of split learning.
 
     Example:
         >>> SplitSpec(dataset="adult", private_columns="sex", repetitions=1).private_columns
@@ -197,10 +192,10 @@ Beside every figure stands the best baseline, which holds all but what came back
     @model_validator(mode="before")
     @classmethod
     def _of_whole_clients(cls, values: object) -> object:
-        """Take the attacks and baselines of a client that holds all columns, where it does."""
+        """Fill in the attacks and baselines for a client that holds all columns."""
         if not isinstance(values, Mapping) or values.get("topology") not in get_args(Topology)[1:]:
             return values
-        # What comes back at a second cut tells of labels.
+        # Gradients at a second cut carry information on labels.
         second = holds_second_cut(values["topology"], values.get("attacker", "server"))
         attacks = (*_ON_ACTIVATIONS, Part(name="label_heads")) if second else _ON_ACTIVATIONS
         return {"attacks": attacks, "baselines": _OF_WHOLE_CLIENTS, **values}
@@ -236,11 +231,11 @@ Beside every figure stands the best baseline, which holds all but what came back
     @model_validator(mode="before")
     @classmethod
     def _of_other_weights(cls, values: object) -> object:
-        """Add the attack that fits how far the server's copy of the client's weights is off, where it is."""
+        """Add the attack that fits the error of the server's copy of the client's weights, where there is one."""
         if not isinstance(values, Mapping) or "attacks" in values:
             return values
         mechanisms = _mechanisms(values.get("defenses", ()))
         off = values.get("stale") or values.get("final") or "weight_noise" in mechanisms
-        # What it reads of gradients as they are says nothing where they are clipped.
+        # Its fit on bare gradients is void where they are clipped.
         blurred = mechanisms & {"cut_noise", "marvell", "max_norm"}
         return {**values, "attacks": (*_ATTACKS, _ABOUT)} if off and not blurred else values

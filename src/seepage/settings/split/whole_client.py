@@ -1,4 +1,4 @@
-"""Split learning with a client that holds all columns: what a server without columns reads of them."""
+"""Split learning with a client that holds all columns: attacks of a server without columns."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
     """An audit of split learning with a client that holds all columns; a unit is one training.
 
     Args:
-        spec: what to do; its topology is not ``columns``.
-        dataset: rows of the caller; those that the spec names if None.
-        own: whether the rows are the user's own.
+        spec: spec of a topology other than ``columns``.
         swapped: whether each record comes with the activations of another one.
 
     Raises:
@@ -87,7 +85,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         super().__init__(spec, dataset, own, swapped)
         data = self.data
         refuse_class_attacks("split", spec.attacks, data.schema.target)
-        self.defenses = {part.called: _noise_of(part) for part in spec.defenses}
+        self.defenses = {part.title: _noise_of(part) for part in spec.defenses}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         label = data.schema.target.name
         parts = with_label_columns(planned([_TRAINING], spec.baselines, spec.attacks), "split", label)
@@ -104,12 +102,11 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         self.about = self._about(guessed, len(train), len(test))
 
     def _about(self, guessed: bool, trained: int, held_out: int) -> About:
-        """Return the audit in words."""
         spec, data, label = self.spec, self.data, self.data.schema.target.name
         model = self.network(0)
         attacker = f"The {spec.attacker if spec.topology == 'multi_hop' else 'server'}"
         ours = {"hidden": list(spec.hidden), "cut": spec.cut, "tower": list(spec.tower)}
-        known = "client's first layers" + (" and those of the hop" if self.behind_hop else "")
+        granted_layers = "client's first layers" + (" and those of the hop" if self.behind_hop else "")
         bottom = model.behind_hop if self.behind_hop else model.client
         assert spec.topology != "columns"
         return About(
@@ -118,7 +115,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             model=model.name,
             lead=f"What the {attacker.split()[1]} of split learning learns about the columns that clients keep.",
             limits=(
-                inversion_in_words(bottom, data.schema, known),
+                inversion_in_words(bottom, data.schema, granted_layers),
                 *of_some_rows(data, self.table),
                 *(as_they_predict(model.parts(spec.topology)) if self.factory else ()),
             ),
@@ -130,7 +127,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             threat_model=(
                 f"The attacker is {attacker.lower()}, honest but curious. {_seen(spec)}",
                 "It knows the schema and the marginals of all columns. Where an attack needs it, it is granted the "
-                f"{known}, or {spec.leaked:,} records with what was sent for them.",
+                f"{granted_layers}, or {spec.leaked:,} records with what was sent for them.",
                 f"Split learning on {data.name}, {trained:,} rows of the client, {held_out:,} held out: "
                 f"{_layers(spec)}, "
                 f"{spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
@@ -156,15 +153,11 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
 
     @property
     def behind_hop(self) -> bool:
-        """Whether the attacker gets what a hop computes of the client's activations, and not these."""
+        """Whether the attacker gets a hop's outputs, and not the client's activations."""
         return self.spec.topology == "multi_hop" and self.spec.attacker == "server"
 
     def network(self, seed: int) -> WholeClientModel:
-        """Return the networks before they are trained.
-
-        Args:
-            seed: seed of their initialisation.
-        """
+        """Return the networks before they are trained."""
         spec, schema = self.spec, self.data.schema
         assert spec.topology != "columns"
         if self.factory is None:
@@ -181,13 +174,13 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
 
     @staticmethod
     def deployed(spec: SplitSpec) -> Deployment:
-        """Return what a deployment shows and grants a party without columns."""
-        known = granted({"leaked": spec.leaked, "labels": spec.known_labels}, ("bottom",))
+        """Return the threat model of a party without columns."""
+        grants = granted({"leaked": spec.leaked, "labels": spec.known_labels}, ("bottom",))
         reveals = (SmashedView, ReturnedView) if holds_second_cut(spec.topology, spec.attacker) else (SmashedView,)
-        return Deployment("split", spec.topology, reveals, known, None, mechanisms("split", spec.defenses))
+        return Deployment("split", spec.topology, reveals, grants, None, mechanisms("split", spec.defenses))
 
     def attacked(self, defense: FeatureNoise | None, unit: int) -> AttackedWhole:
-        """Return a training, with what the attacker sees of the attacked records."""
+        """Return a training, with the attacker's view of the attacked records."""
         return _train(self, defense, unit)
 
     @property
@@ -200,7 +193,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         return {}
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
-        """Return what an attacker is granted, for results."""
+        """Return the side information of an attacker, for results."""
         if part.kind != "attack":
             return {}
         needs = entry_of(registry.attacks.of("split"), part.part).needs
@@ -223,8 +216,8 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         if not attacks:
             return None
         planted = with_coins(some_rows(self.data, _CONTROL_ROWS, self.spec.seed), _CONTROL_COINS, self.spec.seed)
-        held = Schema(columns=planted.schema.columns[-_CONTROL_COINS:], target=planted.schema.target)
-        data = replace(planted, train=Table(held, planted.train.frame))
+        coin_schema = Schema(columns=planted.schema.columns[-_CONTROL_COINS:], target=planted.schema.target)
+        data = replace(planted, train=Table(coin_schema, planted.train.frame))
         changed = {
             "model": "deepfm",
             # A coin is one-hot: two inputs. Behind a hop's ReLU half of the activations are gone.
@@ -266,16 +259,10 @@ def _layers(spec: SplitSpec) -> str:
 
 @dataclass(frozen=True)
 class AttackedWhole(AttackedTopology):
-    """One training and what the attacker saw of the attacked rows.
+    """One training and the attacker's view of the attacked rows.
 
     Attributes:
-        spec: what was done.
-        learning: protocol.
-        trained: what training ended in.
-        seen: what the attacker saw of the attacked rows, and their secret.
-        test: rows that were held out.
-        known: what an attacker knows.
-        labels: what is known of the label.
+        seen: view of the attacked rows, and their secret.
         keep_records: whether evidence may hold cells.
     """
 
@@ -284,12 +271,12 @@ class AttackedWhole(AttackedTopology):
     trained: TrainedWhole
     seen: FeatureTranscript[SmashedView]
     test: Table
-    known: FeatureKnowledge
+    knowledge: FeatureKnowledge
     labels: LabelKnowledge
     keep_records: bool
 
     def training(self) -> UnitFigures:
-        """Return how well the network does."""
+        """Return the network's quality."""
         model = self.trained.model
         with torch.no_grad():
             outputs = model.outputs(self.learning.observe(self.trained, self.test, self.spec.seed).received[0])
@@ -297,18 +284,18 @@ class AttackedWhole(AttackedTopology):
         return UnitFigures(figures | task_figures(self.test.schema.target, outputs, self.test.labels))
 
     def label(self, part: PlannedPart) -> UnitFigures:
-        """Return the figures of a guess of the labels of training, from what came back at the second cut."""
+        """Return the figures of a guess of the labels of training, from the gradients returned at the second cut."""
         registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
         view = self.trained.returned
         assert view is not None
-        known = self.labels.known
-        assert known is not None
-        some = view.of(slice(0, known.shape[1] + self.seen.view.records))
+        places = self.labels.known
+        assert places is not None
+        some = view.of(slice(0, places.shape[1] + self.seen.view.records))
         true = self.trained.rows.labels[None, : some.records]
         begun = time.perf_counter()
         guess = make_part(registered, part.part)(some, self.labels, [stream(self.spec.seed, 0, "starts")])
-        [found] = label_figures(self.labels.target, true, guess, known.shape[1], time.perf_counter() - begun)
-        return found
+        [figures] = label_figures(self.labels.target, true, guess, places.shape[1], time.perf_counter() - begun)
+        return figures
 
     def guess(self, part: PlannedPart) -> UnitFigures:
         """Return the figures of an attack or a baseline on the columns, and its time for a record."""
@@ -316,34 +303,38 @@ class AttackedWhole(AttackedTopology):
         needs = entry_of(registered, part.part).needs
         begun = time.perf_counter()
         seeds = [stream(self.spec.seed, 0, "starts") % 2**62]
-        guess = make_part(registered, part.part)(self.seen.view, self.known.only(needs), seeds)
+        guess = make_part(registered, part.part)(self.seen.view, self.knowledge.only(needs), seeds)
         seconds = time.perf_counter() - begun
-        [found] = features_figures(self.known, self.seen, guess, seconds / self.seen.view.records, self.keep_records)
-        return found
+        [figures] = features_figures(
+            self.knowledge, self.seen, guess, seconds / self.seen.view.records, self.keep_records
+        )
+        return figures
 
 
 def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> AttackedWhole:
     spec, data = audit.spec, audit.data
-    # The split must not tell one defense from another.
+    # The split is the same under all defenses.
     train, test = split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32)
     learning = audit.learning(noise)
     start = audit.network(stream(spec.seed, unit, "initialisation") % 2**62)
     trained = learning.train(start, train, stream(spec.seed, unit, "training") % 2**62)
     blur = stream(spec.seed, unit, "defense") % 2**62
-    every = learning.observe(trained, test, blur, spec.exposures or 1, audit.behind_hop)
+    observed = learning.observe(trained, test, blur, spec.exposures or 1, audit.behind_hop)
     last = len(test) if spec.attacked_records is None else min(len(test), spec.leaked + spec.attacked_records)
     attacked = slice(spec.leaked, last)
-    view = every.of(attacked)
+    view = observed.of(attacked)
     if audit.swapped:
         view = SmashedView(view.activations.roll(1, 1))
     nothing = torch.zeros(1, spec.leaked, 0, dtype=torch.float64)
-    leaked = Leaked(test.cells[None, : spec.leaked], every.received[:, : spec.leaked], nothing) if spec.leaked else None
+    leaked = (
+        Leaked(test.cells[None, : spec.leaked], observed.received[:, : spec.leaked], nothing) if spec.leaked else None
+    )
     names = {} if noise is None else {"feature_noise": {"scale": noise.scale}}
     if audit.behind_hop:
         bottom, blurred = trained.model.behind_hop, learning.noise_behind_hop(trained, blur)
     else:
         bottom, blurred = trained.model.client, 0.0 if noise is None else float(noise.scale)
-    known = FeatureKnowledge(
+    knowledge = FeatureKnowledge(
         data.schema, data.statistics.marginals, KnownFeatures(names, blurred), leaked=leaked, bottom=bottom
     )
     seen = FeatureTranscript(view, test.cells[None, attacked], test.labels[None, attacked])
@@ -352,4 +343,4 @@ def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> At
         data.schema.target, data.statistics.target, torch.arange(count)[None], train.labels[None, :count]
     )
     keep_records = spec.keep_records or not audit.own
-    return AttackedWhole(spec, learning, trained, seen, test, known, labels, keep_records)
+    return AttackedWhole(spec, learning, trained, seen, test, knowledge, labels, keep_records)

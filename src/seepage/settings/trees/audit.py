@@ -1,4 +1,4 @@
-"""Federated trees: whoever receives a client's sums or tree files reads the records that they were made of."""
+"""Audits of federated trees: a recipient of a client's sums or tree files reads the records behind them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from seepage.wire.trees import FileMessage, HistogramMessage, HistogramsView, Tr
 DELTA = 1e-5
 _UNACCOUNTED = "Bins and the base score follow from the clients' rows, and are not part of this epsilon."
 _TRAINING = Part(name="training")
-# Rows that the joint model is tested on.
+# Number of rows that test the joint model.
 _TESTED = 2_000
 METRICS = ("accuracy", "certified", "exact_match", "rmse")
 TREES_SCALES = {
@@ -73,14 +73,13 @@ TREES_SCALES = {
 
 @dataclass(frozen=True)
 class TreesDefense:
-    """What clients of federated trees do, ready to use.
+    """Mechanisms of a defense of federated trees, ready to use.
 
     Attributes:
-        hidden: fields that tree files are sent without.
+        hidden: fields that are removed from tree files.
         min_child_weight: least sum of second derivatives of a leaf; the spec's if None.
         max_bin: largest number of bins of a column; the spec's if None.
         cuts: bins that follow from public marginals; those of the clients' rows if None.
-        noise: noise on sums; None without one.
     """
 
     hidden: tuple[str, ...] = ()
@@ -110,9 +109,6 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     """An audit of federated trees; a unit is one attacked client, in a federation of its own.
 
     Args:
-        spec: what to do.
-        dataset: rows of the caller; those that the spec names if None.
-        own: whether the rows are the user's own.
         swapped: whether the attacker receives the message of another client than the one that is scored: the negative
             control.
 
@@ -146,7 +142,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
                 f"{len(data.all):,}; give fewer clients or rows."
             )
         refuse_inapplicable(spec.attacks, deployment(spec))
-        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
+        self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         for label, defense in self.defenses.items():
             _check_defense(spec, label, defense)
         self.parts = planned([_TRAINING], spec.baselines, spec.attacks)
@@ -155,7 +151,6 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         self.about = self._about()
 
     def _about(self) -> About:
-        """Return the audit in words."""
         spec, data, schema = self.spec, self.data, self.data.schema
         return About(
             dataset=data.name,
@@ -197,15 +192,15 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         }
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
-        """Return what an attacker is granted, for results."""
+        """Return the side information of an attacker, for results."""
         if part.kind != "attack":
             return {}
-        known = _knowledge(self, self.defenses[configuration.defense], configuration)
+        knowledge = _knowledge(self, self.defenses[configuration.defense], configuration)
         sees = "sums of derivatives" if self.spec.protocol == "histogram" else "tree files"
-        return {"sees": sees, **cast("Mapping[str, Json]", plain(known.describe()))}
+        return {"sees": sees, **cast("Mapping[str, Json]", plain(knowledge.describe()))}
 
     def expose(self, configuration: Configuration, units: range) -> TreesExposure:
-        """Grow trees in some federations, and return what is received of the attacked clients."""
+        """Grow trees in some federations, and return the messages of the attacked clients."""
         return _exposed(self, configuration, units)
 
     def forecast(self, configuration: Configuration) -> float | None:
@@ -236,7 +231,6 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         bins, depth = self.spec.max_bin, self.spec.depth
         noise = Lever("histogram_noise", 0.01, 1000.0, mechanism="histogram_noise", strengths=(("deviation",),))
         return (
-            # Tree files have fields, histograms are sums.
             noise if self.spec.protocol == "histogram" else Lever("strip_fields", 1, 1, mechanism="strip_fields"),
             Lever("min_child_weight", 1.0, 100.0, mechanism="min_child_weight", strengths=(("weight",),)),
             *([Lever("max_bin", bins, 2, True, mechanism="max_bin", strengths=(("bins",),))] if bins > 2 else []),
@@ -269,13 +263,13 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
 
 # Share of a client's records in the smaller rehearsal, and the fewest in it: below, all of them are rehearsed.
 _SHARE, _FEWEST_REHEARSED = 0.25, 20
-# Fewer rows than bins, so that each row is alone in its bin; enough trees grow on them for every row to be told apart.
+# Fewer rows than bins, so that each row is alone in its bin; enough for trees that separate all rows.
 _CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
 
 
 @dataclass(frozen=True)
 class _Unit:
-    """One federation: what was received of the attacked client, and what it was made of."""
+    """One federation: message of the attacked client, and the records behind it."""
 
     message: HistogramMessage | FileMessage
     cells: Tensor
@@ -290,7 +284,6 @@ class TreesExposure(Exposure):
 
     Attributes:
         audit, configuration, units: origin of the messages.
-        federations: what each unit gave.
     """
 
     audit: TreesAudit
@@ -299,7 +292,7 @@ class TreesExposure(Exposure):
     federations: Sequence[_Unit]
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
-        """Attack the clients and score what comes out."""
+        """Attack the clients and score the guesses."""
         audit = self.audit
         if part.kind == "about":
             names = dict.fromkeys(name for federation in self.federations for name in federation.figures)
@@ -307,20 +300,20 @@ class TreesExposure(Exposure):
         is_attack = part.kind == "attack"
         registered = (registry.attacks if is_attack else registry.baselines).of("trees")
         attack = make_part(registered, part.part)
-        known = _knowledge(audit, audit.defenses[self.configuration.defense], self.configuration)
+        knowledge = _knowledge(audit, audit.defenses[self.configuration.defense], self.configuration)
         purpose = "starts" if is_attack else "baseline"
         seeds = [stream(audit.spec.seed, unit, purpose) % 2**62 for unit in self.units]
         begun = time.perf_counter()
-        returned = attack(self._view(), known, seeds)
+        returned = attack(self._view(), knowledge, seeds)
         seconds = (time.perf_counter() - begun) / len(seeds)
         sizes = {"victim": len(seeds), "column": len(audit.data.schema.columns)}
         guess = check_guess(part.part, returned, RecordsGuess, sizes)
-        found: list[Measured] = []
+        tree_figures: list[Measured] = []
         if isinstance(guess, TreesGuess):
-            found += measure_trees([federation.secret for federation in self.federations], guess)
+            tree_figures += measure_trees([federation.secret for federation in self.federations], guess)
         if bool(guess.cells.isnan().all()):
-            # What guesses no record has no figures of records.
-            return Outcome(found, seconds)
+            # A guess without records has no figures of records.
+            return Outcome(tree_figures, seconds)
         schema, statistics = audit.data.schema, audit.data.statistics
         secret = RecordsSecret(
             torch.stack([federation.cells for federation in self.federations]),
@@ -328,7 +321,9 @@ class TreesExposure(Exposure):
         )
         metrics = [create(name) for name in METRICS]
         keep = (audit.spec.keep_records or not audit.own) if is_attack else None
-        return records_outcome(schema, statistics, secret, guess, metrics, seconds, keep_records=keep, further=found)
+        return records_outcome(
+            schema, statistics, secret, guess, metrics, seconds, keep_records=keep, further=tree_figures
+        )
 
     def _figure(self, name: str) -> Measurement:
         values = torch.tensor(
@@ -388,7 +383,7 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
     assert count is not None
     table = data.all
     order = np.random.default_rng(seed).permutation(len(table))
-    held = [order[k * count : (k + 1) * count] for k in range(spec.clients)]
+    splits = [order[k * count : (k + 1) * count] for k in range(spec.clients)]
     tested = order[spec.clients * count :][:_TESTED]
 
     def rows_of(places: np.ndarray) -> np.ndarray:
@@ -396,8 +391,8 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
         rows = encoded(data.schema, data.statistics, cells)
         return rows if defense.cuts is None else defense.cuts.rounded(data.schema, data.statistics, rows)
 
-    labels = [_numbers(data, table.at(torch.from_numpy(places))[1]) for places in held]
-    parts = [rows_of(places) for places in held]
+    labels = [_numbers(data, table.at(torch.from_numpy(places))[1]) for places in splits]
+    parts = [rows_of(places) for places in splits]
     recipe = _recipe(audit, defense)
     victims = range(spec.summed)
     # In the negative control the message is that of clients whose records are not scored.
@@ -406,7 +401,7 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
     if spec.protocol != "histogram":
         _, messages = (bagging if spec.protocol == "bagging" else cyclic)(parts, labels, recipe)
         forest, message = messages[0].forest, messages[0]
-        secret = _secret(message, parts[0], labels[0], data, table.at(torch.from_numpy(held[0]))[0])
+        secret = _secret(message, parts[0], labels[0], data, table.at(torch.from_numpy(splits[0]))[0])
         message = replace(message, forest=forest.stripped(defense.hidden))
     elif defense.noise is not None:
         noise, generator = defense.noise, np.random.default_rng([seed, 1])
@@ -424,7 +419,7 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
     guarantee = _guarantee(audit, defense, forest)
     if guarantee is not None:
         figures["epsilon"] = guarantee.epsilon
-    attacked = torch.from_numpy(np.concatenate([held[k] for k in victims]))
+    attacked = torch.from_numpy(np.concatenate([splits[k] for k in victims]))
     cells, true = table.at(attacked)
     return _Unit(message, cells, true, secret, figures)
 
@@ -456,7 +451,7 @@ def _guarantee(audit: TreesAudit, defense: TreesDefense, forest: Forest) -> Guar
 
 
 def _utility(audit: TreesAudit, forest: Forest, rows: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Return how well the joint model does on rows that no client holds; nothing where there are none."""
+    """Return figures of the joint model on rows that no client holds; nothing where there are none."""
     if not len(rows):
         return {}
     margins = forest.margins(rows)
@@ -470,7 +465,7 @@ def _utility(audit: TreesAudit, forest: Forest, rows: np.ndarray, labels: np.nda
 
 
 def _secret(message: FileMessage, rows: np.ndarray, labels: np.ndarray, data: Dataset, cells: Tensor) -> TreesSecret:
-    """Return what a client's trees were grown on."""
+    """Return the secret behind a client's trees."""
     leaves, hessians, parents = [], [], []
     classes = message.forest.labels
     for number, position in enumerate(message.own):
@@ -533,6 +528,6 @@ def _threat_model(spec: TreesSpec, data: Dataset) -> tuple[str, ...]:
 
 
 def deployment(spec: TreesSpec) -> Deployment:
-    """Return what a deployment of federated trees shows and grants whoever receives its messages."""
+    """Return the threat model of a spec: views and side information of a recipient of messages."""
     view = HistogramsView if spec.protocol == "histogram" else TreeFilesView
     return Deployment("trees", spec.protocol, (view,), frozenset(), None, mechanisms("trees", spec.defenses))

@@ -1,4 +1,4 @@
-"""What an audit of federated trees is to do: plain values, checked before anything runs."""
+"""The spec of an audit of federated trees: plain values, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from seepage.settings.part import Part, several
 from seepage.settings.spec import Attacks, Baselines, Spec
 
 TreesProtocol = Literal["histogram", "bagging", "cyclic"]
-# Of tree files nothing links the cells of a record, so that rows come from an optimisation.
+# Attacks on tree files, in which nothing links the cells of a record, so that rows come from an optimisation.
 _OF_FILES = ("timberstrike", "leaf_counts", "thresholds", "hessians")
 _BASELINES = tuple(Part(name=name) for name in ("mode", "likeliest", "random", "own_marginals"))
 
 
 class TreesSpec(Spec):
-    """An audit of federated trees in plain values; its fields say themselves what they are.
+    """A spec of an audit of federated trees.
 
     Example:
         >>> TreesSpec(rows=50, trees=10).rows

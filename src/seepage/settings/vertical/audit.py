@@ -82,11 +82,11 @@ from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsVie
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
 
-# What InverNet of the data-passive attack makes of its own shadow's features: no attack.
+# Part for InverNet's guess of its own shadow's features: a diagnosis, no attack.
 SELF_INVERSION = "self_inversion"
-# Labels that a passive party knows, where it is the attacker.
+# Number of labels that a passive party knows, where it is the attacker.
 KNOWN_LABELS = 100
-# What attacks on labels are compared with.
+# Baselines of attacks on labels.
 _LABEL_BASELINES = ("label_mode", "label_columns")
 _OF_TABLES = (
     "A number counts as found within a tenth of its column's range, as in UIFV; middle_accuracy takes a tenth of the "
@@ -108,14 +108,13 @@ _GRANTS: dict[Grant, str] = {
 
 @dataclass(frozen=True)
 class VerticalDefense:
-    """What the parties of vertical learning do, ready to use.
+    """Mechanisms of a defense of vertical learning, ready to use.
 
     Attributes:
-        features: what passive parties do to features.
-        returned: what is done to the gradients that passive parties get.
+        features: mechanism of passive parties on features.
+        returned: mechanism on the gradients that passive parties get.
         bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
-        unlike: term in the loss by which their features shall not resemble their rows.
-        flip: what the active party does to labels.
+        unlike: term in the loss that makes features differ from rows.
     """
 
     features: FeatureNoise | Mid | None = None
@@ -157,7 +156,7 @@ def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
 
 
 def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
-    """Return who holds which columns.
+    """Return the columns of each party.
 
     Raises:
         BadInputError: parties do not fit the columns, or the victim is no passive party.
@@ -178,22 +177,18 @@ def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
 class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     """An audit of vertical learning; a unit is one training, with all attacked records in it.
 
-    All trainings of a configuration are made side by side, so that their figures depend on how many there are, in the
-    last digits at least.
+    All trainings of a configuration run side by side, so that their figures depend on their number, in the last digits.
 
     Args:
-        spec: what to do.
-        dataset: rows of the caller; those that the spec names if None.
-        own: whether the rows are the user's own.
-        swapped: whether each attacked record comes with the features of another one, so that what is received carries
-            nothing of it: the negative control.
+        swapped: whether each attacked record comes with the features of another one, which carry nothing of it: the
+            negative control.
 
     Raises:
         BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
 
     setting = "vertical"
-    # Trainings are made side by side, so that their number changes figures.
+    # Trainings run side by side, so that their number changes figures.
     ignored = frozenset({*Spec.model_fields, "passive"}) - {"dataset_options", "seed"}
     data: Dataset
 
@@ -212,7 +207,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 self.spec = spec = with_fields(spec, {"leaked": held_out // 2})
         self.layout = _layout(spec, data)
         self.partition = self.layout.partition(data.schema) if self.layout else partition_of(spec, data.schema)
-        # Refuses, before anything is trained, a target or widths that no network here fits.
+        # Refuse, before anything is trained, a target or widths that no network here fits.
         networks = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
         self._own = {kind: find_own(name) for kind, name in networks.items() if is_own(name)}
         _check_own(spec, data, self._own)
@@ -222,28 +217,28 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 self.network([0], defense)
         self.sizes = _sizes(spec, data)
         refuse_class_attacks("vertical", spec.attacks, data.schema.target)
-        attacks = {part.called: make_part(registry.attacks.of("vertical"), part) for part in spec.attacks}
+        attacks = {part.title: make_part(registry.attacks.of("vertical"), part) for part in spec.attacks}
         self.shadowing = {label: attack for label, attack in attacks.items() if isinstance(attack, ShadowAttack)}
         self.parts = self._planned()
-        self.defenses = {part.called: defense_of(part) for part in spec.defenses}
+        self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         for name, defense in self.defenses.items():
             check_two_labels(name, defense.returned, data.schema.target)
             if defense.flip is not None:
                 defense.flip.epsilon(classes_of(name, data.schema.target))
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self.rows = rows_identity(data)
-        # Both controls take about as long.
+        # One forecast serves both controls.
         self._forecast: dict[str, float | None] = {}
         self._of_controls: dict[str, float | None] = {}
         self.about = self._about(network)
 
     def _planned(self) -> tuple[PlannedPart, ...]:
-        """Return what is measured, attack by attack: the self-inversion before it, behind what it is compared with."""
+        """Return the parts in order: baselines, self-inversions, attacks."""
         spec, label = self.spec, self.data.schema.target.name
         itself = [
-            part.model_copy(update={"name": SELF_INVERSION, "label": f"{part.called}_{SELF_INVERSION}"})
+            part.model_copy(update={"name": SELF_INVERSION, "label": f"{part.title}_{SELF_INVERSION}"})
             for part in spec.attacks
-            if part.called in self.shadowing
+            if part.title in self.shadowing
         ]
         parts = with_label_columns(planned([_TRAINING, *itself], spec.baselines, spec.attacks), "vertical", label)
         if _reads_labels(parts):
@@ -255,11 +250,10 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         return (first, *sorted(others, key=lambda part: kinds[part.kind]))
 
     def _about(self, network: VerticalModel) -> About:
-        """Return the audit in words."""
         spec, data, partition, label = self.spec, self.data, self.partition, self.data.schema.target.name
-        layout, held_schema = self.layout, partition.schemas[spec.victim]
+        layout, victim_schema = self.layout, partition.schemas[spec.victim]
         tables = layout is None
-        columns, on_labels = held_schema.names, _reads_labels(self.parts)
+        columns, on_labels = victim_schema.names, _reads_labels(self.parts)
         own_parts = {"bottom": network.bottoms[spec.victim], "top": network.top}
         layers = {"bottom": list(spec.bottom), "features": spec.features, "top": list(spec.top)} if tables else {}
         return About(
@@ -268,7 +262,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             model=network.name,
             lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
             limits=(
-                *((inversion_in_words(network.bottoms[spec.victim], held_schema),) if "bottom" in self._own else ()),
+                *((inversion_in_words(network.bottoms[spec.victim], victim_schema),) if "bottom" in self._own else ()),
                 *as_they_predict({kind: own_parts[kind] for kind in self._own}),
                 *of_some_rows(data, self._table),
             ),
@@ -306,25 +300,20 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
 
     @property
     def determining(self) -> Mapping[str, Json]:
-        """What determines figures beside spec, rows, defense and part, as JSON values."""
+        """Everything that determines figures beside spec, rows, defense and part, as JSON values."""
         networks: dict[str, Json] = {kind: factory.digest for kind, factory in self._own.items()}
         return {"columns": [list(columns) for columns in self.partition.columns], "networks": networks}
 
     def network(self, seeds: Sequence[int], defense: VerticalDefense) -> VerticalModel:
-        """Return the networks of some trainings before they are trained.
-
-        Args:
-            seeds: seed of each training's initialisation.
-            defense: defense, which may narrow the features.
-        """
+        """Return the networks of some trainings before they are trained."""
         return _network(self.spec, self.layout, self.partition, seeds, defense, self._own)
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
-        """Return the number of all trainings: they are made and attacked side by side."""
+        """Return the number of all trainings, which run and are attacked side by side."""
         return self.units
 
     def expose(self, configuration: Configuration, units: range) -> VerticalExposure:
-        """Make all trainings of a configuration side by side and return what the active party sees.
+        """Run all trainings of a configuration side by side and return the active party's view.
 
         Raises:
             BadInputError: the units are not all of them.
@@ -362,7 +351,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         return self._forecast["seconds"]
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
-        """Return what an attacker is granted, for results."""
+        """Return the side information of an attacker, for results."""
         if part.kind != "attack":
             return {}
         spec, sizes = self.spec, self.sizes
@@ -377,7 +366,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         }
 
     def levers(self) -> tuple[Lever, ...]:
-        """Return noise on features, fewer features, and noise on what is sent in both directions."""
+        """Return noise on features, fewer features, and noise on messages in both directions."""
         both = (("feature_noise", "scale"), ("returned_noise", "scale"))
         width = self.spec.features
         narrower = [Lever("bottleneck", width, 1, True, mechanism="bottleneck", strengths=(("width",),))]
@@ -411,7 +400,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         changed = {
             "passive": (planted.schema.names[-_CONTROL_COINS:],),
             **{"parties": 2, "share": None, "columns_seed": None, "victim": 1},
-            # What shows that an attack works is a network that loses nothing, whatever an own one does.
+            # A control needs a network that loses nothing, whatever a user's network does.
             **{"bottom_model": "vertical_mlp", "top_model": "vertical_mlp"},
             # A coin is one-hot: two inputs.
             **{"bottom": (), "features": 2 * _CONTROL_COINS, "top": (16,), "epochs": 2},
@@ -434,7 +423,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         return control
 
     def _in_control(self, entry: Entry[Attack]) -> bool:
-        """Return whether an attack reads what is planted, or the labels, where nothing protects them."""
+        """Return whether an attack reads the planted columns, or the labels, where nothing protects them."""
         if guesses_labels(entry):
             return getattr(entry.factory, "reads_bare", True)
         # Logits are too few for the planted columns.
@@ -452,7 +441,7 @@ _CONTROL_COINS = 4
 
 @dataclass(frozen=True)
 class _Sizes:
-    """How many rows serve what, in each training."""
+    """Numbers of rows by their use, in each training."""
 
     training: int
     auxiliary: int
@@ -468,11 +457,11 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
         linear = getattr(make_part(registry.attacks.of("vertical"), part), "linear", ())
         if any(getattr(spec, network) for network in linear):
             raise BadInputError(
-                f"the attack {part.called!r} takes networks without hidden layers, but the bottom models have "
+                f"the attack {part.title!r} takes networks without hidden layers, but the bottom models have "
                 f"{list(spec.bottom)} and the top model {list(spec.top)}; audit bottom: [] and top: [], or leave the "
                 "attack out."
             )
-    # As the split makes them.
+    # Sizes of the splits.
     rows = len(data.all)
     train, test = split(data.all, spec.test_share, 0)
     auxiliary = int(spec.auxiliary * len(train))
@@ -504,7 +493,7 @@ def _sizes(spec: VerticalSpec, data: Dataset) -> _Sizes:
 def _threat_model(
     spec: VerticalSpec, data: Dataset, layout: VerticalLayout | None, partition: Partition, sizes: _Sizes
 ) -> tuple[str, ...]:
-    held = partition.schemas[spec.victim]
+    victim_schema = partition.schemas[spec.victim]
     which = "held-out records, as the trained model predicts for them"
     if spec.attacked == "trained":
         which = "records of training, as they were sent in the last epoch"
@@ -514,7 +503,7 @@ def _threat_model(
     entries = [entry_of(attacks, part) for part in spec.attacks]
     entries += [entry_of(baselines, part) for part in spec.baselines]
     needed = {need for entry in entries for need in entry.needs}
-    after = f"{len(held.columns)} columns of passive party {spec.victim}: {', '.join(held.names)}"
+    after = f"{len(victim_schema.columns)} columns of passive party {spec.victim}: {', '.join(victim_schema.names)}"
     layers = f"Bottom models with layers {(*spec.bottom, spec.features)}, a top model with {spec.top}"
     if is_own(spec.bottom_model) or is_own(spec.top_model):
         layers = f"Bottom models {spec.bottom_model}, top model {spec.top_model}"
@@ -540,7 +529,7 @@ def _threat_model(
 
 
 def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ...]:
-    """Return who guesses labels, where attacks do."""
+    """Return the threat model of attacks on labels, where there are any."""
     guessing = [entry for entry in entries if guesses_labels(entry)]
     if not guessing:
         return ()
@@ -558,24 +547,18 @@ def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ..
 
 @dataclass
 class VerticalExposure(Exposure):
-    """All trainings of a configuration, and what the active party saw of the attacked records.
+    """All trainings of a configuration, and the active party's view of the attacked records.
 
     Attributes:
-        about: reading of the figures.
-        spec, learning, sizes: what was done.
-        trained: what the trainings ended in.
-        seen: what the active party saw of the attacked records, and their secret.
-        test: rows that were held out.
-        known: what an attacker knows before anything is granted.
+        spec, learning, sizes: settings of the trainings, with numbers of rows by their use.
+        seen: view of the attacked records, and their secret.
+        knowledge: knowledge of an attacker before anything is granted.
         auxiliary: rows that the attacker may hold whole.
-        sizes: numbers of rows by their use.
-        start: networks before they were trained.
-        marginal: marginal of the label.
         shadowing: attacks that train a shadow, by their labels.
         shadows: their shadows by the same labels, trained once for two readings.
         swapped: whether attacks on labels, too, get the message of another record: the negative control.
         keep_records: whether records are kept for the report.
-        layout: what rows are together; None for tables.
+        layout: layout of rows that are no table; None for tables.
     """
 
     about: About
@@ -584,7 +567,7 @@ class VerticalExposure(Exposure):
     trained: TrainedVertical
     seen: FeatureTranscript[FeatureView]
     test: Rows
-    known: FeatureKnowledge
+    knowledge: FeatureKnowledge
     auxiliary: Rows
     sizes: _Sizes
     start: VerticalModel
@@ -601,15 +584,15 @@ class VerticalExposure(Exposure):
         return outcome(self.training() if is_training else self.guess(part), self.about)
 
     def training(self) -> list[UnitFigures]:
-        """Return how well the networks do."""
+        """Return the networks' quality."""
         target = self.trained.model.schema.target
         outputs = self.learning.predict(
             self.trained, self.test, torch.Generator().manual_seed(self.seeds("defense")[0])
         )
         answers = []
-        for k, (said, true) in enumerate(zip(outputs, self.test.labels, strict=True)):
+        for k, (predicted, true) in enumerate(zip(outputs, self.test.labels, strict=True)):
             figures: Figures = {("loss", None): float(self.trained.losses[k, -1])}
-            figures |= task_figures(target, said, true)
+            figures |= task_figures(target, predicted, true)
             if self.learning.flip is not None and isinstance(target, Discrete):
                 figures["label_epsilon", None] = self.learning.flip.epsilon(target.width)
             answers.append(UnitFigures(figures, picture=self.picture(self.seen.cells[k])))
@@ -618,19 +601,19 @@ class VerticalExposure(Exposure):
         return answers
 
     def _labels(self, positive: int, answers: list[UnitFigures]) -> None:
-        """Add how well the attacked party, were it the attacker, tells labels of training, of which it knows some."""
+        """Add figures of the attacked party as an attacker on labels of training, of which it knows some."""
         view = self.learning.passive(self.trained, self.spec.victim)
         count = min(KNOWN_LABELS, self.trained.rows.records // 2)
         true = self.trained.rows.labels == positive
-        known = torch.arange(count).expand(len(true), count)
+        places = torch.arange(count).expand(len(true), count)
         sought = true[:, :count].double()
         if bool((sought == sought[:, :1]).all(1).any()):
             return
-        rest = left_out(view, known)
+        rest = left_out(view, places)
         for name, score in (("completion", completion_scores), ("gradient", gradient_scores), ("columns", raw_scores)):
-            for k, said in enumerate(score(view, known, sought)):
+            for k, scores in enumerate(score(view, places, sought)):
                 figures = dict(answers[k].figures)
-                figures[f"label_auc_{name}", None] = auc(said[rest[k]], true[k][rest[k]])
+                figures[f"label_auc_{name}", None] = auc(scores[rest[k]], true[k][rest[k]])
                 answers[k] = replace(answers[k], figures=figures)
 
     def guess(self, part: PlannedPart) -> list[UnitFigures]:
@@ -645,18 +628,18 @@ class VerticalExposure(Exposure):
         else:
             registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
             needs = entry_of(registered, part.part).needs
-            known = self.granted(needs)
+            knowledge = self.granted(needs)
             if "gradients" in needs:
                 seen = self.first
-            returned = make_part(registered, part.part)(seen.view, known, self.seeds("attack"))
+            returned = make_part(registered, part.part)(seen.view, knowledge, self.seeds("attack"))
             guess = check_guess(part.part, returned, FeatureGuess)
         return self.figures(seen, guess, time.perf_counter() - begun)
 
     def labels(self, part: PlannedPart) -> list[UnitFigures]:
-        """Return the figures of what a passive party makes of the labels of training, of which it knows some."""
+        """Return the figures of a passive party's guess of the labels of training, of which it knows some."""
         registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
         entry, attack = entry_of(registered, part.part), make_part(registered, part.part)
-        victim, known = self.spec.victim, self.sizes.labels
+        victim, labelled = self.spec.victim, self.sizes.labels
         trained = self.steered(attack) if "steering" in entry.needs else self.trained
         [seed] = self.seeds("returned")[:1]
         view: ReturnedView | BatchView
@@ -664,16 +647,16 @@ class VerticalExposure(Exposure):
             size = min(self.spec.gradient_batch, trained.rows.records)
             view = self.learning.passive_batches(trained, victim, size, seed, self.spec.epochs)
         else:
-            records = min(known + self.sizes.attacked, trained.rows.records)
+            records = min(labelled + self.sizes.attacked, trained.rows.records)
             view = self.learning.passive(trained, victim, records, self.spec.epochs, seed)
-            view = mixed_up(view, known) if self.swapped else view
+            view = mixed_up(view, labelled) if self.swapped else view
         true = trained.rows.labels[:, : view.records]
         target, marginal = trained.model.schema.target, self.marginal
-        first = torch.arange(known).expand(len(true), known)
+        first = torch.arange(labelled).expand(len(true), labelled)
         begun = time.perf_counter()
-        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :known]), self.seeds("attack"))
+        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :labelled]), self.seeds("attack"))
         guess = check_guess(part.part, returned, LabelGuess)
-        return label_figures(target, true, guess, known, time.perf_counter() - begun)
+        return label_figures(target, true, guess, labelled, time.perf_counter() - begun)
 
     def steered(self, attack: Attack) -> TrainedVertical:
         """Return the trainings in which the attacked party takes the steps of an active attack."""
@@ -682,7 +665,7 @@ class VerticalExposure(Exposure):
 
     @property
     def first(self) -> FeatureTranscript[FeatureView]:
-        """The records that gradients are granted of."""
+        """The records whose gradients are granted."""
         return self.seen.of(slice(0, self.sizes.gradients))
 
     def shadow(self, label: str) -> ShadowInversion:
@@ -698,11 +681,11 @@ class VerticalExposure(Exposure):
         layout, queries = self.layout, float(guess.queries)
         each = seconds / (seen.view.trainings * seen.view.records)
         if layout is None:
-            units = features_figures(self.known, seen, guess, each, self.keep_records)
+            units = features_figures(self.knowledge, seen, guess, each, self.keep_records)
             return [replace(unit, figures={**unit.figures, ("queries", None): queries}) for unit in units]
         measured, answers = layout.measure(seen, guess), []
         for k in range(seen.view.trainings):
-            values = {(one.metric, one.column): float(one.values[k]) for one in measured}
+            values = {(figure.metric, figure.column): float(figure.values[k]) for figure in measured}
             figures: Figures = {key: None if value != value else value for key, value in values.items()}
             figures["queries", None] = queries
             scores = {(m.metric, m.column): m.clusters[k].tolist() for m in measured if m.clusters is not None}
@@ -714,8 +697,8 @@ class VerticalExposure(Exposure):
         return None if self.layout is None else self.layout.picture(cells)
 
     def granted(self, grants: Collection[Need]) -> FeatureKnowledge:
-        """Return what an attack or guess is granted, with a channel of its own."""
-        knowledge = self.known
+        """Return the knowledge of an attack or baseline, with a channel of its own."""
+        knowledge = self.knowledge
         if "auxiliary" in grants:
             rows = self.learning.auxiliary(
                 self.trained, self.auxiliary, self.spec.victim, self.seeds("auxiliary")[0], self.spec.exposures
@@ -743,7 +726,7 @@ def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
 
 def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure:
     spec, data, sizes = audit.spec, audit.data, audit.sizes
-    # The split must not tell one defense from another.
+    # The split is the same under all defenses.
     both = [
         split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.repetitions)
     ]
@@ -759,7 +742,7 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
     else:
         seen = learning.observe(trained, test, spec.victim, _seeds(spec, "defense")[0], spec.exposures)
     seen, leaked = leak(seen, spec.leaked)
-    known = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
+    knowledge = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
     seen = seen.of(slice(0, sizes.attacked))
     if audit.swapped:
         # Rows were shuffled, so that the record before is any other.
@@ -774,7 +757,7 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
         trained,
         seen,
         test,
-        known,
+        knowledge,
         auxiliary,
         sizes,
         model,
@@ -802,7 +785,7 @@ def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory])
         layered = "bottom" in own and ("gradients" in entry.needs or BatchView in entry.sees)
         if linear or layered or ("gradients" in entry.needs and "top" in own):
             raise BadInputError(
-                f"the attack {part.called!r} is made for the fully connected networks of vertical_mlp, but "
+                f"the attack {part.title!r} is made for the fully connected networks of vertical_mlp, but "
                 f"{' and '.join(f'{kind}_model' for kind in own)} is your own; leave the attack out."
             )
 
@@ -823,14 +806,14 @@ def _network(
     bottoms: list[nn.Module] = []
     if "bottom" in own:
         for party, (schema, features) in enumerate(zip(partition.schemas, widths, strict=True)):
-            bottom, found = own_bottom(own["bottom"], schema, party, features, [seed + party + 1 for seed in seeds])
-            if party and defense.bottleneck is not None and found != features:
+            bottom, width = own_bottom(own["bottom"], schema, party, features, [seed + party + 1 for seed in seeds])
+            if party and defense.bottleneck is not None and width != features:
                 raise BadInputError(
-                    f"the bottleneck asks for {features} features, but {spec.bottom_model!r} sends {found}; have its "
+                    f"the bottleneck asks for {features} features, but {spec.bottom_model!r} sends {width}; have its "
                     "factory take the parameter features."
                 )
             bottoms.append(bottom)
-            widths[party] = found
+            widths[party] = width
     model = vertical_mlp(partition, seeds, spec.bottom, widths, None if spec.unsplit else spec.top)
     if bottoms:
         model = replace(model, bottoms=tuple(bottoms), name=spec.bottom_model)
@@ -841,10 +824,10 @@ def _network(
 
 
 def _layout(spec: VerticalSpec, data: Dataset) -> VerticalLayout | None:
-    """Return what the rows are where they are no table, None for a table.
+    """Return the layout of rows that are no table, None for a table.
 
     Raises:
-        BadInputError: the spec shares or trains them in a way that is for tables, or vertical learning cannot use them.
+        BadInputError: the spec has settings that are for tables, or vertical learning cannot use the rows.
     """
     if data.layout is None:
         return None
@@ -853,7 +836,7 @@ def _layout(spec: VerticalSpec, data: Dataset) -> VerticalLayout | None:
             f"rows of {data.name!r} are no table but of type {type(data.layout).__name__}, which lacks what vertical "
             "learning needs (settings.vertical.layout); name a table."
         )
-    narrow = next((part.called for part in spec.defenses if defense_of(part).bottleneck is not None), None)
+    narrow = next((part.title for part in spec.defenses if defense_of(part).bottleneck is not None), None)
     if spec.passive or spec.parties != 2 or spec.share is not None or spec.victim != 1 or narrow is not None:
         raise BadInputError(
             f"rows of {data.name!r} are {data.layout.words['split']}, with networks of their own; leave out named "
@@ -867,15 +850,15 @@ def _rows(tables: Sequence[Table]) -> Rows:
 
 
 def deployment(spec: VerticalSpec) -> Deployment:
-    """Return what a deployment of vertical learning shows and grants the active party.
+    """Return the threat model of a spec: views and side information of the active party.
 
-    What an attack on a known bottom model or on its gradients needs is granted to it: the audit asks what then leaks.
+    An attack on a known bottom model or on its gradients is granted what it needs: the audit measures what then leaks.
     """
-    known = granted(
+    grants = granted(
         {"auxiliary": spec.auxiliary, "queries": spec.queries, "leaked": spec.leaked, "labels": spec.known_labels},
         ("bottom", "gradients", "steering"),
     )
     blurred = mechanisms("vertical", spec.defenses)
     # A passive party, were it the attacker, sees what comes back to it, record by record or added up over a batch.
     reveals = (*VerticalLearning.reveals, LogitsView if spec.unsplit else ReturnedView, BatchView)
-    return Deployment("vertical", "vertical", reveals, known, None, blurred)
+    return Deployment("vertical", "vertical", reveals, grants, None, blurred)

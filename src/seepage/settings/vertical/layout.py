@@ -1,4 +1,4 @@
-"""What vertical learning has to know of rows that are no table."""
+"""Interface of rows of vertical learning that are no table."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from seepage.wire.vertical import FeatureGuess
 
 @runtime_checkable
 class VerticalLayout(Protocol):
-    """Who holds what of a row that is no table, with which networks, and how a guess of it is measured.
+    """Split of a row that is no table among parties, with their networks and the measures of a guess.
 
     A dataset has it as its ``layout``. The active party is number 0, the attacked one number 1.
     """
 
     @property
     def words(self) -> Mapping[str, str]:
-        """What reports say.
+        """Texts for reports.
 
-        Keys: ``split`` (how rows are shared, in a refusal of other shares), ``secret`` (what is attacked), ``sought``
-        (one row of it), ``networks``, ``figures`` (what the measurements are).
+        Keys: ``split`` (split of rows, in a refusal of other shares), ``secret`` (object of the attack), ``sought``
+        (one row of it), ``networks``, ``figures`` (description of the measurements).
         """
         ...
 

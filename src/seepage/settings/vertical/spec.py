@@ -1,4 +1,4 @@
-"""What an audit of vertical learning is to do: plain values, checked before anything runs."""
+"""The spec of an audit of vertical learning: plain values, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Units = tuple[Annotated[int, Field(ge=1)], ...]
 
 
 class VerticalSpec(Spec):
-    """An audit of vertical learning in plain values; its fields say themselves what they are.
+    """A spec of an audit of vertical learning.
 
     Example:
         >>> VerticalSpec(passive="age", repetitions=1).passive
