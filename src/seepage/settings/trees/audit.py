@@ -214,7 +214,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
 
         def expose(size: int) -> Exposure:
             some = int(size * share * rows)
-            audit = TreesAudit(with_fields(self.spec, {"rows": (some,)}), self.data, self.own)
+            audit = TreesAudit(with_fields(self.spec, {"rows": [some]}), self.data, self.own)
             return audit.expose(Configuration(configuration.defense, some), range(1))
 
         try:
