@@ -162,7 +162,7 @@ def test_running_statistics_grant_a_batchs_where_they_are_sent() -> None:
     (sent, place, part), (exact, _, _) = prepared(), prepared(batch_statistics="granted")
     assert sent.identity(place, part)["batch_statistics"] == "sent"
     assert "batch_statistics" in sent.granted(place, part)
-    found, true = (one.expose(place, range(2)).known.batch_statistics for one in (sent, exact))
+    found, true = (one.expose(place, range(2)).knowledge.batch_statistics for one in (sent, exact))
     assert found is not None
     assert true is not None
     for name, moments in true.items():
@@ -171,7 +171,7 @@ def test_running_statistics_grant_a_batchs_where_they_are_sent() -> None:
     for other in ({"protocol": "fedavg"}, {"model": "nn1"}):
         audit, place, part = prepared(**other)
         assert audit.identity(place, part)["batch_statistics"] == "hidden"
-        assert audit.expose(place, range(1)).known.batch_statistics is None
+        assert audit.expose(place, range(1)).knowledge.batch_statistics is None
 
 
 def test_an_audit_grants_true_statistics_only_if_told_to() -> None:
@@ -183,11 +183,11 @@ def test_an_audit_grants_true_statistics_only_if_told_to() -> None:
     (hidden, place, part), (granted, _, _) = (prepared(batch_statistics=said) for said in ("hidden", "granted"))
     assert hidden.identity(place, part) != granted.identity(place, part)
     exposure = granted.expose(place, range(2))
-    assert hidden.expose(place, range(2)).known.batch_statistics is None
+    assert hidden.expose(place, range(2)).knowledge.batch_statistics is None
     assert "batch_statistics" not in hidden.granted(place, part)
     assert granted.granted(place, part)["batch_statistics"] == "mean and variance of each batch where it is normalised"
     assert exposure.plainly.batch_statistics is None
-    found = exposure.known.batch_statistics
+    found = exposure.knowledge.batch_statistics
     assert found is not None
     subject = granted.subject
     cells = exposure.transcript.secret.cells
