@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 
+@runtime_checkable
 class PartLayout(Protocol):
     """Layout of a party's columns, as an attacker knows it: networks for such columns, and rows that look alike.
 
