@@ -88,12 +88,16 @@ def test_class_names_that_occur_twice_are_refused_at_each_place() -> None:
         "told = 1",
         "self.told = 1",
         "for _, who_told in []: ...",
+        "for one in []: ...",
+        "kept_rows = 1",
     ],
 )
 def test_names_that_do_not_say_what_a_thing_is_are_refused(source: str) -> None:
     [refusal] = plain_words.refused_names(source, Path("src/fit.py"))
     assert refusal.line == 1
     assert "does not say what the thing is" in str(refusal)
+    # Terms of the field have such words too.
+    assert not list(plain_words.refused_names("held_out = one_hot = 1", Path("src/fit.py")))
     # As a part of another word, and where a name is only read, it is none.
     assert not list(plain_words.refused_names(f"retold = print(told.told, told=2)  # {source}", Path("src/fit.py")))
 
