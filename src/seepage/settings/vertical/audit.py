@@ -75,7 +75,7 @@ from seepage.settings.units import (
 from seepage.settings.vertical.layout import VerticalLayout
 from seepage.settings.vertical.spec import VerticalSpec
 from seepage.tabular.partition import Partition, by_names, by_shares
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
 from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
@@ -200,11 +200,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         rate = _ROWS_A_SECOND * _USUAL_TRAININGS / spec.repetitions
         data = rows_in_time(self._table, spec.most_rows, spec.time_budget, rate, spec.seed)
         self.dataset = self.data = data
-        if "leaked" not in spec.model_fields_set and spec.attacked == "held_out":
-            held_out = len(split(data.all, spec.test_share, 0)[1])
-            # Half of few records must remain to be attacked.
-            if spec.leaked >= held_out:
-                self.spec = spec = with_fields(spec, {"leaked": held_out // 2})
+        self.spec = spec = _with_few_leaked(spec, data)
         self.layout = _layout(spec, data)
         self.partition = self.layout.partition(data.schema) if self.layout else partition_of(spec, data.schema)
         # Refuse, before anything is trained, a target or widths that no network here fits.
@@ -221,10 +217,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self.shadowing = {label: attack for label, attack in attacks.items() if isinstance(attack, ShadowAttack)}
         self.parts = self._planned()
         self.defenses = {part.title: defense_of(part) for part in spec.defenses}
-        for name, defense in self.defenses.items():
-            check_two_labels(name, defense.returned, data.schema.target)
-            if defense.flip is not None:
-                defense.flip.epsilon(classes_of(name, data.schema.target))
+        _check_target(self.defenses, data.schema.target)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         self.rows = rows_identity(data)
         # One forecast serves both controls.
@@ -767,6 +760,22 @@ def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure
         keep_records=spec.keep_records or not audit.own,
         layout=audit.layout,
     )
+
+
+def _with_few_leaked(spec: VerticalSpec, data: Dataset) -> VerticalSpec:
+    """Return the spec; where the default leaks more records than are attacked, with half of them leaked."""
+    if "leaked" in spec.model_fields_set or spec.attacked != "held_out":
+        return spec
+    held_out = len(split(data.all, spec.test_share, 0)[1])
+    return spec if spec.leaked < held_out else with_fields(spec, {"leaked": held_out // 2})
+
+
+def _check_target(defenses: Mapping[str, VerticalDefense], target: Discrete | Continuous) -> None:
+    """Refuse defenses of labels that are not made for this target."""
+    for name, defense in defenses.items():
+        check_two_labels(name, defense.returned, target)
+        if defense.flip is not None:
+            defense.flip.epsilon(classes_of(name, target))
 
 
 def _reads_labels(parts: Sequence[PlannedPart]) -> bool:
