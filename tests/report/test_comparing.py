@@ -133,6 +133,8 @@ def test_runs_without_anything_in_common_are_refused(runs: tuple[Path, Path], tm
         ("results.json", "[]", "holds no entries"),
         ("provenance.json", "[]", "holds no entries"),
         ("provenance.json", "[1]", "not written by this version"),
+        ("provenance.json", '[{"audits": ["x"]}]', "audits.0"),
+        ("provenance.json", '[{"audits": [{"spec": "x"}]}]', "audits.0.spec"),
         ("results.json", "[NaN]", "NaN is no figure"),
         ("results.json", b"\xff\xfe", "not what an audit writes"),
     ],

@@ -69,7 +69,16 @@ class _Stored(BaseModel):
     verdicts: list[_Verdict] = []
 
 
-_ORIGINS = TypeAdapter(list[dict[str, object]]).validate_python
+class _ComparedAudit(BaseModel):
+    dataset: dict[str, object] = {}
+    spec: dict[str, object] = {}
+
+
+class _Origin(BaseModel):
+    audits: list[_ComparedAudit] = []
+
+
+_ORIGINS = TypeAdapter(list[_Origin]).validate_python
 
 
 class JudgedFigure(NamedTuple):
@@ -162,8 +171,10 @@ def load_run(folder: Path) -> RunFolder:
 
 
 def _read_origins(path: Path) -> list[dict[str, object]]:
+    origins = read_json(path)
     try:
-        return _ORIGINS(read_json(path))
+        _ORIGINS(origins)
+        return origins
     except ValidationError as error:
         raise _not_written(path, error) from error
 
