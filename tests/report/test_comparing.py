@@ -115,6 +115,12 @@ def test_only_figures_of_the_same_point_are_paired(runs: tuple[Path, Path], tmp_
     assert "Only in more: " in done.output
 
 
+def test_settings_that_are_lists_and_mappings_are_compared_as_they_are(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    settings = {"profile": ["faithful"], "replacement": {"of": [1]}}
+    both = [edited(runs[0], tmp_path / name, lambda rows: [{**r, "settings": settings} for r in rows]) for name in "ab"]
+    assert compare_runs(*map(load_run, both)).only == (0, 0)
+
+
 def test_runs_without_anything_in_common_are_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
     other = edited(runs[0], tmp_path / "other", lambda rows: [{**row, "metric": f"my_{row['metric']}"} for row in rows])
     with pytest.raises(BadInputError, match="no figure in common"):

@@ -41,7 +41,9 @@ def _facts(row: ResultRow) -> dict[str, object]:
         "replacement": row.settings.get("replacement"),
         "seed": row.seed,
     }
-    return {name: getattr(row, name) for name in _FIELDS} | also
+    # A file may hold lists and mappings there, which no key of a mapping can be.
+    plain = {name: json.dumps(value) if isinstance(value, list | dict) else value for name, value in also.items()}
+    return {name: getattr(row, name) for name in _FIELDS} | plain
 
 
 def _estimate(row: ResultRow) -> Estimate:
