@@ -42,7 +42,9 @@ def _facts(row: ResultRow) -> dict[str, object]:
         "seed": row.seed,
     }
     # A file may hold lists and mappings there, which no key of a mapping can be.
-    plain = {name: json.dumps(value) if isinstance(value, list | dict) else value for name, value in also.items()}
+    plain: dict[str, object] = {
+        name: json.dumps(value) if isinstance(value, list | dict) else value for name, value in also.items()
+    }
     return {name: getattr(row, name) for name in _FIELDS} | plain
 
 
