@@ -30,8 +30,8 @@ from seepage.settings.units import (
 
 D = TypeVar("D")
 
-# Rows that five trainings with their attacks process in a second.
-_ROWS_A_SECOND, _USUAL_TRAININGS = 120, 5
+# Rows that one training with its attacks processes in a second.
+_ROWS_A_SECOND = 600
 
 
 class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
@@ -55,7 +55,7 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
         self.table = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        rate = _ROWS_A_SECOND * _USUAL_TRAININGS / spec.repetitions
+        rate = _ROWS_A_SECOND / spec.repetitions
         self.data = rows_in_time(self.table, spec.most_rows, spec.time_budget, rate, spec.seed)
         self.dataset = self.data
         deployed = self.deployed(spec)

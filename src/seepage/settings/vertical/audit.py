@@ -197,7 +197,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     ) -> None:
         super().__init__(spec, dataset, own, swapped)
         self._table = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
-        rate = _ROWS_A_SECOND * _USUAL_TRAININGS / spec.repetitions
+        rate = _ROWS_A_SECOND / spec.repetitions
         data = rows_in_time(self._table, spec.most_rows, spec.time_budget, rate, spec.seed)
         self.dataset = self.data = data
         self.spec = spec = _with_few_leaked(spec, data)
@@ -423,8 +423,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         return not self.spec.unsplit and bool({"queries", "leaked"} & set(entry.needs))
 
 
-# Rows for which there is time in a second, five trainings with all attacks of the default counted in.
-_ROWS_A_SECOND, _USUAL_TRAININGS = 60, 5
+# Rows that one training with all attacks of the default processes in a second.
+_ROWS_A_SECOND = 300
 # Share of the rows above which a rehearsal takes all of them.
 _WORTH_A_SHARE = 0.35
 # Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
