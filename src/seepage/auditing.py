@@ -238,7 +238,6 @@ def _reports(
                 findings,
                 controls["positive"],
                 controls["negative"],
-                [] if decision is not None and decision.outcome != "undecided" else plan.left_out,
                 origin,
                 decision,
                 wrong,

@@ -474,14 +474,14 @@ def test_a_budget_gives_every_setting_its_first_victims_and_says_what_it_leaves_
     spec = make_spec(**{**TINY, "victims": 40, "iterations": 30})
     with Store(None) as store:
         whole = make_plan([HorizontalAudit(spec, subject)], store)
-        assert whole.left_out == []
+        assert whole.spare == []
         assert whole.seconds is not None
         budget = whole.seconds / 3
         plan = make_plan([HorizontalAudit(spec, subject)], store, budget=budget)
         series = plan.series
         length = [plan.seconds_of[job.name] or 0.0 for job in plan.jobs if series[job.series[0]].is_attack]
         assert sum(length) <= 1.5 * budget * 2 + 1
-        left = dict(plan.left_out)
+        left = {series[i].label for job in plan.spare for i in job.series}
         assert left
         planned = {i: [job.units.start for job in plan.jobs if job.series == (i,)] for i in range(len(series))}
         for i, one in enumerate(series):
@@ -501,7 +501,12 @@ def test_a_control_comes_first_where_it_leaves_time_for_what_it_controls() -> No
         assert [variants[job.name] for job in found] == order
 
 
-def test_what_took_longer_than_its_forecast_is_expected_to_do_so_again() -> None:
+@pytest.mark.parametrize(
+    ("forecast", "planned", "measured"),
+    # What took longer is expected to do so again; what took less leaves time for jobs that did not fit by forecast.
+    [(1.0, 5, 2), (30.0, 1, 2), (30.0, 3, 2)],
+)
+def test_what_was_measured_counts_for_more_than_a_forecast(forecast: float, planned: int, measured: int) -> None:
     now = [0.0]
 
     class Slow(CoinAudit):
@@ -513,10 +518,11 @@ def test_what_took_longer_than_its_forecast_is_expected_to_do_so_again() -> None
     [part] = audit.parts
     series = [Series(0, audit, Configuration(), part, {}, "", 1)]
     jobs = [Job(i, (0,), 0, Configuration(), range(i, i + 1), (part,), 1) for i in range(5)]
-    plan = Plan((audit,), series, jobs, dict.fromkeys(range(5), 1.0), [], 1, {}, (5,))
+    seconds = dict.fromkeys(range(5), forecast) | {0: 1.0}
+    plan = Plan((audit,), series, jobs[:planned], seconds, jobs[planned:], 1, {}, (5,))
     with Store(None) as store:
         [[outcome]] = run_audits([audit], store, plan=plan, budget=25.0, clock=lambda: now[0])
-    assert (outcome.units, now) == ((0, 1), [20.0])
+    assert (outcome.units, outcome.status, now) == (tuple(range(measured)), "left_out", [10.0 * measured])
 
 
 class Endless(CoinAudit):

@@ -33,6 +33,8 @@ _SMALL = 1e-3
 # Share of the rows that are held out for this. Of fewer rows every tenth counts for more than the time that is saved.
 _HELD_OUT = 0.1
 _ENOUGH_ROWS = 150
+# Number of cells of further rows that judge convergence, whatever the number of rows.
+_ENOUGH_CELLS = 1000
 # Share of the most steps after which most networks have converged: two cycles.
 _USUAL = 3 / 8
 # Bound on the norm of one network's gradient.
@@ -99,9 +101,9 @@ class Inverter:
         layout: layout of the columns of a row, which then has its own network, with a layer more than ``hidden`` has;
             None for tables.
         converge: whether training ends once the loss on held-out rows no longer falls; ``epochs`` and ``steps`` are
-            then its most, and it takes all of them for fewer than 150 rows. The rate falls to 0 in cycles, each of
-            twice the steps of the one before (Loshchilov and Hutter 2017), and each network is kept as it was after the
-            cycle with the least loss.
+            then its most, and it takes all of them for fewer than 150 rows, unless further rows judge it by 1,000
+            cells. The rate falls to 0 in cycles, each of twice the steps of the one before (Loshchilov and Hutter
+            2017), and each network is kept as it was after the cycle with the least loss.
 
     Example:
         >>> from seepage.datasets.planted import telling
@@ -151,7 +153,10 @@ class Inverter:
         """
         rows = inputs.shape[1]
         apart, rehearsed = int(_HELD_OUT * rows), rehearsal()
-        if not self.converge or weights is not None or rows * (rehearsed.times if rehearsed else 1) < _ENOUGH_ROWS:
+        times = rehearsed.times if rehearsed else 1.0
+        further = 0 if held_out is None else held_out[0].shape[1] * len(encoder.schema.columns)
+        few = rows * times < _ENOUGH_ROWS and further * times < _ENOUGH_CELLS
+        if not self.converge or weights is not None or few:
             held_out = None
         elif held_out is None:
             held_out, inputs, encoded = (
@@ -349,13 +354,14 @@ def row_losses(
     """Return each row's loss, mean over its encoded columns (``mse``) or over its columns (``fields``)."""
     if loss == "mse":
         return (outputs - encoded).square().mean(-1)
-    schema = encoder.schema
     numbers = encoder.is_continuous
     total = (outputs[..., numbers] - encoded[..., numbers]).square().sum(-1)
-    for column, block in zip(schema.columns, schema.blocks, strict=True):
-        if isinstance(column, Discrete):
-            total = total - (encoded[..., block] * outputs[..., block].log_softmax(-1)).sum(-1)
-    return total / len(schema.columns)
+    for places in encoder.categories:
+        # Columns of as many categories at once, categories first: on wide tables ten times as fast as one by one.
+        logits, shares = (t.index_select(-1, places.flatten()) for t in (outputs, encoded))
+        chances = logits.unflatten(-1, places.shape).log_softmax(-2)
+        total = total - (shares * chances.flatten(-2)).sum(-1)
+    return total / len(encoder.schema.columns)
 
 
 def cells_of(

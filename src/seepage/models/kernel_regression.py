@@ -54,7 +54,6 @@ def fitted(
     best = inputs.new_full((len(inputs),), torch.inf)
     chosen = torch.zeros(len(inputs), queries.shape[1], values.shape[2], dtype=values.dtype)
     left_out = torch.zeros_like(values)
-    identity = torch.eye(inputs.shape[1], dtype=inputs.dtype)
     for width in _WIDTHS:
         if width == float("inf"):
             kernel, across = first @ first.mT, second @ first.mT
@@ -62,15 +61,19 @@ def fitted(
             kernel = torch.exp(-((apart / (width * median)) ** 2) / 2)
             across = torch.exp(-((torch.cdist(second, first) / (width * median)) ** 2) / 2)
         size = kernel.diagonal(dim1=1, dim2=2).mean(1)[:, None, None]
+        # One decomposition serves all penalties.
+        eigenvalues, basis = torch.linalg.eigh(kernel)
+        eigenvalues, turned = eigenvalues.clamp(min=0)[..., None], basis.mT @ rest
         for penalty in _PENALTIES:
+            kept = eigenvalues / (eigenvalues + penalty * size)
             # An intercept, taken out before, costs one record of the smoother.
-            inverse = torch.linalg.inv(kernel + penalty * size * identity)
-            weights = inverse @ rest
-            smoother = kernel @ inverse
-            left = (1 - 1 / inputs.shape[1] - smoother.diagonal(dim1=1, dim2=2)).clamp(min=1e-9)
-            missed = (rest - smoother @ rest) / left[..., None]
+            left = (1 - 1 / inputs.shape[1] - basis.square() @ kept).clamp(min=1e-9)
+            missed = (rest - basis @ (kept * turned)) / left
             error = missed.square().mean((1, 2))
             better = error < best
+            if not bool(better.any()):
+                continue
+            weights = basis @ (turned / (eigenvalues + penalty * size))
             best = torch.where(better, error, best)
             chosen = torch.where(better[:, None, None], across @ weights + centre, chosen)
             left_out = torch.where(better[:, None, None], values - missed, left_out)

@@ -44,7 +44,7 @@ def overview(
     closed, closed_low, upper, tier, exact, discrete, continuous and seconds; attack is None where none ran. ``of`` is
     None where these are of all cells, else the column that alone was attacked. ``label`` is the same of the label's
     strongest attack, None without one, and label_mean and label_tier are two of its figures; tier, closed, closed_low
-    and upper are those of the graver of both verdicts.
+    and upper are those of the graver of both verdicts, and ``by_label`` is whether the label's closed gap is that.
 
     Args:
         rows: results of one audit.
@@ -63,12 +63,14 @@ def overview(
         own = [] if cells is None else pick(here, attack=cells.attack, column=None)
         of_label = None if labels is None else {"attack": labels.attack, **_scored(labels, [], findings)}
         record = {"attack": None if cells is None else cells.attack, **_scored(cells, own, findings), "of": None}
+        record["by_label"] = False
         if labels is not None and cells is None:
-            record = {"attack": labels.attack, **_scored(labels, [], findings), "of": label}
+            record = {"attack": labels.attack, **_scored(labels, [], findings), "of": label, "by_label": True}
         elif labels is not None and cells is not None and not apart:
             rated = verdict(cells, _row_of(own, "exact_match"), findings, _row_of(own, "certified"))
             both = graver(rated, verdict(labels, findings=findings))
             record |= {"closed": both.closed, "closed_low": both.low, "upper": both.high, "tier": both.tier}
+            record["by_label"] = both.closed != rated.closed
         beside = {f"label_{name}": None if of_label is None else of_label[name] for name in ("mean", "tier")}
         where = {"batch_size": setting[0], "defense": setting[1]}
         records.append({**where, **record, "label": of_label, **beside})

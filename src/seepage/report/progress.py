@@ -19,6 +19,8 @@ _LOG_SECONDS = 60.0
 
 # Seconds from which a plan says what takes most of it.
 _LONG = 600.0
+# Seconds that checks and the report take.
+_REPORT = 2.0
 
 
 class Bar(Listener):
@@ -61,7 +63,7 @@ class Bar(Listener):
 
     def planned(self, plan: Plan) -> None:
         """Say what is about to be run, and what was measured before."""
-        self._line(outlook(plan))
+        self._line(outlook(plan, time.process_time()))
 
     def begin(self, work: float, jobs: int) -> None:
         """Show how much there is to do, from the start where several studies follow each other."""
@@ -128,13 +130,18 @@ def _longest(plan: Plan) -> list[str]:
     ]
 
 
-def outlook(plan: Plan) -> str:
-    """Return what is about to be run and about how long it takes, and what was measured before, in a line."""
+def outlook(plan: Plan, spent: float = 0.0) -> str:
+    """Return what is about to be run and about how long it takes, and what was measured before, in a line.
+
+    Args:
+        spent: seconds of start-up and planning, which count.
+    """
     unit = plan.audits[0].spec.unit if plan.audits else "unit"
     if plan.jobs:
         several = "" if plan.workers == 1 else f" with {plan.workers} at a time"
         jobs = f"{len(plan.jobs)} job{'s' if len(plan.jobs) != 1 else ''}"
-        length = ", the first will tell how long" if plan.seconds is None else f", about {lasting(plan.seconds)}"
+        whole = None if plan.seconds is None else lasting(spent + plan.seconds + _REPORT)
+        length = ", the first will tell how long" if whole is None else f", about {whole} in all"
         parts = [f"{jobs}{length}{several}.", *_longest(plan)]
     else:
         parts = ["everything is measured already."]

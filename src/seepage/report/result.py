@@ -38,7 +38,6 @@ class AuditResult:
         findings: what the audit's own checks found; None where they were not run.
         control: results of the positive control; None where none was run.
         negative: results of the negative control; None where none was run.
-        left_out: labels and numbers of units for which there was no time.
         decision: what the gate says; None without one.
         contradicted: attacks whose certificates the truth contradicts, and the share of certified cells that are wrong:
             a mistake in seepage, after which nothing counts as certified.
@@ -50,10 +49,14 @@ class AuditResult:
     findings: Sequence[Finding] | None = ()
     control: Sequence[ResultRow] | None = None
     negative: Sequence[ResultRow] | None = None
-    left_out: Sequence[tuple[str, int]] = ()
     origin: Mapping[str, object] = field(default_factory=dict)
     decision: Decision | None = None
     contradicted: Mapping[Where, float] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> bool:
+        """Whether there was no time for units that were asked for."""
+        return any(run.status == "left_out" for run in self.runs)
 
     @cached_property
     def grid(self) -> list[Applicability]:

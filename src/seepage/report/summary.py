@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -93,11 +92,7 @@ def _of_missed(result: AuditResult, record: Record) -> str:
     about, n = result.audit.about, record["n"]
     if record["closed"] is None:
         return ""
-    label = record["label"]
-    of_label = record["of"] is not None or (
-        label is not None and label["closed"] == record["closed"] and not _all_cells(record)
-    )
-    what = "labels" if of_label else "cells" if about.trials is None else "trials"
+    what = "labels" if record["by_label"] else "cells" if about.trials is None else "trials"
     units = f"{n} {result.audit.spec.unit}{'s' if n != 1 else ''}"
     least = closed_of_alike(record)
     if record["upper"] is None or (least is not None and least <= 0):
@@ -110,12 +105,6 @@ def _of_missed(result: AuditResult, record: Record) -> str:
     right = round(100 * min(1.0, max(0.0, record["closed"])))
     are = "none are" if right == 0 else "1 is" if right == 1 else f"{right} are"
     return f" Of 100 {what} that guessing misses, {are} read ({sure})."
-
-
-def _all_cells(record: Record) -> bool:
-    """Return whether the cells alone show as much as cells and label together."""
-    mean, baseline, closed = record["mean"], record["baseline"], record["closed"]
-    return baseline is not None and baseline < 1 and math.isclose((mean - baseline) / (1 - baseline), closed)
 
 
 def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:

@@ -95,7 +95,7 @@ class Plan:
 
     Attributes:
         seconds_of: seconds of each job, in one process; None where only running it tells.
-        left_out: labels of series and numbers of units that do not fit the time.
+        spare: jobs that do not fit the time by their forecasts; they run where the others take less.
         stored: number of units that were measured before, by place in ``series``, without zeros.
         shown: number of units of each audit that results show if they are there: never fewer than before.
         ready: outcomes of trials that ran to the end of their job, by the jobs' names.
@@ -105,7 +105,7 @@ class Plan:
     series: list[Series]
     jobs: list[Job]
     seconds_of: dict[int, float | None]
-    left_out: list[tuple[str, int]]
+    spare: list[Job]
     workers: int
     stored: dict[int, int]
     shown: tuple[int, ...]
@@ -165,16 +165,16 @@ def make_plan(
         jobs, seconds_of, ready = _jobs(audits, all_series, store, most, trials, clock)
     if not unlimited:
         check_time(sum(seconds or 0.0 for seconds in seconds_of.values()) / workers)
-    left_out: list[tuple[str, int]] = []
+    spare: list[Job] = []
     if budget is None:
         # Long jobs last would leave the other workers idle at the end.
         jobs.sort(key=lambda job: -(seconds_of[job.name] or 0.0))
     else:
         left = (budget - (clock() - begun)) * workers
         jobs = _by_urgency(jobs, all_series, seconds_of, left)
-        jobs, left_out = _fitting(jobs, all_series, seconds_of, left, ready)
+        jobs, spare = _fitting(jobs, all_series, seconds_of, left, ready)
     stored = {i: units for i, units in stored.items() if units}
-    return Plan(tuple(audits), all_series, jobs, seconds_of, left_out, workers, stored, shown, ready)
+    return Plan(tuple(audits), all_series, jobs, seconds_of, spare, workers, stored, shown, ready)
 
 
 def _by_urgency(
@@ -272,9 +272,12 @@ def _jobs(
         if (place, configuration) not in forecast:
             # The negative control is like the positive one, which comes right before it.
             like = (place - (audits[place].spec.variant == NEGATIVE), configuration)
+            # Once one is unknown, so is the length of the run.
+            known = None not in forecast.values()
             with threads(audits[place].spec.threads):
                 estimate = functools.partial(audits[place].forecast, configuration)
-                forecast[place, configuration] = forecast.get(like) or _unless_failing(estimate, clock)
+                seconds = forecast.get(like) or (_unless_failing(estimate, clock) if known else None)
+                forecast[place, configuration] = seconds
         add(tuple(series), group, forecast[place, configuration])
     return jobs, seconds_of, ready
 
@@ -282,19 +285,18 @@ def _jobs(
 def _fitting(
     jobs: list[Job], all_series: list[Series], seconds_of: Mapping[int, float | None], budget: float,
     ready: Mapping[int, Outcome],
-) -> tuple[list[Job], list[tuple[str, int]]]:  # fmt: skip
-    """Return the jobs that fit a budget, and the units left out; jobs of unknown length or with results fit."""
-    fit, left, used = [], dict[int, int](), 0.0
+) -> tuple[list[Job], list[Job]]:  # fmt: skip
+    """Return the jobs that fit a budget, and the others; jobs of unknown length or with results fit."""
+    fit, spare, used = list[Job](), list[Job](), 0.0
     for job in jobs:
         seconds = seconds_of[job.name] or 0.0
         first = job.name in ready or (job.units.start == 0 and all_series[job.series[0]].audit.shared)
         if used + seconds <= budget or first or not any(all_series[i].is_attack for i in job.series):
             used += seconds
             fit.append(job)
-            continue
-        for i in job.series:
-            left[i] = left.get(i, 0) + sum(unit < all_series[i].audit.units for unit in job.units)
-    return fit, [(all_series[i].label, units) for i, units in left.items()]
+        else:
+            spare.append(job)
+    return fit, spare
 
 
 def _workers(audits: Sequence[Audit], slots: int | None) -> int:

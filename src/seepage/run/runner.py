@@ -110,7 +110,8 @@ def run_audits(
     Args:
         store: store of earlier and new measurements.
         plan: plan; a new one if None.
-        budget: seconds after which no further job is begun; no limit if None.
+        budget: seconds after which no further job is begun; no limit if None. A job begins where the last units of its
+            series, or else its forecast, say that it fits.
         limits: limits of the audits that have a gate, by place in ``audits``; they get the figures, and only units that
             they want are measured.
         machines: other machines that run the jobs; this one if None.
@@ -144,11 +145,13 @@ class _Watch:
     def __init__(self, plan: Plan, listener: Listener, clock: Callable[[], float]) -> None:
         self._listener = listener
         self._clock = clock
-        self._series = {job.name: job.series for job in plan.jobs}
+        jobs = [*plan.jobs, *plan.spare]
+        self._series = {job.name: job.series for job in jobs}
         self._begun: dict[int, float] = {}
         self._took: dict[int, float] = {}
         self._work = {name: 1.0 if seconds is None else seconds for name, seconds in plan.seconds_of.items()}
-        self._labels = {job.name: _label(plan, job) for job in plan.jobs}
+        self._labels = {job.name: _label(plan, job) for job in jobs}
+        self._planned = [job.name for job in plan.jobs]
         self._reported: dict[int, float] = {}
 
     def started(self, name: int) -> None:
@@ -175,7 +178,7 @@ class _Watch:
 
     @property
     def work(self) -> float:
-        return sum(self._work[name] for name in self._labels)
+        return sum(self._work[name] for name in self._planned)
 
 
 def _label(plan: Plan, job: Job) -> str:
@@ -208,7 +211,8 @@ def _carry_out(
     def wanted(job: Job) -> bool:
         if ends is None:
             return True
-        left, needed = ends - clock(), max(plan.seconds_of.get(job.name) or 0.0, watch.took(job.name))
+        # What was measured tells more than a forecast.
+        left, needed = ends - clock(), watch.took(job.name) or plan.seconds_of.get(job.name) or 0.0
         if plan.ready and job.units.start == 0 and not any(plan.series[i].is_attack for i in job.series):
             # Results of trials need their baselines.
             return True
@@ -220,11 +224,11 @@ def _carry_out(
 
     first = next((job.name for job in plan.jobs if not always(job)), None)
     watch = _Watch(plan, listener, clock)
-    if plan.jobs:
+    left = [*plan.jobs, *plan.spare]
+    if left:
         listener.begin(watch.work, len(plan.jobs))
     planned = [series.audit.units for series in plan.series]
     looks = {place: series.looks for place, series in limits.items()}
-    left = list(plan.jobs)
     for number in range(max([1, *map(len, looks.values())])):
         upto = {place: counts[min(number, len(counts) - 1)] for place, counts in looks.items()}
         for i, series in enumerate(plan.series):

@@ -27,7 +27,7 @@ S = TypeVar("S", bound=Spec)
 D = TypeVar("D")
 
 # A forecast gives up where a rehearsal takes longer: the first job of the run tells it as well, and is kept.
-_LONGEST_REHEARSAL_SECONDS = 5.0
+_LONGEST_REHEARSAL_SECONDS = 6.5
 _FURTHER_EPOCHS = 2
 # Fewer rows show too little, whatever the time.
 _FEWEST_ROWS = 500
@@ -352,6 +352,29 @@ def _rehearsal(
                 # The audit itself will record the failure; a small exposure may also be too small for the part.
                 continue
     return Rehearsal(exposed, watch.seconds - exposed - rehearsed.spent, rehearsed.owed)
+
+
+def rehearsed_exposure(
+    expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], times: float, rows: float = 2.0
+) -> float | None:
+    """Return the seconds of an exposure with all its parts, from rehearsals of a small one and of twice its size.
+
+    Args:
+        expose: function from a size, 1 or 2, to an exposure.
+        times: size of the exposure, in those of the smaller rehearsal.
+        rows: number of times that the rows of the audit are those of the smaller rehearsal, see ``rehearse``.
+
+    Returns:
+        None where rehearsals would take too long, or so small an exposure cannot be made.
+    """
+    try:
+        rehearsals = rehearse(expose, parts, rows)
+    except BadInputError:
+        return None
+    if rehearsals is None:
+        return None
+    single, double = (rehearsal.exposure + rehearsal.parts for rehearsal in rehearsals)
+    return extrapolated(single, double, times) + rehearsals[1].loops
 
 
 def rehearsed_training(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from seepage.errors import BadInputError
@@ -59,6 +59,8 @@ class Encoder:
             those of a category are the standardised 0 and 1.
         groups: 1 where an encoded column belongs to a column, else 0, shape (encoded, column).
         is_continuous: whether each encoded column is a number, shape (encoded,).
+        categories: encoded columns of the discrete columns, a tensor of shape (category, column) for each number of
+            categories.
 
     Raises:
         BadInputError: the statistics are of another schema, or a column's moments or standardised
@@ -107,6 +109,7 @@ class Encoder:
             if not isinstance(column, Discrete):
                 low[block], high[block] = column.low, column.high
                 self.is_continuous[block] = True
+        self.categories = _categories(schema, device)
         self.low = ((low - statistics.mean) / statistics.std).to(device=device, dtype=dtype)
         self.high = ((high - statistics.mean) / statistics.std).to(device=device, dtype=dtype)
         valid = torch.stack([self.mean, self.std, self.low, self.high]).isfinite().all(0) & (self.std > 0)
@@ -160,3 +163,15 @@ class Encoder:
 
     def _moments(self, like: Tensor) -> tuple[Tensor, Tensor]:
         return (self._cell_mean, self._cell_std) if like.dtype == torch.float64 else (self.mean, self.std)
+
+
+def _categories(schema: Schema, device: torch.device | str) -> tuple[Int64[Tensor, "_category _column"], ...]:
+    """Return the encoded columns of discrete columns, for each number of categories."""
+    starts: dict[int, list[int]] = {}
+    for column, block in zip(schema.columns, schema.blocks, strict=True):
+        if isinstance(column, Discrete):
+            starts.setdefault(column.width, []).append(block.start)
+    return tuple(
+        torch.arange(width, device=device)[:, None] + torch.tensor(first, device=device)
+        for width, first in starts.items()
+    )

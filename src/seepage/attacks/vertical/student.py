@@ -70,7 +70,7 @@ class StudentAttack:
             own_inputs(view, rows.own, rows.labels), encoder.encode(rows.cells), encoder, seeds
         )
         taught = expected(encoder, teacher.outputs(own_inputs(seen, seen.own, seen.labels)))
-        student = Inverter(epochs=self.student_epochs, batch_size=256, converge=self.converge).fit(
+        student = Inverter(epochs=self.student_epochs, batch_size=128, converge=self.converge).fit(
             seen.received, taught, encoder, seeds
         )
         outputs = student.outputs(view.received)

@@ -33,9 +33,8 @@ from seepage.settings.units import (
     UnitsExposure,
     attacks_and_baselines,
     control_fields,
-    extrapolated,
     planned,
-    rehearse,
+    rehearsed_exposure,
     with_fields,
 )
 from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, UpdatedView
@@ -167,12 +166,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             small = with_fields(spec, changed)
             return UnitsExposure(self.about, [attack_seed(small, self.source, self.defenses[configuration.defense], 0)])
 
-        rehearsals = rehearse(expose, self.parts)
-        if rehearsals is None:
-            return None
-        single, double = (rehearsal.exposure + rehearsal.parts for rehearsal in rehearsals)
-        times = (spec.targets + spec.shadows) / (worlds + least)
-        return extrapolated(single, double, times)
+        return rehearsed_exposure(expose, self.parts, (spec.targets + spec.shadows) / (worlds + least))
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return the side information of an attacker, for results."""

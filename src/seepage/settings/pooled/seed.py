@@ -74,7 +74,7 @@ class AttackSeed:
     """One attack seed: split of the rows, joint models and knowledge of the attacker.
 
     Attributes:
-        knowledge: knowledge of the attacker without shadow models.
+        knowledge: knowledge of the attacker; shadow models are trained when an attack first reads them.
         swapped: whether each target comes with another one's answers.
     """
 
@@ -113,7 +113,7 @@ class AttackSeed:
         attack = make_part(registry.attacks.of("pooled"), part.part)
         seeds = [stream(self.spec.seed, self.unit, "attack") % 2**31]
         view = self._seen.models if ModelView in sees else self._seen.answers.again()
-        guess = attack(view, self._knowledge, seeds)
+        guess = attack(view, self.knowledge, seeds)
         seconds = time.perf_counter() - begun
         figures, each = self._figures(check_guess(part.part, guess, PropertyGuess))
         if getattr(attack, "estimates", False):
@@ -127,7 +127,7 @@ class AttackSeed:
         rights = []
         for again in range(_SHUFFLES):
             seed = stream(self.spec.seed, self.unit, f"{SHUFFLED} {again}") % 2**31
-            rights.append(self._right(attack(self._seen.answers.again(), self._knowledge, [seed])))
+            rights.append(self._right(attack(self._seen.answers.again(), self.knowledge, [seed])))
         right = torch.stack(rights).mean(0)
         return UnitFigures({("accuracy", None): float(right.mean())}, each={("accuracy", None): right.tolist()})
 
@@ -166,28 +166,6 @@ class AttackSeed:
             shares = self._pairs
         chosen = self.learning.drawn(pool, shares, self._seed("targets"))
         return {"inputs": pool.inputs, "labels": pool.labels, "carries": pool.carries, "drawn": chosen}
-
-    @cached_property
-    def _knowledge(self) -> PooledKnowledge:
-        """Knowledge of the attacker with shadow models; each kind is trained when an attack first reads it."""
-        knowledge, count, seed = self.knowledge, self.spec.shadows, self._seed
-        doubled = replace(knowledge, rows=2 * self.spec.rows)
-        low, high = self.spec.new_shares
-        pairs = torch.tensor([[a, b] for a in (low, high) for b in (low, high)], dtype=torch.float64)
-        lines = pairs.repeat(-(-count // 4), 1)
-        first = "before" if self.spec.protocol == "update" else "shadows"
-        return replace(
-            knowledge,
-            shadows=_OnDemand(
-                {
-                    "even": lambda: binary_shadows(knowledge, count, seed(first)),
-                    "spread": lambda: spread_shadows(knowledge, count, seed("spread")),
-                    "even_after": lambda: binary_shadows(doubled, count, seed("after")),
-                    "pairs": lambda: train_shadows(knowledge, lines[:, :1], seed("before")),
-                    "pairs_after": lambda: train_shadows(knowledge, lines, seed("after")),
-                }
-            ),
-        )
 
     def _seed(self, purpose: str) -> int:
         return stream(self.spec.seed, self.unit, purpose) % 2**62
@@ -259,7 +237,7 @@ class AttackSeed:
     def _estimates(self, attack: registry.Attack, seeds: Sequence[int]) -> tuple[Figures, Each]:
         """Return the errors of the shares and intervals that an attack estimates, over shares on the whole range."""
         seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
-        return self._of_estimates(attack(seen.answers, self._knowledge, seeds))
+        return self._of_estimates(attack(seen.answers, self.knowledge, seeds))
 
     @property
     def _spread_truth(self) -> Tensor:
@@ -293,7 +271,7 @@ class AttackSeed:
         begun = time.perf_counter()
         pool, own, truth, rows = self.sets.held, self.sets.own, self._trained, self.spec.rows
         seen = federated(learner, pool, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
-        guess = attack(seen, self._knowledge, [self._seed("attack") % 2**31])
+        guess = attack(seen, self.knowledge, [self._seed("attack") % 2**31])
         seconds = time.perf_counter() - begun
         figures, each = self._figures(guess)
         return UnitFigures(figures, seconds / self.spec.targets, each=each)
@@ -317,7 +295,7 @@ class AttackSeed:
         shares = shares[self._order]
         view = replace(view, before=view.before.again(), after=view.after.again())
         low, high = spec.new_shares
-        guess = attack(view, self._knowledge, [self._seed("attack") % 2**31])
+        guess = attack(view, self.knowledge, [self._seed("attack") % 2**31])
         seconds = time.perf_counter() - begun
         right = ((guess.chosen == 1) == (shares[:, 1] == high)).double()
         by_pair = {
@@ -391,7 +369,32 @@ def attack_seed(
         others_of(spec),
         defense.answers,
     )
-    return AttackSeed(spec, unit, defense, learning, sets, knowledge, swapped)
+    return AttackSeed(spec, unit, defense, learning, sets, _with_shadows(knowledge, spec, unit), swapped)
+
+
+def _with_shadows(knowledge: PooledKnowledge, spec: PooledSpec, unit: int) -> PooledKnowledge:
+    """Return knowledge with shadow models of each kind, which are trained when an attack first reads them."""
+    count, doubled = spec.shadows, replace(knowledge, rows=2 * spec.rows)
+    low, high = spec.new_shares
+    pairs = torch.tensor([[a, b] for a in (low, high) for b in (low, high)], dtype=torch.float64)
+    lines = pairs.repeat(-(-count // 4), 1)
+
+    def seed(purpose: str) -> int:
+        return stream(spec.seed, unit, purpose) % 2**62
+
+    first = "before" if spec.protocol == "update" else "shadows"
+    return replace(
+        knowledge,
+        shadows=_OnDemand(
+            {
+                "even": lambda: binary_shadows(knowledge, count, seed(first)),
+                "spread": lambda: spread_shadows(knowledge, count, seed("spread")),
+                "even_after": lambda: binary_shadows(doubled, count, seed("after")),
+                "pairs": lambda: train_shadows(knowledge, lines[:, :1], seed("before")),
+                "pairs_after": lambda: train_shadows(knowledge, lines, seed("after")),
+            }
+        ),
+    )
 
 
 def others_of(spec: PooledSpec) -> tuple[float, ...]:

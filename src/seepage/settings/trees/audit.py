@@ -46,9 +46,8 @@ from seepage.settings.units import (
     UnitsAudit,
     attacks_and_baselines,
     control_fields,
-    extrapolated,
     planned,
-    rehearse,
+    rehearsed_exposure,
     rows_identity,
     with_fields,
 )
@@ -217,14 +216,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             audit = TreesAudit(with_fields(self.spec, {"rows": [some]}), self.data, self.own)
             return audit.expose(Configuration(configuration.defense, some), range(1))
 
-        try:
-            rehearsals = rehearse(expose, self.parts, 1 / share)
-        except BadInputError:
-            return None
-        if rehearsals is None:
-            return None
-        single, double = (rehearsal.exposure + rehearsal.parts for rehearsal in rehearsals)
-        return extrapolated(single, double, 1 / share) + rehearsals[1].loops
+        return rehearsed_exposure(expose, self.parts, 1 / share, 1 / share)
 
     def levers(self) -> tuple[Lever, ...]:
         """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -634,15 +635,12 @@ class VerticalExposure(Exposure):
         entry, attack = entry_of(registered, part.part), make_part(registered, part.part)
         victim, labelled = self.spec.victim, self.sizes.labels
         trained = self.steered(attack) if "steering" in entry.needs else self.trained
-        [seed] = self.seeds("returned")[:1]
         view: ReturnedView | BatchView
         if BatchView in entry.sees:
-            size = min(self.spec.gradient_batch, trained.rows.records)
+            size, [seed] = min(self.spec.gradient_batch, trained.rows.records), self.seeds("returned")[:1]
             view = self.learning.passive_batches(trained, victim, size, seed, self.spec.epochs)
         else:
-            records = min(labelled + self.sizes.attacked, trained.rows.records)
-            view = self.learning.passive(trained, victim, records, self.spec.epochs, seed)
-            view = mixed_up(view, labelled) if self.swapped else view
+            view = self.returned if trained is self.trained else self.returned_in(trained)
         true = trained.rows.labels[:, : view.records]
         target, marginal = trained.model.schema.target, self.marginal
         first = torch.arange(labelled).expand(len(true), labelled)
@@ -650,6 +648,18 @@ class VerticalExposure(Exposure):
         returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :labelled]), self.seeds("attack"))
         guess = check_guess(part.part, returned, LabelGuess)
         return label_figures(target, true, guess, labelled, time.perf_counter() - begun)
+
+    @cached_property
+    def returned(self) -> ReturnedView:
+        """What a passive party sent, and what came back to it, of the records whose labels are guessed."""
+        return self.returned_in(self.trained)
+
+    def returned_in(self, trained: TrainedVertical) -> ReturnedView:
+        """Return the passive party's view of some trainings; in the negative control that of other records."""
+        labels, [seed] = self.sizes.labels, self.seeds("returned")[:1]
+        records = min(labels + self.sizes.attacked, trained.rows.records)
+        view = self.learning.passive(trained, self.spec.victim, records, self.spec.epochs, seed)
+        return mixed_up(view, labels) if self.swapped else view
 
     def steered(self, attack: Attack) -> TrainedVertical:
         """Return the trainings in which the attacked party takes the steps of an active attack."""
