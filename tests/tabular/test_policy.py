@@ -126,6 +126,20 @@ def test_a_column_s_own_word_on_missing_cells_counts_whatever_the_policy() -> No
         infer(HOLES, "ill", Policy(overrides={"age": {"missing": 20.5}}, drop=("smokes", "job")))
 
 
+@pytest.mark.parametrize("tick", ["X", 1.0, 1.5, True])
+def test_a_single_value_beside_missing_cells_is_a_category_beside_theirs(tick: object) -> None:
+    frame = BASE.assign(ticked=pd.Series([tick] * ROWS, dtype=object).where(gaps(3)))
+    inferred = infer(frame, "ill", Policy(missing="category"))
+    column = inferred.schema.column("ticked")
+    assert isinstance(column, Discrete)
+    assert column.width == 2
+    ticked = Table(inferred.schema, frame).cells[:, 1]
+    assert (ticked == (0 if column.categories[0] == tick else 1)).tolist() == gaps(3).tolist()
+    without = infer(frame, "ill")
+    assert without.schema.names == ("x",)
+    assert "one value only, beside missing cells, which can be a category" in without.notes[0]
+
+
 def test_identifiers_are_left_out_with_a_word() -> None:
     frame = BASE.assign(name=[f"person {i}" for i in range(ROWS)], row=np.arange(ROWS) + 1000)
     data, inferred = own_table(frame, target="ill")

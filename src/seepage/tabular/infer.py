@@ -470,10 +470,13 @@ class _ColumnReading:
         self.codes: np.ndarray | None = None
         self.kind: str = "continuous"
         self.distinct = _distinct(name, series)
-        self.useless = self.distinct < 2 and name not in policy.overrides
+        # A single value beside missing cells, such as a tick, is a category beside theirs.
+        ticks = self.distinct == 1 and self.missing > 0 and isinstance(series.iloc[0], str | bool | float | np.generic)
+        self.useless = self.distinct < 2 and name not in policy.overrides and not (ticks and self.fills)
         if self.useless:
             return
-        seen = self._seen(series)
+        seen = "discrete" if ticks and not self.override else self._seen(series)
+        self.holds = self.holds or "one value"
         self.kind = str(self.override.get("kind") or self._overridden_kind() or seen)
         if self.kind == "discrete" and "categories" not in self.override:
             self.counts = _counted(series)
@@ -494,7 +497,10 @@ class _ColumnReading:
     @property
     def useless_because(self) -> str | None:
         """Why the column is left out; None where it is not."""
-        return "it holds one value only" if self.useless else self.identifier
+        if not self.useless:
+            return self.identifier
+        kept = self.missing and self.distinct and self.policy.missing == "refuse"
+        return "it holds one value only" + (", beside missing cells, which can be a category" if kept else "")
 
     @property
     def listed(self) -> int:
