@@ -57,16 +57,19 @@ def test_figures_of_the_truth_are_full_and_those_of_another_number_of_records_ar
     model = deepfm(data.schema, ("a", "n"), seed=0, hidden=(8,))
     learning = SplitLearning(epochs=1)
     seen = learning.observe(learning.train(model, data.train, seed=0), data.train.rows(range(40)), seed=0)
-    figures, scores = measure_columns(data.schema, model.private, seen, CutGuess(seen.cells, seen.labels))
-    assert set(map(len, scores.values())) == {len(seen.labels)}
+    measured = measure_columns(data.schema, model.private, seen, CutGuess(seen.cells, seen.labels))
+    figures = {(figure.metric, figure.column): figure.values.item() for figure in measured}
+    assert {len(records) for figure in measured for records in figure.clusters or ()} == {len(seen.labels)}
     assert set(figures.values()) == {1.0}
     assert ("f1", "n") not in figures
     near = seen.cells.clone()
     near[:20, 1] += 0.29
     near[20:, 1] += 0.31
-    figures, scores = measure_columns(data.schema, model.private, seen, CutGuess(near, 1 - seen.labels))
-    for key, values in scores.items():
-        assert figures[key] == pytest.approx(sum(values) / len(values))
+    measured = measure_columns(data.schema, model.private, seen, CutGuess(near, 1 - seen.labels))
+    figures = {(figure.metric, figure.column): figure.values.item() for figure in measured}
+    for figure in measured:
+        for records in figure.clusters or ():
+            assert figure.values.item() == pytest.approx(float(records.mean()))
     assert figures["accuracy", "n"] == 0.5
     assert figures["accuracy", None] == 0.75
     assert figures["accuracy", "t"] == figures["f1", "t"] == figures["exact_match", None] == 0

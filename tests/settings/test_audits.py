@@ -21,7 +21,7 @@ from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.setting import Audit, Configuration, Outcome
 from seepage.settings.split.audit import SplitAudit
 from seepage.settings.split.spec import SplitSpec
-from seepage.settings.units import UnitFigures, outcome
+from seepage.settings.units import joined
 from seepage.settings.vertical.audit import VerticalAudit
 from seepage.settings.vertical.spec import VerticalSpec
 from tests.attacks.split.test_exact import table as cut_table
@@ -207,15 +207,16 @@ def test_drawn_rows_are_kept_where_records_are(tmp_path: Path) -> None:
 def test_figures_that_a_unit_lacks_are_missing_and_not_zero() -> None:
     about = split_audit().about
     units = [
-        UnitFigures({("accuracy", None): 0.5, ("loss", None): 1.0}, 2.0),
-        UnitFigures({("accuracy", None): None}, 4.0),
+        Outcome([Measurement.of_unit("accuracy", None, 0.5), Measurement.of_unit("loss", None, 1.0)], 2.0),
+        Outcome([Measurement.of_unit("accuracy", None, None)], 4.0),
     ]
-    found = outcome(units, about)
+    found = joined(units, about)
     values = {(m.metric, m.column): m.values.tolist() for m in found.measured if isinstance(m, Measurement)}
     assert [str(value) for value in values["accuracy", None]] == ["0.5", "nan"]
     assert [str(value) for value in values["loss", None]] == ["1.0", "nan"]
     assert found.seconds == 3.0
-    clusters = outcome([UnitFigures({SCORE: 0.5}, each={SCORE: [0.0, 1.0]})], about).measured[0]
+    members = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    clusters = joined([Outcome([Measurement.of_unit(*SCORE, 0.5, members)])], about).measured[0]
     assert isinstance(clusters, Measurement)
     assert [one.tolist() for one in clusters.clusters or ()] == [[0.0, 1.0]]
 

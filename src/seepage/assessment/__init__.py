@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seepage.assessment.calibration import calibration_error
     from seepage.assessment.certainty import certainties, spreads
     from seepage.assessment.certified import CertifiedShare
-    from seepage.assessment.columns import Figures, OfRecords, measure_columns
+    from seepage.assessment.columns import measure_columns
     from seepage.assessment.entropy import Entropy
     from seepage.assessment.exact_match import ExactMatch
     from seepage.assessment.f1 import f1
@@ -69,14 +69,12 @@ __all__ = [
     "Entropy",
     "Estimate",
     "ExactMatch",
-    "Figures",
     "Kendall",
     "Lift",
     "Matched",
     "Measured",
     "Measurement",
     "Metric",
-    "OfRecords",
     "Quarters",
     "ResultRow",
     "auc",

@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from seepage.assessment.calibration import calibration_error
 from seepage.assessment.f1 import f1
 from seepage.assessment.labels import share_explained
+from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import CutGuess
 
-# Figure by metric and column; the column is None for all private columns together.
-Figures = dict[tuple[str, str | None], float | None]
-# Values of the records whose mean a figure is, by the same key.
-OfRecords = dict[tuple[str, str | None], list[float]]
 
-
-def measure_columns(
-    schema: Schema, private: Sequence[int], seen: CutTranscript, guess: CutGuess
-) -> tuple[Figures, OfRecords]:
-    """Return the figures of a guess, and those of each record where a figure is their mean.
+def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript, guess: CutGuess) -> list[Measurement]:
+    """Return the figures of a guess in one training, with those of each record where a figure is their mean.
 
     ``accuracy`` of each private column (a continuous cell is right within the column's tolerance), of the label (by
     the target's name) and of all private cells; ``f1`` of each discrete column and their mean, and ``r2`` of a number
@@ -45,61 +38,56 @@ def measure_columns(
             f"a guess of {len(guess.cells)} records and {guess.cells.shape[1]} columns was held against "
             f"{len(seen.cells)} and {seen.cells.shape[1]}; guess the records of the view."
         )
-    figures: Figures = {}
-    scores: dict[tuple[str, str | None], Tensor] = {}
-    right = []
+    figures, f1_scores, right = [], [], []
     for k, i in enumerate(private):
         column, true, guessed = schema.columns[i], seen.cells[:, k], guess.cells[:, k]
         tolerance = 0.0 if isinstance(column, Discrete) else column.tolerance
-        right.append(((true - guessed).abs() <= tolerance).double())
-        scores["accuracy", column.name] = right[-1]
-        figures["accuracy", column.name] = _mean(right[-1])
+        hits = ((true - guessed).abs() <= tolerance).double()
+        right.append(hits)
+        figures.append(Measurement.of_unit("accuracy", column.name, hits.mean(), hits))
         if isinstance(column, Discrete):
-            figures["f1", column.name] = f1(column, true, guessed)
+            score = f1(column, true, guessed)
+            figures.append(Measurement.of_unit("f1", column.name, score))
+            f1_scores += [] if score is None else [score]
             if guess.chances is not None:
                 sure = guess.chances[k].argmax(1)
-                figures["calibration", column.name] = calibration_error(guess.chances[k], (sure == true).double())
-    scores["accuracy", None] = torch.stack(right).mean(0)
-    figures["accuracy", None] = _mean(torch.stack(right).flatten())
-    scores_f1 = [value for (metric, _), value in figures.items() if metric == "f1" and value is not None]
-    if scores_f1:
-        figures["f1", None] = sum(scores_f1) / len(scores_f1)
+                error = calibration_error(guess.chances[k], (sure == true).double())
+                figures.append(Measurement.of_unit("calibration", column.name, error))
+    by_record = torch.stack(right)
+    figures.append(Measurement.of_unit("accuracy", None, by_record.flatten().mean(), by_record.mean(0)))
+    if f1_scores:
+        figures.append(Measurement.of_unit("f1", None, sum(f1_scores) / len(f1_scores)))
     target = schema.target
     near = 0.0 if isinstance(target, Discrete) else target.tolerance
     labelled = ((guess.labels - seen.labels).abs() <= near).double()
-    scores["accuracy", target.name] = labelled
-    figures["accuracy", target.name] = _mean(labelled)
+    figures.append(Measurement.of_unit("accuracy", target.name, labelled.mean(), labelled))
     if isinstance(target, Discrete):
-        figures["f1", target.name] = f1(target, seen.labels, guess.labels)
+        figures.append(Measurement.of_unit("f1", target.name, f1(target, seen.labels, guess.labels)))
     else:
-        explained = share_explained(guess.labels, seen.labels)
-        figures["r2", target.name] = None if explained != explained else explained
+        figures.append(Measurement.of_unit("r2", target.name, share_explained(guess.labels, seen.labels)))
     if guess.label_chances is not None:
         sure = (guess.label_chances.argmax(1) == seen.labels).double()
-        figures["calibration", target.name] = calibration_error(guess.label_chances, sure)
-    scores["exact_match", None] = torch.stack([*right, labelled]).amin(0)
-    figures["exact_match", None] = _mean(scores["exact_match", None])
-    figures |= shown_figures(schema, private, guess)
+        figures.append(Measurement.of_unit("calibration", target.name, calibration_error(guess.label_chances, sure)))
+    whole = torch.stack([*right, labelled]).amin(0)
+    figures.append(Measurement.of_unit("exact_match", None, whole.mean(), whole))
+    figures += shown_figures(schema, private, guess)
     if guess.certified is not None and bool(guess.certified.any()):
-        figures["certified_wrong", None] = _mean(1 - torch.stack(right, 1)[guess.certified])
-    return figures, {key: values.tolist() for key, values in scores.items()}
+        wrong = 1 - torch.stack(right, 1)[guess.certified]
+        figures.append(Measurement.of_unit("certified_wrong", None, wrong.mean()))
+    return figures
 
 
-def shown_figures(schema: Schema, private: Sequence[int], guess: CutGuess) -> Figures:
+def shown_figures(schema: Schema, private: Sequence[int], guess: CutGuess) -> list[Measurement]:
     """Return a guess's own figures, without the truth: likely, tied, certified and still possible values."""
-    figures: Figures = {}
+    figures = []
     if guess.likely is not None:
-        figures["likely", None] = _mean(guess.likely.double())
+        figures.append(Measurement.of_unit("likely", None, guess.likely.double().mean()))
     if guess.ties is not None:
-        figures["ties", None] = _mean((guess.ties > 1).double())
+        figures.append(Measurement.of_unit("ties", None, (guess.ties > 1).double().mean()))
     for metric, cells in (("certified_cells", guess.certified), ("still_possible", guess.mass)):
         if cells is None:
             continue
         for name, values in [*((schema.columns[i].name, cells[:, k]) for k, i in enumerate(private)), (None, cells)]:
             shown = values.double()[~values.double().isnan()]
-            figures[metric, name] = _mean(shown)
+            figures.append(Measurement.of_unit(metric, name, shown.mean()))
     return figures
-
-
-def _mean(values: Tensor) -> float | None:
-    return float(values.mean()) if len(values) else None

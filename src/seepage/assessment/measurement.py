@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -24,14 +25,39 @@ class Measurement:
         higher_leaks: whether a higher value means that more leaked.
         bounds: range of the figure; infinite where it has no bound.
         clusters: values whose mean is each of ``values``, where known; the interval is then that of ``clustered``.
+
+    Example:
+        >>> Measurement("accuracy", None, torch.tensor([0.25, 0.75])).estimate().mean
+        0.5
     """
 
     metric: str
     column: str | None
     values: Float[Tensor, " victim"]
-    higher_leaks: bool
-    bounds: tuple[float, float]
+    higher_leaks: bool = True
+    bounds: tuple[float, float] = (0.0, 1.0)
     clusters: tuple[Float[Tensor, " _member"], ...] | None = None
+
+    @classmethod
+    def of_unit(
+        cls,
+        metric: str,
+        column: str | None,
+        value: float | Float[Tensor, ""] | None,
+        members: Float[Tensor, " member"] | None = None,
+    ) -> Measurement:
+        """Return a rate of a single victim or other unit.
+
+        Args:
+            value: the figure; None where not applicable.
+            members: values whose mean it is, one for each record or other member of the unit.
+
+        Example:
+            >>> Measurement.of_unit("accuracy", "age", None).values.tolist()
+            [nan]
+        """
+        values = torch.tensor([float("nan") if value is None else float(value)], dtype=torch.float64)
+        return cls(metric, column, values, clusters=None if members is None else (members,))
 
     def estimate(self, level: float = 0.95) -> Estimate:
         """Return the mean over victims with its interval."""

@@ -13,6 +13,7 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from seepage import registry
+from seepage.assessment import Measurement
 from seepage.assessment.columns import shown_figures
 from seepage.attacks.split import Posterior
 from seepage.attacks.split.exact import check_gradient, not_exact
@@ -41,10 +42,9 @@ from seepage.protocols.split import SplitLearning
 from seepage.registry import Registry
 from seepage.seeds import stream
 from seepage.settings.part import Part, as_part, entry_of, make_part
-from seepage.settings.setting import PlannedPart
+from seepage.settings.setting import Outcome, PlannedPart
 from seepage.settings.split.audit import PRIOR, defense_of
-from seepage.settings.split.columns import COLUMN_SCALES, columns_figures
-from seepage.settings.units import UnitFigures
+from seepage.settings.split.columns import COLUMN_SCALES, columns_outcome
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import frame_of
 from seepage.wire.labels import LabelGuess, ReturnedView
@@ -110,7 +110,7 @@ class SplitTranscriptExposure(TranscriptExposure):
             # Weights that do not fit are refused before anything is attacked.
             self._with_weights(self._weights_of(messages.number))
 
-    def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
+    def columns(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
         """Return the figures of a guess of the private columns and labels, and keep its answers."""
         guesser = Posterior(observed=False) if part.part.name == PRIOR else make_part(registered, part.part)
         begun = time.perf_counter()
@@ -129,8 +129,8 @@ class SplitTranscriptExposure(TranscriptExposure):
             self.doubts.append(f"{part.label} certifies {less}: {guess.proof.doubt}.")
         shown = shown_figures(self._base.schema, self._base.private, guess)
         if fits is not None:
-            shown["replayed", None] = float(fits.double().mean())
-        return replace(scored, figures={**scored.figures, **shown})
+            shown.append(Measurement.of_unit("replayed", None, fits.double().mean()))
+        return replace(scored, measured=[*scored.measured, *shown])
 
     def _keep_answers(self, part: PlannedPart, guess: CutGuess) -> None:
         model = self._base
@@ -208,22 +208,19 @@ class SplitTranscriptExposure(TranscriptExposure):
             self.doubts.append(_misfit(part.title, int((~within[read]).sum()), int(read.sum()), self._base.client))
         return within & read
 
-    def _scored(self, guess: CutGuess, seconds: float) -> UnitFigures:
+    def _scored(self, guess: CutGuess, seconds: float) -> Outcome:
         """Return the figures of a guess on the records with a known truth; no figures without a truth."""
         true_cells, seconds = self.tables.true_cells(self.places), seconds / len(self.places)
         if true_cells is None:
-            return UnitFigures({}, seconds)
+            return Outcome([], seconds)
         at, true = true_cells
         model, seen = self._base, CutTranscript(self._newest_view(), true[:, :-1], true[:, -1])
         statistics = self.tables.statistics
-        scored = columns_figures(model.schema, model.private, statistics, seen, guess.take(at), seconds, False)
+        scored = columns_outcome(model.schema, model.private, statistics, seen, guess.take(at), seconds, False)
         labels = LabelGuess(guess.labels[None], None if guess.label_chances is None else guess.label_chances[None])
         right, target = self.right_labels(self.places, labels), model.schema.target.name
-        figures = {key: value for key, value in meaningful(scored.figures).items() if key[1] != target}
-        each = {key: values for key, values in scored.each.items() if key[1] != target}
-        if right is not None:
-            figures, each = {**figures, **right.figures}, {**each, **right.each}
-        return replace(scored, figures=figures, each=each)
+        figures = [figure for figure in meaningful(scored.measured) if figure.column != target]
+        return replace(scored, measured=[*figures, *right])
 
     def baselines(self) -> list[Part]:
         """Return the baselines that the transcript has the knowledge for."""

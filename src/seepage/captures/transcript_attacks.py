@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 
 from seepage import registry
-from seepage.assessment import Figures
 from seepage.assessment.row import ResultRow
 from seepage.captures.audit import Attacked, CapturedAudit, run_parts
 from seepage.captures.spec import SplitTranscriptSpec, VerticalTranscriptSpec
@@ -58,7 +57,7 @@ class TriedAttack:
     sought: str
     records: int
     seconds: float
-    shown: Figures
+    shown: Mapping[tuple[str, str | None], float | None]
     rows: tuple[ResultRow, ...] | None
     answers: pd.DataFrame
 
@@ -105,7 +104,7 @@ class TranscriptFindings:
 
     def _tried(self, label: str, on_labels: bool, seconds: float) -> TriedAttack:
         rows = [row for row in self.attacked.rows if row.attack == label]
-        shown: Figures = {(row.metric, row.column): row.mean for row in rows if row.metric in OWN_FIGURES}
+        shown = {(row.metric, row.column): row.mean for row in rows if row.metric in OWN_FIGURES}
         scored = tuple(row for row in rows if row.metric not in OWN_FIGURES and row.mean is not None)
         answers = self.answers[label]
         sought = "label" if on_labels else "columns"

@@ -13,16 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from seepage import registry
-from seepage.assessment import Figures
+from seepage.assessment import Measured
+from seepage.assessment.labels import measure_labels
 from seepage.captures.transcripts import RecordedTraining, RoundMessages, read_cells
 from seepage.errors import BadInputError
 from seepage.needs import Need
 from seepage.registry import Registry
 from seepage.seeds import stream
-from seepage.settings.labels import label_figures
 from seepage.settings.part import Part, make_part
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart, Progress, Scale
-from seepage.settings.units import UnitFigures, outcome
+from seepage.settings.units import joined
 from seepage.tabular.assumed import partial_statistics
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
@@ -180,21 +180,21 @@ class TranscriptExposure(Exposure, ABC):
         """Run an attack or a baseline, and score its guess where the truth is known."""
         registered = (registry.attacks if part.kind == "attack" else registry.baselines).of(self.setting)
         figures = self.columns(part, registered) if part.column is None else self.label(part, registered)
-        return outcome([figures], self.about)
+        return joined([figures], self.about)
 
     @abstractmethod
     def baselines(self) -> Sequence[Part]:
         """Return the baselines of columns that the transcript has the knowledge for."""
 
     @abstractmethod
-    def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
+    def columns(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
         """Guess the private columns, keep the guess and return its figures."""
 
     @abstractmethod
     def returned(self) -> tuple[Tensor, ReturnedView]:
         """Return the positions of the records whose gradients came back, and these gradients as a view."""
 
-    def label(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
+    def label(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
         """Guess labels alone, keep the guess and return its figures."""
         tables, target = self.tables, self.tables.schema.target
         places, view = self.returned()
@@ -205,12 +205,9 @@ class TranscriptExposure(Exposure, ABC):
         seconds = (time.perf_counter() - begun) / max(1, len(places))
         alone = Schema.model_construct(columns=(target,), target=target)
         self.keep(part, places, {target.name: frame_of(alone, guess.labels[0][:, None])[target.name]})
-        figures = self.right_labels(places, guess)
-        return UnitFigures(
-            {} if figures is None else figures.figures, seconds, each={} if figures is None else figures.each
-        )
+        return Outcome(self.right_labels(places, guess), seconds)
 
-    def right_labels(self, places: Tensor, guess: LabelGuess) -> UnitFigures | None:
+    def right_labels(self, places: Tensor, guess: LabelGuess) -> list[Measured]:
         """Return the figures of guessed labels on records whose truth is known and whose label the attacker lacks.
 
         Args:
@@ -218,14 +215,13 @@ class TranscriptExposure(Exposure, ABC):
         """
         truth = self.tables.true_cells(places)
         if truth is None:
-            return None
+            return []
         open_ = ~torch.isin(truth[0], self.tables.labels_of(places)[0])
         at, true = truth[0][open_], truth[1][open_, -1]
         if not len(at):
-            return None
+            return []
         some = LabelGuess(guess.labels[:, at], None if guess.chances is None else guess.chances[:, at])
-        [scored] = label_figures(self.tables.schema.target, true[None], some, 0, 0.0)
-        return UnitFigures(meaningful(scored.figures), each=scored.each)
+        return meaningful(measure_labels(self.tables.schema.target, true[None], some))
 
     def keep(self, part: PlannedPart, places: Tensor, columns: Mapping[str, Iterable[object]]) -> None:
         """Keep an attack's answers with the ids of the records."""
@@ -256,9 +252,9 @@ def history_of(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> di
     return history
 
 
-def meaningful(figures: Mapping[tuple[str, str | None], float | None]) -> Figures:
+def meaningful(figures: Sequence[Measured]) -> list[Measured]:
     """Return the figures that have a meaning for a transcript."""
-    return {key: value for key, value in figures.items() if key[0] not in NO_MEANING}
+    return [figure for figure in figures if figure.metric not in NO_MEANING]
 
 
 def gathered(rounds: Sequence[RoundMessages], name: str, exchange: Iterable[tuple[int, int]]) -> Tensor:

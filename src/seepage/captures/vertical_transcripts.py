@@ -31,10 +31,9 @@ from seepage.models.vertical import ActiveModel, Stack
 from seepage.models.weights import load_weights
 from seepage.registry import Registry
 from seepage.seeds import stream
-from seepage.settings.features import FEATURE_SCALES, features_figures
+from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.part import Part, entry_of, make_part
-from seepage.settings.setting import PlannedPart
-from seepage.settings.units import UnitFigures
+from seepage.settings.setting import Outcome, PlannedPart
 from seepage.tabular.partition import Partition
 from seepage.tabular.table import frame_of
 from seepage.wire.labels import LogitsView, ReturnedView
@@ -132,7 +131,7 @@ class ActivationExposure(TranscriptExposure):
         places = torch.tensor(list(self.newest))
         return places, self._returned(places)
 
-    def columns(self, part: PlannedPart, registered: Registry[Any]) -> UnitFigures:
+    def columns(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
         """Guess the attacked party's columns, keep the guess and return its figures."""
         begun, needs = time.perf_counter(), entry_of(registered, part.part).needs
         guess: FeatureGuess = make_part(registered, part.part)(self.view, self.knowledge.only(needs), self._seeds)
@@ -143,11 +142,11 @@ class ActivationExposure(TranscriptExposure):
         self.keep(part, self.places, {name: frame[name] for name in frame.columns})
         truth = self.tables.true_cells(self.places)
         if truth is None:
-            return UnitFigures({}, seconds)
+            return Outcome([], seconds)
         at, true = truth
         seen = FeatureTranscript(self._some(at), true[None, :, :-1], true[None, :, -1])
-        [scored] = features_figures(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), seconds, False)
-        return replace(scored, figures=meaningful(scored.figures))
+        scored = features_outcome(self.knowledge, seen, FeatureGuess(guess.cells[:, at]), seconds, False)
+        return replace(scored, measured=meaningful(scored.measured))
 
     def baselines(self) -> list[Part]:
         """Return the baselines that the transcript has the knowledge for."""

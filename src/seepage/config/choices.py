@@ -9,7 +9,6 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -27,33 +26,6 @@ _LISTS = ("tuple", "list", "Sequence", "Iterable")
 
 
 @dataclass(frozen=True)
-class Item:
-    """A value of a document with its place."""
-
-    value: Any
-    node: Node
-    path: str
-
-    def wrong(self, mistakes: Mistakes, message: object) -> None:
-        """Note a mistake at this value."""
-        mistakes.add(self.node.line, self.node.source or self.path, message)
-
-    def within(self, steps: Iterable[str | int]) -> Item:
-        """Return the innermost value at a path of names and positions, as far as the path exists."""
-        here = self
-        for step in steps:
-            inner = here.node.value
-            if isinstance(inner, dict) and step in inner:
-                node, path = inner[str(step)], join(here.path, str(step))
-            elif isinstance(inner, list) and isinstance(step, int) and step < len(inner):
-                node, path = inner[step], f"{here.path}[{step}]"
-            else:
-                break
-            here = Item(node.plain(), node, path)
-        return here
-
-
-@dataclass(frozen=True)
 class Choice:
     """A registered part with its options: one point of the sweep of an entry.
 
@@ -64,9 +36,9 @@ class Choice:
     """
 
     name: str
-    options: dict[str, Item]
+    options: dict[str, Node]
     label: str | None
-    entry: Item
+    entry: Node
     mechanisms: tuple[Choice, ...] = ()
 
     @property
@@ -77,12 +49,11 @@ class Choice:
     @property
     def values(self) -> dict[str, object]:
         """The options without their places."""
-        return {key: value.value for key, value in self.options.items()}
+        return {key: value.plain() for key, value in self.options.items()}
 
 
 def read_choices(
-    node: Node,
-    path: str,
+    entries: Node,
     registry: Registry[object],
     mistakes: Mistakes,
     own: bool = False,
@@ -98,7 +69,7 @@ def read_choices(
     names are taken (``name``, ``label``) can be given below ``options``.
 
     Args:
-        node, path: the entries and where they stand.
+        entries: an entry, or a list of them.
         mistakes: what is wrong is added there; what is returned is then of no use.
         own: whether names with a colon stand for a part of the user's own.
         default: name of an entry that says none; None where each needs one.
@@ -107,7 +78,7 @@ def read_choices(
     """
     read = _Entries(registry, mistakes, own, default, whole, consent, folder)
     choices: list[Choice] = []
-    for entry in each(Item(None, node, path), mistakes, "entry"):
+    for entry in each(entries, mistakes, "entry"):
         choices.extend(read.entry(entry))
         if len(choices) > MOST:
             entry.wrong(mistakes, f"makes more than {MOST:,} {registry.kind}s of the list; an audit takes no more.")
@@ -115,19 +86,16 @@ def read_choices(
     return _with_distinct_labels(choices, registry.kind, mistakes)
 
 
-def each(value: Item, mistakes: Mistakes, what: str = "value") -> list[Item]:
+def each(value: Node, mistakes: Mistakes, what: str = "value") -> list[Node]:
     """Return the items of a list, or the value itself as the only item; note empty lists and repeats as mistakes."""
-    node, path = value.node, value.path
-    if not isinstance(node.value, list):
-        return [Item(node.plain(), node, path)]
-    if not node.value:
+    items = value.items()
+    if not items:
         value.wrong(mistakes, f"an empty list sweeps over nothing; give at least one {what}, or leave the key out.")
-    items = [Item(item.plain(), item, f"{path}[{i}]") for i, item in enumerate(node.value)]
     seen: dict[str, str] = {}
     for item in items:
-        key = json.dumps(item.value, sort_keys=True)
+        key = json.dumps(item.plain(), sort_keys=True)
         if key in seen:
-            item.wrong(mistakes, f"repeats {seen[key]} ({shown(item.value)}); a sweep takes each {what} once.")
+            item.wrong(mistakes, f"repeats {seen[key]} ({shown(item.plain())}); a sweep takes each {what} once.")
         seen.setdefault(key, item.path)
     return items
 
@@ -144,43 +112,37 @@ class _Entries:
     consent: bool
     folder: Path
 
-    def entry(self, entry: Item) -> list[Choice]:
+    def entry(self, entry: Node) -> list[Choice]:
         """Return the parts that an entry sweeps over."""
         return _read_entry(self, entry)
 
-    def text(self, entry: Item) -> list[Choice]:
+    def text(self, entry: Node, text: str) -> list[Choice]:
         """Return the part that a text names: with options, or several mechanisms joined by ``+``."""
-        if self.own and ":" in entry.value:
-            return [Choice(entry.value, {}, None, entry)]
+        if self.own and ":" in text:
+            return [Choice(text, {}, None, entry)]
         try:
-            part = Part.model_validate(read_part(entry.value))
+            part = Part.model_validate(read_part(text))
         except (BadInputError, ValidationError) as error:
             entry.wrong(self.mistakes, _refused(error))
             return []
         mechanisms = []
         for mechanism in part.mechanisms:
-            name = self.located(Item(mechanism.name, entry.node, entry.path))
+            name = self.located(entry.instead(mechanism.name))
             if not self.is_registered(name):
                 return []
-            options = {key: Item(value, entry.node, entry.path) for key, value in mechanism.options.items()}
-            mechanisms.append(Choice(name.value, options, None, entry))
+            options = {key: entry.instead(value) for key, value in mechanism.options.items()}
+            mechanisms.append(Choice(str(name.value), options, None, entry))
         return mechanisms if len(mechanisms) == 1 else [_combined(mechanisms, None, entry)]
 
-    def together(self, entry: Item, fields: Mapping[str, Node]) -> list[Choice]:
+    def together(self, entry: Node, fields: Mapping[str, Node]) -> list[Choice]:
         """Return the combinations of mechanisms that an entry with the key ``all`` sweeps over."""
-        for key in fields:
+        for key, field in fields.items():
             if key not in ("all", "label"):
-                place = Item(None, fields[key], join(entry.path, key))
-                place.wrong(
+                field.wrong(
                     self.mistakes, unknown_name(f"key of a combined {self.registry.kind}:", key, ("all", "label"))
                 )
-        node, label = fields["all"], None
-        if "label" in fields:
-            label = _read_label(
-                Item(fields["label"].plain(), fields["label"], join(entry.path, "label")), self.mistakes
-            )
-        items = [Item(item.plain(), item, f"{entry.path}.all[{i}]") for i, item in enumerate(node.items())]
-        lists = [self.entry(item) for item in items]
+        label = _read_label(fields["label"], self.mistakes) if "label" in fields else None
+        lists = [self.entry(item) for item in fields["all"].items()]
         number = math.prod(map(len, lists))
         if number > MOST:
             entry.wrong(
@@ -196,29 +158,28 @@ class _Entries:
             if mechanisms
         ]
 
-    def is_registered(self, name: Item) -> bool:
+    def is_registered(self, name: Node) -> bool:
         """Return whether a name is registered; note a mistake where it is not."""
         code = not self.own and isinstance(name.value, str) and is_reference(name.value)
         # What an option names has the consent of whoever gave it.
-        if code and name.node.source is None and not self.consent:
-            name.wrong(self.mistakes, no_consent(name.value))
+        if code and name.source is None and not self.consent:
+            name.wrong(self.mistakes, no_consent(str(name.value)))
             return False
         return _is_registered(name, self.registry, self.mistakes, self.own)
 
-    def located(self, reference: Item) -> Item:
+    def located(self, reference: Node) -> Node:
         """Return a reference to code with the path of its file, which is relative to the document's folder."""
         text = reference.value
-        if self.own or not isinstance(text, str) or not is_reference(text) or reference.node.source is not None:
+        if self.own or not isinstance(text, str) or not is_reference(text) or reference.source is not None:
             return reference
         place, _, name = text.rpartition(":")
-        return Item(f"{self.folder / place}:{name}", reference.node, reference.path) if is_file(place) else reference
+        return reference.instead(f"{self.folder / place}:{name}") if is_file(place) else reference
 
-    def values(self, names: Sequence[Item], key: str, value: Item) -> list[Item]:
+    def values(self, names: Sequence[Node], key: str, value: Node) -> list[Node]:
         """Return the values that an option sweeps over."""
-        node = value.node.value
         # A list of lists sweeps, whatever the part takes.
-        flat = isinstance(node, list) and not all(isinstance(item.value, list) for item in node)
-        if flat and (key in self.whole or any(self._takes_list(name.value, key) for name in names)):
+        flat = isinstance(value.value, list) and not all(isinstance(item.value, list) for item in value.value)
+        if flat and (key in self.whole or any(self._takes_list(str(name.value), key) for name in names)):
             return [value]
         return each(value, self.mistakes)
 
@@ -229,37 +190,34 @@ class _Entries:
         return parameter is not None and any(kind in str(parameter.annotation) for kind in _LISTS)
 
 
-def _read_entry(read: _Entries, entry: Item) -> list[Choice]:
+def _read_entry(read: _Entries, entry: Node) -> list[Choice]:
     registry, mistakes = read.registry, read.mistakes
     kind = registry.kind
     if isinstance(entry.value, str):
-        return read.text(entry)
-    fields = entry.node.value
+        return read.text(entry, entry.value)
+    fields = entry.value
     if isinstance(fields, dict) and "all" in fields:
         return read.together(entry, fields)
     if not isinstance(fields, dict):
         entry.wrong(
-            mistakes, f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.value)}."
+            mistakes, f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.plain())}."
         )
         return []
     if "name" not in fields and read.default is None:
         entry.wrong(mistakes, f"this {kind} has no name; add one, such as 'name: {(registry.names() or ['...'])[0]}'.")
         return []
-    named = fields.get("name", Node(read.default, entry.node.line, entry.node.source))
-    place = Item(named.plain(), named, join(entry.path, "name"))
-    names = [item for item in map(read.located, each(place, mistakes, "name")) if read.is_registered(item)]
-    axes: dict[str, list[Item]] = {}
+    named = fields.get("name", Node(read.default, entry.line, entry.source, join(entry.path, "name")))
+    names = [item for item in map(read.located, each(named, mistakes, "name")) if read.is_registered(item)]
+    axes: dict[str, list[Node]] = {}
     label: str | None = None
-    for key, child in fields.items():
-        item = Item(child.plain(), child, join(entry.path, key))
+    for key, item in fields.items():
         if key == "label":
             label = _read_label(item, mistakes)
-        elif key == "options" and isinstance(child.value, dict):
-            for inner, value in child.value.items():
-                place = Item(value.plain(), value, join(item.path, inner))
+        elif key == "options" and isinstance(item.value, dict):
+            for inner, value in item.value.items():
                 if inner in fields:
-                    place.wrong(mistakes, f"{inner!r} is given beside 'options' already; keep one of them.")
-                axes[inner] = read.values(names, inner, place)
+                    value.wrong(mistakes, f"{inner!r} is given beside 'options' already; keep one of them.")
+                axes[inner] = read.values(names, inner, value)
         elif key != "name":
             axes[key] = read.values(names, key, item)
     number = len(names) * math.prod(map(len, axes.values()))
@@ -271,9 +229,9 @@ def _read_entry(read: _Entries, entry: Item) -> list[Choice]:
     for name, *values in itertools.product(names, *axes.values()):
         options = dict(zip(axes, values, strict=True))
         base = label if label is None or len(names) == 1 else f"{label}:{name.value}"
-        values_of_swept = {key: options[key].value for key in swept}
-        title = describe(base or short_name(name.value), values_of_swept) if swept else base
-        choices.append(Choice(name.value, options, title, entry))
+        values_of_swept = {key: options[key].plain() for key in swept}
+        title = describe(base or short_name(str(name.value)), values_of_swept) if swept else base
+        choices.append(Choice(str(name.value), options, title, entry))
     return choices
 
 
@@ -293,16 +251,14 @@ def _refused(error: BadInputError | ValidationError) -> object:
     return first.get("ctx", {}).get("error", first["msg"])
 
 
-def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Item) -> Choice:
-    options = {
-        mechanism.name: Item(mechanism.values, entry.node, entry.path) for mechanism in mechanisms if mechanism.options
-    }
+def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Node) -> Choice:
+    options = {mechanism.name: entry.instead(mechanism.values) for mechanism in mechanisms if mechanism.options}
     return Choice("+".join(mechanism.name for mechanism in mechanisms), options, label, entry, tuple(mechanisms))
 
 
-def _is_registered(name: Item, registry: Registry[object], mistakes: Mistakes, own: bool) -> bool:
+def _is_registered(name: Node, registry: Registry[object], mistakes: Mistakes, own: bool) -> bool:
     if not isinstance(name.value, str):
-        name.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(name.value)}.")
+        name.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(name.plain())}.")
         return False
     if own and ":" in name.value:
         return True
@@ -314,10 +270,10 @@ def _is_registered(name: Item, registry: Registry[object], mistakes: Mistakes, o
     return True
 
 
-def _read_label(value: Item, mistakes: Mistakes) -> str | None:
+def _read_label(value: Node, mistakes: Mistakes) -> str | None:
     if isinstance(value.value, str) and value.value.strip():
         return value.value
-    value.wrong(mistakes, f"a label is a text of at least one letter, got {shown(value.value)}.")
+    value.wrong(mistakes, f"a label is a text of at least one letter, got {shown(value.plain())}.")
     return None
 
 
@@ -334,7 +290,7 @@ def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistak
     for choice in labelled:
         other = seen.setdefault(choice.title, choice)
         again = (other.name, other.values) == (choice.name, choice.values)
-        if other is choice or (again and (other.entry is choice.entry or other.entry.value == choice.entry.value)):
+        if other is choice or (again and (other.entry is choice.entry or other.entry.plain() == choice.entry.plain())):
             continue
         message = (
             f"repeats {other.entry.path}; remove one of them."
@@ -373,7 +329,7 @@ def _written(value: object) -> str:
 
 def check_names(
     choice: Choice,
-    options: Mapping[str, Item],
+    options: Mapping[str, Node],
     registry: Registry[object],
     given: Iterable[str],
     mistakes: Mistakes,
@@ -431,7 +387,7 @@ def check_options(choice: Choice, registry: Registry[object], mistakes: Mistakes
 
 def _refusal(choice: Choice, registry: Registry[object], keys: Iterable[str]) -> str | None:
     try:
-        registry.create(choice.name, **{key: choice.options[key].value for key in keys})
+        registry.create(choice.name, **{key: choice.options[key].plain() for key in keys})
     except BadInputError as error:
         return str(error)
     except Exception as error:  # A factory of another package may fail in any way at a value of the wrong kind.

@@ -14,7 +14,6 @@ from seepage.config.choices import (
     MOST,
     MOST_SWEPT,
     Choice,
-    Item,
     check_names,
     check_options,
     each,
@@ -114,12 +113,12 @@ def _setting(root: Node, mistakes: Mistakes) -> str:
     assert isinstance(root.value, dict)
     if SETTING not in root.value:
         return HORIZONTAL
-    value = Item(root.value[SETTING].plain(), root.value[SETTING], SETTING)
-    if not isinstance(value.value, str) or value.value not in settings():
-        value.wrong(mistakes, unknown_name("setting", shown(value.value), settings()))
+    name = root.value[SETTING]
+    if not isinstance(name.value, str) or name.value not in settings():
+        name.wrong(mistakes, unknown_name("setting", shown(name.plain()), settings()))
     # Without it no other key can be judged.
     mistakes.check()
-    return str(value.value)
+    return str(name.value)
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ class _Point:
     """
 
     fields: dict[str, Any] = field(default_factory=dict)
-    places: dict[tuple[str | int, ...], Item] = field(default_factory=dict)
+    places: dict[tuple[str | int, ...], Node] = field(default_factory=dict)
     label: str = ""
 
 
@@ -196,23 +195,23 @@ def _spec(
 def _note(
     kind: type[Spec],
     problems: Sequence[Problem],
-    places: Mapping[tuple[str | int, ...], Item],
+    places: Mapping[tuple[str | int, ...], Node],
     root: Node,
     mistakes: Mistakes,
 ) -> None:
     for problem in problems:
         lengths = range(len(problem.path), 0, -1)
         depth = next((length for length in lengths if problem.path[:length] in places), 0)
-        value = places[problem.path[:depth]].within(problem.path[depth:]) if depth else Item(None, root, "")
+        value = places[problem.path[:depth]].within(problem.path[depth:]) if depth else root
         message = problem.message
         if problem.advised is not None:
-            wording = as_option if value.node.source else as_key
+            wording = as_option if value.source else as_key
             message = problem.advised.worded(lambda remedy, wording=wording: wording(remedy, kind))
         elif problem.value is not None:
-            message = f"{message}, got {shown(value.value if depth else problem.value)}."
+            message = f"{message}, got {shown(value.plain() if depth else problem.value)}."
             if problem.message == "expected a text" and depth and not isinstance(value.value, list | dict):
                 message = f"{message[:-1]}; put it in quotes if it is meant as one."
-        if not mistakes.touch(value.node.source or value.path or " "):
+        if not mistakes.touch(value.source or value.path or " "):
             value.wrong(mistakes, message)
 
 
@@ -234,17 +233,16 @@ class _Reader:
         assert isinstance(root.value, dict)
         by_key = {field.key: field for field in self._fields.values()}
         read: dict[str, list[_Point]] = {}
-        for key, node in root.value.items():
-            value = Item(node.plain(), node, key)
+        for key, value in root.value.items():
             if key not in by_key:
                 self._unknown(value)
-            elif by_key[key].option.consent and node.source is None:
+            elif by_key[key].option.consent and value.source is None:
                 value.wrong(
                     self._mistakes,
                     f"is consent, which a document cannot give; leave the key out, and give {by_key[key].flag} "
                     f"(in Python: {by_key[key].name}=True).",
                 )
-            elif node.value is None:
+            elif value.value is None:
                 value.wrong(self._mistakes, "has no value; give one, or leave the key out for the default.")
             else:
                 read[by_key[key].name] = self._read(by_key[key], value)
@@ -263,7 +261,7 @@ class _Reader:
     def _slow(self, field: SpecField) -> bool:
         return self._named(field) or field.kind == "model"
 
-    def _unknown(self, key: Item) -> None:
+    def _unknown(self, key: Node) -> None:
         for spec_field in self._fields.values():
             if spec_field.option.below is not None and spec_field.option.key == key.path:
                 key.wrong(
@@ -295,7 +293,7 @@ class _Reader:
                             f"{field.key} and {self._fields[other].key} exclude each other; leave one of the two out.",
                         )
 
-    def _read(self, field: SpecField, value: Item) -> list[_Point]:
+    def _read(self, field: SpecField, value: Node) -> list[_Point]:
         if field.parts:
             return [self._parts(field, value)]
         if self._named(field):
@@ -305,45 +303,45 @@ class _Reader:
         if field.several:
             return [self._list(field, value)]
         if field.kind == "mapping":
-            return [_Point({field.name: value.value}, {(field.name,): value})]
+            return [_Point({field.name: value.plain()}, {(field.name,): value})]
         return [
-            _Point({field.name: self._value(field, item)}, {(field.name,): item}, f"{field.key}={shown(item.value)}")
+            _Point({field.name: self._value(field, item)}, {(field.name,): item}, f"{field.key}={shown(item.plain())}")
             for item in each(value, self._mistakes)
         ]
 
-    def _value(self, field: SpecField, value: Item) -> Any:
+    def _value(self, field: SpecField, value: Node) -> Any:
         if field.kind in ("path", "text") and value.value == "":
             value.wrong(self._mistakes, "expected a text, got an empty one; leave the key out for the default.")
             return None
-        return self._file(value) if field.kind == "path" and isinstance(value.value, str) else value.value
+        is_path = field.kind == "path" and isinstance(value.value, str)
+        return self._file(str(value.value), value) if is_path else value.plain()
 
-    def _file(self, value: Item) -> Path:
+    def _file(self, name: str, place: Node) -> Path:
         # What the command line names lies where that was typed.
-        name = Path(value.value).expanduser()
-        return name if value.node.source else self._folder / name
+        path = Path(name).expanduser()
+        return path if place.source else self._folder / path
 
-    def _list(self, field: SpecField, value: Item) -> _Point:
+    def _list(self, field: SpecField, value: Node) -> _Point:
         if field.option.swept:
             items = each(value, self._mistakes)
-            places: dict[tuple[str | int, ...], Item] = {(field.name, i): item for i, item in enumerate(items)}
-            return _Point({field.name: [item.value for item in items]}, {(field.name,): value, **places})
-        return _Point({field.name: value.value}, {(field.name,): value})
+            places: dict[tuple[str | int, ...], Node] = {(field.name, i): item for i, item in enumerate(items)}
+            return _Point({field.name: [item.plain() for item in items]}, {(field.name,): value, **places})
+        return _Point({field.name: value.plain()}, {(field.name,): value})
 
-    def _nested(self, field: SpecField, entry: Item) -> list[_Point]:
+    def _nested(self, field: SpecField, entry: Node) -> list[_Point]:
         inner, whole = field.fields, field.option.whole
-        node = entry.node
-        if whole is not None and not isinstance(node.value, dict):
-            node = Node({whole: node}, node.line, node.source)
-        if not isinstance(node.value, dict):
+        fields = entry.value
+        if whole is not None and not isinstance(fields, dict):
+            fields = {whole: entry.at(join(entry.path, whole))}
+        if not isinstance(fields, dict):
             example = "{" + ", ".join(f"{name}: ..." for name in list(inner)[:2]) + "}"
-            entry.wrong(self._mistakes, f"expected options, such as {example}, got {shown(entry.value)}.")
+            entry.wrong(self._mistakes, f"expected options, such as {example}, got {shown(entry.plain())}.")
             return []
-        swept: dict[str, list[Item]] = {}
-        for name, value in node.value.items():
-            place = Item(value.plain(), value, join(entry.path, name))
+        swept: dict[str, list[Node]] = {}
+        for name, value in fields.items():
             if name not in inner:
-                place.wrong(self._mistakes, unknown_name(f"key of {field.key}:", name, inner))
-            swept[name] = [place] if name in inner and inner[name].several else each(place, self._mistakes)
+                value.wrong(self._mistakes, unknown_name(f"key of {field.key}:", name, inner))
+            swept[name] = [value] if name in inner and inner[name].several else each(value, self._mistakes)
         number = math.prod(map(len, swept.values()))
         if number > MOST:
             entry.wrong(self._mistakes, f"sweeps over {number:,} combinations; a document takes at most {MOST:,}.")
@@ -351,32 +349,30 @@ class _Reader:
         points = []
         for values in itertools.product(*swept.values()):
             options = dict(zip(swept, values, strict=True))
-            labels = [f"{name}={shown(options[name].value)}" for name in swept if len(swept[name]) > 1]
-            places: dict[tuple[str | int, ...], Item] = {(field.name, name): place for name, place in options.items()}
-            plain = {name: place.value for name, place in options.items()}
+            labels = [f"{name}={shown(options[name].plain())}" for name in swept if len(swept[name]) > 1]
+            places: dict[tuple[str | int, ...], Node] = {(field.name, name): place for name, place in options.items()}
+            plain = {name: value.plain() for name, value in options.items()}
             points.append(_Point({field.name: plain}, {(field.name,): entry, **places}, ", ".join(labels)))
         return points
 
-    def _parts(self, field: SpecField, value: Item) -> _Point:
+    def _parts(self, field: SpecField, value: Node) -> _Point:
         registered = self._kind.registered(field)
-        choices = read_choices(
-            value.node, value.path, registered, self._mistakes, consent=self._allow_code is True, folder=self._folder
-        )
+        choices = read_choices(value, registered, self._mistakes, consent=self._allow_code is True, folder=self._folder)
         for choice in choices:
             self._check(choice, partial(check_options, choice, registered, self._mistakes))
         parts = tuple(
             Part(name=c.name, options=c.values, label=None if c.title == c.name else c.label) for c in choices
         )
-        places: dict[tuple[str | int, ...], Item] = {(field.name, i): c.entry for i, c in enumerate(choices)}
+        places: dict[tuple[str | int, ...], Node] = {(field.name, i): c.entry for i, c in enumerate(choices)}
         return _Point({field.name: parts}, {(field.name,): value, **places})
 
-    def _check(self, choice: Choice, check: Callable[[], None], options: Mapping[str, Item] | None = None) -> None:
+    def _check(self, choice: Choice, check: Callable[[], None], options: Mapping[str, Node] | None = None) -> None:
         if choice.options if options is None else options:
             check()
         else:
             self._later.append(check)
 
-    def _choices(self, field: SpecField, entries: Item) -> list[_Point]:
+    def _choices(self, field: SpecField, entries: Node) -> list[_Point]:
         """Return the fields that a named part with options sets."""
         registered = self._kind.registered(field)
         below = {other.option.key: other for other in self._fields.values() if other.option.below == field.name}
@@ -385,12 +381,10 @@ class _Reader:
         default = field.default if below else None
         given = _GIVEN.get(str(field.option.parts), ())
         points = []
-        for choice in read_choices(
-            entries.node, entries.path, registered, self._mistakes, field.option.own, default=default, whole=whole
-        ):
+        for choice in read_choices(entries, registered, self._mistakes, field.option.own, default=default, whole=whole):
             others = {key: value for key, value in choice.options.items() if key not in below}
             own = field.option.own and ":" in choice.name
-            if own and field.option.code and choice.entry.node.source is None and not self._allow_code:
+            if own and field.option.code and choice.entry.source is None and not self._allow_code:
                 choice.entry.wrong(self._mistakes, no_consent(choice.name))
             if not own:
                 beside = ("name", *(str(key) for key in below))
@@ -402,14 +396,14 @@ class _Reader:
                 {field.name: choice.name}, {(field.name,): choice.entry}, choice.title if choice.label else ""
             )
             if own and choice.name.partition(":")[0].endswith(".py"):
-                point.fields[field.name] = str(self._file(Item(choice.name, choice.entry.node, choice.entry.path)))
+                point.fields[field.name] = str(self._file(choice.name, choice.entry))
             for key, value in choice.options.items():
                 if key in below:
                     [inner] = self._read(below[key], value)
                     point.fields.update(inner.fields)
                     point.places.update(inner.places)
             if rest is not None and others:
-                point.fields[rest.name] = {key: value.value for key, value in others.items()}
+                point.fields[rest.name] = {key: value.plain() for key, value in others.items()}
                 point.places[(rest.name,)] = choice.entry
             points.append(point)
         return points

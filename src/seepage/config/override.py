@@ -59,7 +59,8 @@ def override(document: Node, given: Mapping[str, object], spec: type[Spec]) -> N
                 stripped = _each(stripped, lambda entry: _without(entry, gone_options))
             if stripped.value != {}:
                 left[key] = stripped
-    return Node({**left, **{fields[name].key: node for name, node in nodes.items()}}, document.line, document.source)
+    new = {fields[name].key: node for name, node in nodes.items()}
+    return Node({**left, **new}, document.line, document.source).at("")
 
 
 def _node(field: SpecField, value: object) -> Node:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from seepage.config.mistakes import DocumentError, Mistake
+from seepage.config.mistakes import DocumentError, Mistake, Mistakes
 
 LARGEST = 1_000_000
 # Far more than any audit needs; aliases count as often as they are used.
@@ -34,17 +34,19 @@ Scalar = None | bool | int | float | str
 
 @dataclass(frozen=True)
 class Node:
-    """A value of a document with its line.
+    """A value of a document with its place.
 
     Attributes:
         value: a scalar, a list of nodes, or a mapping to nodes.
         line: from 1; 0 where it was not read from a text.
         source: the option of the command line that gave it, None where the document did.
+        path: keys and positions that lead to it, such as ``attacks[1].restarts``.
     """
 
     value: Scalar | list[Node] | dict[str, Node]
     line: int = 0
     source: str | None = None
+    path: str = ""
 
     def plain(self) -> Any:
         """Return the value without lines."""
@@ -57,6 +59,45 @@ class Node:
     def items(self) -> list[Node]:
         """Return the entries of a list, or the one value itself."""
         return self.value if isinstance(self.value, list) else [self]
+
+    def at(self, path: str) -> Node:
+        """Return the value with another path, and all within it with paths that follow.
+
+        Example:
+            >>> Node({"victims": Node([Node(3)])}).at("").within(["victims", 0]).path
+            'victims[0]'
+        """
+        value = self.value
+        if isinstance(value, list):
+            value = [node.at(f"{path}[{i}]") for i, node in enumerate(value)]
+        elif isinstance(value, dict):
+            value = {key: node.at(join(path, key)) for key, node in value.items()}
+        return replace(self, value=value, path=path)
+
+    def within(self, steps: Iterable[str | int]) -> Node:
+        """Return the innermost value at a path of names and positions, as far as the path exists."""
+        here = self
+        for step in steps:
+            inner = here.value
+            if isinstance(inner, dict) and step in inner:
+                here = inner[str(step)]
+            elif isinstance(inner, list) and isinstance(step, int) and step < len(inner):
+                here = inner[step]
+            else:
+                break
+        return here
+
+    def instead(self, value: object) -> Node:
+        """Return another plain value at the place of this one."""
+        if isinstance(value, Mapping):
+            return replace(self, value={str(key): self.instead(item) for key, item in value.items()})
+        if isinstance(value, list | tuple):
+            return replace(self, value=[self.instead(item) for item in value])
+        return replace(self, value=value)
+
+    def wrong(self, mistakes: Mistakes, message: object) -> None:
+        """Note a mistake at this value."""
+        mistakes.add(self.line, self.source or self.path, message)
 
 
 def read_text(path: str | Path) -> str:
@@ -132,7 +173,7 @@ def parse(text: str, name: str) -> Node:
         raise builder.error(
             builder.root.line, "", "an audit document is a mapping of keys such as 'dataset: adult'; this one is not."
         )
-    return builder.root
+    return builder.root.at("")
 
 
 def plant(value: object, name: str = "", source: str | None = None) -> Node:
@@ -140,7 +181,7 @@ def plant(value: object, name: str = "", source: str | None = None) -> Node:
 
     Example:
         >>> plant({"victims": 3}).value
-        {'victims': Node(value=3, line=0, source=None)}
+        {'victims': Node(value=3, line=0, source=None, path='victims')}
     """
     return _plant(value, name, source, "", 0)
 
@@ -154,13 +195,14 @@ def _plant(value: object, name: str, source: str | None, path: str, depth: int) 
             if not isinstance(key, str):
                 raise DocumentError(name, [Mistake(0, path, f"has a key {key!r} that is no text; use the key's name.")])
             planted[key] = _plant(item, name, source, join(path, key), depth + 1)
-        return Node(planted, 0, source)
+        return Node(planted, 0, source, path)
     if isinstance(value, list | tuple):
-        return Node([_plant(v, name, source, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)], 0, source)
+        items = [_plant(item, name, source, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+        return Node(items, 0, source, path)
     if isinstance(value, Path):
-        return Node(str(value), 0, source)
+        return Node(str(value), 0, source, path)
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return Node(value, 0, source)
+        return Node(value, 0, source, path)
     message = f"takes plain values (numbers, texts, lists and mappings of them), got {value!r}."
     raise DocumentError(name, [Mistake(0, source or path, message)])
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from seepage.assessment import Figures, measure_features
+from seepage.assessment import measure_features
 from seepage.assessment.evidence import evidence_of_columns
 from seepage.assessment.features import NO_LEAK, right_features
-from seepage.settings.setting import Scale
-from seepage.settings.units import UnitFigures
+from seepage.settings.setting import Outcome, Scale
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge
 
@@ -14,9 +13,9 @@ FEATURE_SCALES = {metric: Scale(None, 0.0, 1.0) for metric in NO_LEAK}
 """Readings of the figures of columns behind features, by metric, where these are no rates of leakage."""
 
 
-def features_figures(
+def features_outcome(
     knowledge: FeatureKnowledge, seen: FeatureTranscript, guess: FeatureGuess, seconds: float, keep_records: bool
-) -> list[UnitFigures]:
+) -> Outcome:
     """Return the figures of a guess in each training, with those of each record where a figure is their mean.
 
     Args:
@@ -26,18 +25,10 @@ def features_figures(
     Raises:
         BadInputError: the guess is of other records.
     """
-    measured = measure_features(knowledge.schema, seen, guess)
-    right, units = right_features(knowledge.schema, seen.cells, guess.cells), []
-    for k in range(len(seen.cells)):
-        values = {(figure.metric, figure.column): float(figure.values[k]) for figure in measured}
-        figures: Figures = {key: None if value != value else value for key, value in values.items()}
-        each = {
-            (figure.metric, figure.column): figure.clusters[k].tolist()
-            for figure in measured
-            if figure.clusters is not None
-        }
-        evidence = evidence_of_columns(
-            knowledge.schema, knowledge.marginals, seen.cells[k], guess.cells[k], right[k], seen.labels[k], keep_records
-        )
-        units.append(UnitFigures(figures, seconds, each=each, evidence=evidence))
-    return units
+    schema, marginals = knowledge.schema, knowledge.marginals
+    measured, right = measure_features(schema, seen, guess), right_features(schema, seen.cells, guess.cells)
+    evidence = [
+        evidence_of_columns(schema, marginals, *of_training, keep_records)
+        for of_training in zip(seen.cells, guess.cells, right, seen.labels, strict=True)
+    ]
+    return Outcome(measured, seconds, evidence)

@@ -11,14 +11,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage import registry
-from seepage.assessment import Figures, auc
+from seepage.assessment import Measurement, auc
 from seepage.assessment.labels import measure_labels
 from seepage.errors import BadInputError
 from seepage.models.split import label_chances, numbers_of, usual_split_head
 from seepage.registry import Entry
 from seepage.settings.part import Part, entry_of
-from seepage.settings.setting import PlannedPart
-from seepage.settings.units import UnitFigures
+from seepage.settings.setting import Outcome, PlannedPart
 from seepage.tabular.schema import Column, Discrete
 from seepage.wire.labels import BatchView, LabelGuess, ReturnedView
 
@@ -129,8 +128,10 @@ def refuse_class_attacks(setting: str, attacks: Sequence[Part], target: Column) 
             )
 
 
-def task_figures(target: Column, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]) -> Figures:
-    """Return figures of a network's predictions of labels.
+def task_figures(
+    target: Column, outputs: Float[Tensor, "record output"], labels: Float[Tensor, " record"]
+) -> list[Measurement]:
+    """Return figures of one network's predictions of labels.
 
     ``task_accuracy``: the share of records with the right class, or with a number within the target's tolerance; of two
     classes also ``auc``, of numbers ``task_rmse``, the root of the mean squared error in the target's unit.
@@ -142,39 +143,33 @@ def task_figures(target: Column, outputs: Float[Tensor, "record output"], labels
         >>> import torch
         >>> from seepage.tabular.schema import Continuous
         >>> pay = Continuous(name="pay", low=0, high=10, tolerance=1)
-        >>> task_figures(pay, torch.tensor([[0.0], [1.0]]), torch.tensor([5.0, 8.0]))["task_accuracy", None]
-        0.5
+        >>> accuracy, error = task_figures(pay, torch.tensor([[0.0], [1.0]]), torch.tensor([5.0, 8.0]))
+        >>> accuracy.metric, accuracy.values.tolist()
+        ('task_accuracy', [0.5])
     """
     if not isinstance(target, Discrete):
         apart = (numbers_of(target, outputs.cpu()) - labels).abs()
-        near = float((apart <= target.tolerance).double().mean())
-        return {("task_accuracy", None): near, ("task_rmse", None): float(apart.square().mean().sqrt())}
+        near = (apart <= target.tolerance).double().mean()
+        error = apart.square().mean().sqrt()
+        return [Measurement.of_unit("task_accuracy", None, near), Measurement.of_unit("task_rmse", None, error)]
     chances = label_chances(usual_split_head(target), outputs).cpu()
-    figures: Figures = {("task_accuracy", None): float((chances.argmax(1) == labels).double().mean())}
+    right = (chances.argmax(1) == labels).double()
+    figures = [Measurement.of_unit("task_accuracy", None, right.mean())]
     if target.width == 2:
         positive = target.sorted_codes[-1]
-        figures["auc", None] = auc(chances[:, positive], labels == positive)
+        figures.append(Measurement.of_unit("auc", None, auc(chances[:, positive], labels == positive)))
     return figures
 
 
-def label_figures(
+def labels_outcome(
     target: Column, true: Float[Tensor, "training record"], guess: LabelGuess, labelled: int, seconds: float
-) -> list[UnitFigures]:
+) -> Outcome:
     """Return the figures of guessed labels in each training.
 
     Args:
         labelled: number of records, the first, whose labels the attacker knows; they do not count.
+        seconds: time for all records of all trainings.
     """
     counted = (torch.arange(true.shape[1]) >= labelled).expand(true.shape)
-    measured = measure_labels(target, true, guess, counted)
-    answers = []
-    for k in range(len(true)):
-        values = {(figure.metric, figure.column): float(figure.values[k]) for figure in measured}
-        figures = {key: None if value != value else value for key, value in values.items()}
-        each = {
-            (figure.metric, figure.column): figure.clusters[k].tolist()
-            for figure in measured
-            if figure.clusters is not None
-        }
-        answers.append(UnitFigures(figures, seconds / max(1, true.numel() - labelled * len(true)), each=each))
-    return answers
+    each = seconds / max(1, true.numel() - labelled * len(true))
+    return Outcome(measure_labels(target, true, guess, counted), each)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 
 from seepage import registry
 from seepage.assessment import Measurement
-from seepage.assessment.evidence import Evidence
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows
 from seepage.digests import Json, digest_of, plain
@@ -35,59 +35,42 @@ _FEWEST_ROWS = 500
 _WARM_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class UnitFigures:
-    """Figures of one attack, baseline or measurement on one unit.
+def joined(outcomes: Sequence[Outcome], about: About) -> Outcome:
+    """Return the figures of units that were measured one after the other, with the readings of their metrics.
 
-    Attributes:
-        figures: values by metric and column (None: all columns); None where a metric does not apply.
-        seconds: time for each attacked record or target model; None where there is no such time.
-        picture: data URI of a picture of the guess, or of the truth; None where there is nothing to show.
-        each: values whose mean a figure is, by its metric and column, one for each record or target model of the unit.
-            A gate judges these; intervals are over units, whose members are not independent.
-        evidence: single cells of an attack that guesses records; None otherwise.
-    """
-
-    figures: Mapping[tuple[str, str | None], float | None]
-    seconds: float | None = None
-    picture: str | None = None
-    each: Mapping[tuple[str, str | None], Sequence[float]] = field(default_factory=dict)
-    evidence: Evidence | None = None
-
-
-def outcome(units: Sequence[UnitFigures], about: About) -> Outcome:
-    """Return the figures of some units as measurements; a figure that a unit does not have is NaN there.
+    Args:
+        outcomes: figures of each unit, or of all units together; a figure that a unit does not have is NaN there.
 
     Example:
-        >>> about = About("coins", "toss", "none")
-        >>> coins = outcome([UnitFigures({("accuracy", None): 0.5}), UnitFigures({("accuracy", None): None})], about)
-        >>> coins.measured[0].values.tolist()
-        [0.5, nan]
+        >>> first = Outcome([Measurement.of_unit("accuracy", None, 0.5)], seconds=2.0)
+        >>> both = joined([first, Outcome([], seconds=4.0)], About("coins", "toss", "none"))
+        >>> both.measured[0].values.tolist(), both.seconds
+        ([0.5, nan], 3.0)
     """
+    by_name = [
+        {(m.metric, m.column): m for m in outcome.measured if isinstance(m, Measurement)} for outcome in outcomes
+    ]
     measured = []
-    for metric, column in dict.fromkeys(key for unit in units for key in unit.figures):
-        figures = [unit.figures.get((metric, column)) for unit in units]
-        numbers = torch.tensor([float("nan") if value is None else value for value in figures], dtype=torch.float64)
-        scale = about.scale(metric)
-        each = [unit.each.get((metric, column)) for unit in units]
-        clusters = tuple(torch.tensor(list(values), dtype=torch.float64) for values in each if values is not None)
+    for name in dict.fromkeys(chain.from_iterable(by_name)):
+        scale = about.scale(name[0])
+        parts = [figures.get(name, Measurement.of_unit(*name, None)) for figures in by_name]
+        clusters = [part.clusters for part in parts if part.clusters is not None]
         measured.append(
             Measurement(
-                metric,
-                column,
-                numbers,
+                *name,
+                torch.cat([part.values for part in parts]),
                 scale.higher_leaks is not False,
                 (scale.low, scale.high),
-                clusters if len(clusters) == len(units) else None,
+                tuple(chain.from_iterable(clusters)) if len(clusters) == len(parts) else None,
             )
         )
-    times = [unit.seconds for unit in units if unit.seconds is not None]
-    pictures = tuple(unit.picture for unit in units)
-    evidence = [unit.evidence for unit in units if unit.evidence is not None]
+    times = [outcome.seconds for outcome in outcomes if outcome.seconds is not None]
+    pictures = tuple(chain.from_iterable(outcome.pictures or (None,) for outcome in outcomes))
+    evidence = [outcome.evidence for outcome in outcomes]
     return Outcome(
         measured,
         sum(times) / len(times) if times else None,
-        evidence if len(evidence) == len(units) else (),
+        tuple(chain.from_iterable(evidence)) if all(evidence) else (),
         pictures if any(pictures) else (),
     )
 
@@ -96,7 +79,7 @@ def outcome(units: Sequence[UnitFigures], about: About) -> Outcome:
 class AttackedUnit(Protocol):
     """A unit with the attacker's view of it."""
 
-    def measure(self, part: PlannedPart) -> UnitFigures:
+    def measure(self, part: PlannedPart) -> Outcome:
         """Return the figures of a part on the unit."""
         ...
 
@@ -110,7 +93,7 @@ class UnitsExposure(Exposure):
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each unit."""
-        return outcome([unit.measure(part) for unit in self.units], self.about)
+        return joined([unit.measure(part) for unit in self.units], self.about)
 
 
 class UnitsAudit(Audit[S], Generic[S, D]):

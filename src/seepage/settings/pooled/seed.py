@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage import registry
-from seepage.assessment import Figures
+from seepage.assessment import Measurement
 from seepage.attacks.pooled import (
     Meta,
     binary_shadows,
@@ -29,8 +29,7 @@ from seepage.settings.pooled.data import PooledData
 from seepage.settings.pooled.parts import PooledDefense, estimates_shares, views_of
 from seepage.settings.pooled.spec import PooledSpec, pair
 from seepage.settings.returned import check_guess
-from seepage.settings.setting import PlannedPart
-from seepage.settings.units import UnitFigures
+from seepage.settings.setting import Outcome, PlannedPart
 from seepage.shadow.pooling import MarkedRows
 from seepage.shadow.stacked import Dense
 from seepage.wire.pooled import (
@@ -43,9 +42,6 @@ from seepage.wire.pooled import (
     UpdatedView,
 )
 from seepage.wire.secret import PooledTranscript
-
-# Values whose means figures are, by metric and column.
-Each = dict[tuple[str, str | None], list[float]]
 
 DELTA = 1e-5
 # Part that attacks with shuffled shadow models: no better than the baseline, or the audit is at fault.
@@ -86,7 +82,7 @@ class AttackSeed:
     knowledge: PooledKnowledge
     swapped: bool = False
 
-    def measure(self, part: PlannedPart) -> UnitFigures:
+    def measure(self, part: PlannedPart) -> Outcome:
         """Return the figures of a part."""
         name = part.part.name
         if name == "training" and part.kind == "about":
@@ -96,12 +92,12 @@ class AttackSeed:
             # A baseline's accuracy is the probability that it gives the truth; of new rows, one of two shares is the
             # truth.
             update = self.spec.protocol == "update"
-            metrics = [("accuracy", name) for name in (None, *self.spec.scored_columns)]
             chance = 0.5 if update else float(guess.chances[0].max())
-            figures: Figures = dict.fromkeys(metrics, chance)
+            columns = (None, *self.spec.scored_columns)
+            figures = [Measurement.of_unit("accuracy", column, chance) for column in columns]
             if guess.share is not None and estimates_shares(self.spec):
-                figures |= self._of_estimates(guess)[0]
-            return UnitFigures(figures)
+                figures += [replace(figure, clusters=None) for figure in self._of_estimates(guess)]
+            return Outcome(figures)
         if name == SHUFFLED and part.kind == "about":
             return self._shuffled()
         sees = views_of(part.part)
@@ -115,21 +111,19 @@ class AttackSeed:
         view = self._seen.models if ModelView in sees else self._seen.answers.again()
         guess = attack(view, self.knowledge, seeds)
         seconds = time.perf_counter() - begun
-        figures, each = self._figures(check_guess(part.part, guess, PropertyGuess))
+        figures = self._figures(check_guess(part.part, guess, PropertyGuess))
         if getattr(attack, "estimates", False):
-            estimated, each_estimated = self._estimates(attack, seeds)
-            figures, each = figures | estimated, each | each_estimated
-        return UnitFigures(figures, seconds / self.spec.targets, each=each)
+            figures += self._estimates(attack, seeds)
+        return Outcome(figures, seconds / self.spec.targets)
 
-    def _shuffled(self) -> UnitFigures:
+    def _shuffled(self) -> Outcome:
         """Return the figures of the attack with shuffled shadow models, over several shuffles."""
         attack = Meta(shuffled=True)
         rights = []
         for again in range(_SHUFFLES):
             seed = stream(self.spec.seed, self.unit, f"{SHUFFLED} {again}") % 2**31
             rights.append(self._right(attack(self._seen.answers.again(), self.knowledge, [seed])))
-        right = torch.stack(rights).mean(0)
-        return UnitFigures({("accuracy", None): float(right.mean())}, each={("accuracy", None): right.tolist()})
+        return Outcome(_accuracies({None: torch.stack(rights).mean(0)}))
 
     @cached_property
     def _own(self) -> MarkedRows | None:
@@ -170,7 +164,7 @@ class AttackSeed:
     def _seed(self, purpose: str) -> int:
         return stream(self.spec.seed, self.unit, purpose) % 2**62
 
-    def _training(self) -> UnitFigures:
+    def _training(self) -> Outcome:
         """Return accuracies of joint models on rows that none was trained on, beside those of the victim's alone."""
         tested = self.sets.auxiliary
         queries, labels = tested.inputs, tested.labels
@@ -184,11 +178,15 @@ class AttackSeed:
 
         if self.spec.protocol == "update":
             pairs, _ = self._updates
-            return UnitFigures({("task_accuracy", None): _accuracy(pairs.after.ask(queries), labels), **self._shared()})
+            task = Measurement.of_unit("task_accuracy", None, _accuracy(pairs.after.ask(queries), labels))
+            return Outcome([task, *self._shared()])
         truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
         local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
-        figures: Figures = {("task_accuracy", None): accuracy(self._seen), ("local_accuracy", None): accuracy(local)}
-        figures |= self._shared()
+        figures = [
+            Measurement.of_unit("task_accuracy", None, accuracy(self._seen)),
+            Measurement.of_unit("local_accuracy", None, accuracy(local)),
+            *self._shared(),
+        ]
         private = self.defense.training
         if private is not None:
             count = self.spec.rows * (self.spec.parties if self._own is not None else 1)
@@ -199,10 +197,10 @@ class AttackSeed:
                 if private.noise_multiplier
                 else None
             )
-            figures["epsilon", None] = None if utility is None else utility.epsilon
-        return UnitFigures(figures)
+            figures.append(Measurement.of_unit("epsilon", None, None if utility is None else utility.epsilon))
+        return Outcome(figures)
 
-    def _shared(self) -> Figures:
+    def _shared(self) -> list[Measurement]:
         """Return the shares of victims' rows that other victims drew too, and that the attacker holds as well.
 
         ``overlap`` is the mean over pairs of joint models with the same share, of the share where it is largest.
@@ -221,20 +219,23 @@ class AttackSeed:
         own = self.knowledge.auxiliary if self._own is None else self.knowledge.auxiliary.followed_by(self._own)
         theirs, mine = _contents(pool), set(_contents(own))
         is_auxiliary = torch.tensor([row in mine for row in theirs], dtype=torch.float64)
-        return {("overlap", None): max(among, default=None), ("duplicates", None): float(is_auxiliary[drawn].mean())}
+        return [
+            Measurement.of_unit("overlap", None, max(among, default=None)),
+            Measurement.of_unit("duplicates", None, is_auxiliary[drawn].mean()),
+        ]
 
     def _right(self, guess: PropertyGuess) -> Float[Tensor, " target"]:
         shares = torch.tensor(self.knowledge.shares, dtype=torch.float64)
         return (shares[guess.chosen] == self._truth).double()
 
-    def _figures(self, guess: PropertyGuess) -> tuple[Figures, Each]:
+    def _figures(self, guess: PropertyGuess) -> list[Measurement]:
         right = self._right(guess)
         if len(self.knowledge.shares) == 2:
-            return _meant({None: right})
+            return _accuracies({None: right})
         by_share = {f"{share:.0%}": right[self._truth == share] for share in self.knowledge.shares}
-        return _meant({None: right, **by_share})
+        return _accuracies({None: right, **by_share})
 
-    def _estimates(self, attack: registry.Attack, seeds: Sequence[int]) -> tuple[Figures, Each]:
+    def _estimates(self, attack: registry.Attack, seeds: Sequence[int]) -> list[Measurement]:
         """Return the errors of the shares and intervals that an attack estimates, over shares on the whole range."""
         seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
         return self._of_estimates(attack(seen.answers, self.knowledge, seeds))
@@ -244,7 +245,7 @@ class AttackSeed:
         """The shares of targets that estimates are compared with."""
         return torch.linspace(*self.knowledge.within, self.spec.targets, dtype=torch.float64)
 
-    def _of_estimates(self, guess: PropertyGuess) -> tuple[Figures, Each]:
+    def _of_estimates(self, guess: PropertyGuess) -> list[Measurement]:
         truth = self._spread_truth
         assert guess.share is not None
         assert guess.low is not None
@@ -252,17 +253,14 @@ class AttackSeed:
         # A share is a whole number of rows.
         slack = 0.5 / self.spec.rows
         inside = (guess.low - slack <= truth) & (truth <= guess.high + slack)
-        each = {
+        by_target = {
             "share_error": (guess.share - truth).abs(),
             "coverage": inside.double(),
             "width": guess.high - guess.low,
         }
-        return (
-            {(metric, None): float(values.mean()) for metric, values in each.items()},
-            {(metric, None): values.tolist() for metric, values in each.items()},
-        )
+        return [Measurement.of_unit(metric, None, values.mean(), values) for metric, values in by_target.items()]
 
-    def _gradients(self, part: PlannedPart) -> UnitFigures:
+    def _gradients(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack on gradients of federated training instead of the joint model."""
         attack = make_part(registry.attacks.of("pooled"), part.part)
         learner = self.learning.learner
@@ -273,8 +271,7 @@ class AttackSeed:
         seen = federated(learner, pool, own, truth, rows, attack.rounds, attack.rate, self._seed("federated"))
         guess = attack(seen, self.knowledge, [self._seed("attack") % 2**31])
         seconds = time.perf_counter() - begun
-        figures, each = self._figures(guess)
-        return UnitFigures(figures, seconds / self.spec.targets, each=each)
+        return Outcome(self._figures(guess), seconds / self.spec.targets)
 
     @cached_property
     def _updates(self) -> Any:
@@ -287,7 +284,7 @@ class AttackSeed:
         pairs = torch.tensor([[a, b] for a in ends for b in ends], dtype=torch.float64)
         return pairs.repeat(self.spec.targets // 4, 1)
 
-    def _update(self, part: PlannedPart) -> UnitFigures:
+    def _update(self, part: PlannedPart) -> Outcome:
         spec = self.spec
         attack = make_part(registry.attacks.of("pooled"), part.part)
         begun = time.perf_counter()
@@ -301,8 +298,7 @@ class AttackSeed:
         by_pair = {
             pair(a, b): right[(shares[:, 0] == a) & (shares[:, 1] == b)] for a in (low, high) for b in (low, high)
         }
-        figures, each = _meant({None: right, **by_pair})
-        return UnitFigures(figures, seconds / spec.targets, each=each)
+        return Outcome(_accuracies({None: right, **by_pair}), seconds / spec.targets)
 
 
 class _OnDemand(Mapping[ShadowKind, Shadows]):
@@ -327,10 +323,8 @@ class _OnDemand(Mapping[ShadowKind, Shadows]):
         return len(self._train)
 
 
-def _meant(right: dict[str | None, Tensor]) -> tuple[Figures, Each]:
-    """Return accuracies, and the values whose means they are."""
-    accuracies: Figures = {("accuracy", column): float(values.mean()) for column, values in right.items()}
-    return accuracies, {("accuracy", column): values.tolist() for column, values in right.items()}
+def _accuracies(right: dict[str | None, Tensor]) -> list[Measurement]:
+    return [Measurement.of_unit("accuracy", column, hits.mean(), hits) for column, hits in right.items()]
 
 
 def _contents(rows: MarkedRows) -> list[bytes]:

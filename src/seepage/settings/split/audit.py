@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage import registry
-from seepage.assessment import Figures, auc
+from seepage.assessment import Measurement, auc
 from seepage.attacks.split import LabelScores, Posterior, direction_scores, norm_scores
 from seepage.attacks.split.exact import not_exact
 from seepage.attacks.split.parts.space import Space, check_enumerable
@@ -36,7 +36,7 @@ from seepage.settings.labels import (
     check_two_labels,
     classes_of,
     guesses_labels,
-    label_figures,
+    labels_outcome,
     mixed_up,
     refuse_class_attacks,
     task_figures,
@@ -45,15 +45,14 @@ from seepage.settings.labels import (
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, marks_of, of_kind
 from seepage.settings.returned import check_guess
-from seepage.settings.setting import About, Configuration, Given, PlannedPart, Scale
+from seepage.settings.setting import About, Configuration, Given, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
-from seepage.settings.split.columns import COLUMN_SCALES, columns_figures
+from seepage.settings.split.columns import COLUMN_SCALES, columns_outcome
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.split.whole_client import WholeClientAudit
 from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import (
-    UnitFigures,
     attacks_and_baselines,
     control_fields,
     of_some_rows,
@@ -457,32 +456,36 @@ class AttackedTraining(AttackedTopology):
     swapped: bool = False
     keep_records: bool = False
 
-    def training(self) -> UnitFigures:
+    def training(self) -> Outcome:
         """Return the network's quality, the defense's guarantee and label scores without any search."""
         target, model = self.rows.schema.target, self.trained.model
-        figures: Figures = {("loss", None): self.trained.losses[-1]}
-        figures |= task_figures(target, model.answers(self.test.cells), self.test.labels)
+        figures = [Measurement.of_unit("loss", None, self.trained.losses[-1])]
+        figures += task_figures(target, model.answers(self.test.cells), self.test.labels)
         if isinstance(target, Discrete) and target.width == 2:
             labels = self.seen.labels
             rare = float(labels.mode().values)
             wanted = (labels == 1 - rare).nonzero()
-            figures["label_auc_norm", None] = auc(_all(self.seen.view, norm_scores), labels == 1 - rare)
+            by_norm = auc(_all(self.seen.view, norm_scores), labels == 1 - rare)
+            figures.append(Measurement.of_unit("label_auc_norm", None, by_norm))
             if len(wanted):
                 # One record of the rarer label is known, and left out.
                 hint = int(wanted[0])
                 rest = torch.arange(len(labels)) != hint
                 scores = _all(self.seen.view, lambda view: direction_scores(view, hint))
-                figures["label_auc_direction", None] = auc(scores[rest], (labels == 1 - rare)[rest])
+                by_direction = auc(scores[rest], (labels == 1 - rare)[rest])
+                figures.append(Measurement.of_unit("label_auc_direction", None, by_direction))
         if self.learning.flip is not None and isinstance(target, Discrete):
-            figures["label_epsilon", None] = self.learning.flip.epsilon(target.width)
+            figures.append(Measurement.of_unit("label_epsilon", None, self.learning.flip.epsilon(target.width)))
         if self.learning.noise is not None:
-            figures["epsilon", None] = self.learning.noise.epsilon(self.spec.exchanges, DELTA)
-            figures["clip", None] = self.trained.clip
+            epsilon = self.learning.noise.epsilon(self.spec.exchanges, DELTA)
+            figures.append(Measurement.of_unit("epsilon", None, epsilon))
+            figures.append(Measurement.of_unit("clip", None, self.trained.clip))
         if self.defense.published is not None:
-            figures["weights_epsilon", None] = self.defense.published.epsilon(self.learning.epochs, DELTA)
-        return UnitFigures(figures)
+            epsilon = self.defense.published.epsilon(self.learning.epochs, DELTA)
+            figures.append(Measurement.of_unit("weights_epsilon", None, epsilon))
+        return Outcome(figures)
 
-    def label(self, part: PlannedPart) -> UnitFigures:
+    def label(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack on labels, which knows those of some records of training."""
         spec, model, schema = self.spec, self.trained.model, self.rows.schema
         hints = self.rows.rows(range(min(spec.known_labels, len(self.rows))))
@@ -511,10 +514,9 @@ class AttackedTraining(AttackedTopology):
         begun = time.perf_counter()
         knowledge = LabelKnowledge(schema.target, self.knowledge.statistics.target, places, true[:, : len(hints)])
         guess = check_guess(part.part, attack(view, knowledge, [stream(spec.seed, 0, "starts")]), LabelGuess)
-        [figures] = label_figures(schema.target, true, guess, len(hints), time.perf_counter() - begun)
-        return figures
+        return labels_outcome(schema.target, true, guess, len(hints), time.perf_counter() - begun)
 
-    def guess(self, part: PlannedPart) -> UnitFigures:
+    def guess(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack or a baseline, and its time for a record."""
         seeds = [stream(self.spec.seed, 0, "starts")]
         attack: Callable[..., CutGuess]
@@ -527,7 +529,7 @@ class AttackedTraining(AttackedTopology):
         begun = time.perf_counter()
         guess = check_guess(part.part, attack(self.seen.view, knowledge, seeds), CutGuess)
         seconds = time.perf_counter() - begun
-        return columns_figures(
+        return columns_outcome(
             self.rows.schema,
             self.trained.model.private,
             self.knowledge.statistics,

@@ -13,13 +13,12 @@ from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.models.own import OwnFactory, find_own, is_own
 from seepage.settings.part import entry_of
-from seepage.settings.setting import Configuration, Exposure, PlannedPart
+from seepage.settings.setting import Configuration, Exposure, Outcome, PlannedPart
 from seepage.settings.spec import Spec
 from seepage.settings.split.spec import SplitSpec
 from seepage.settings.threat_model import Deployment, refuse_inapplicable
 from seepage.settings.units import (
     AttackedUnit,
-    UnitFigures,
     UnitsAudit,
     UnitsExposure,
     rehearsed_training,
@@ -115,22 +114,22 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
 class AttackedTopology(ABC):
     """One training, with the attacker's view of the attacked rows."""
 
-    def measure(self, part: PlannedPart) -> UnitFigures:
+    def measure(self, part: PlannedPart) -> Outcome:
         """Return the figures of a part."""
         if part.column is not None:
             return self.label(part)
         return self.training() if part.kind == "about" else self.guess(part)
 
     @abstractmethod
-    def training(self) -> UnitFigures:
+    def training(self) -> Outcome:
         """Return the network's quality, and figures that need no attack."""
 
     @abstractmethod
-    def label(self, part: PlannedPart) -> UnitFigures:
+    def label(self, part: PlannedPart) -> Outcome:
         """Return the figures of a guess of the labels of training."""
 
     @abstractmethod
-    def guess(self, part: PlannedPart) -> UnitFigures:
+    def guess(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack or a baseline on the columns, and its time for a record."""
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from seepage.assessment import measure_columns
 from seepage.assessment.evidence import evidence_of_columns
-from seepage.settings.setting import Scale
-from seepage.settings.units import UnitFigures
+from seepage.settings.setting import Outcome, Scale
 from seepage.tabular.align import right_cells
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -27,7 +26,7 @@ COLUMN_SCALES = {
 """Readings of the figures of private columns, by metric, where these are no rates of leakage."""
 
 
-def columns_figures(
+def columns_outcome(
     schema: Schema,
     private: Sequence[int],
     statistics: Statistics,
@@ -35,7 +34,7 @@ def columns_figures(
     guess: CutGuess,
     seconds: float,
     keep_records: bool,
-) -> UnitFigures:
+) -> Outcome:
     """Return the figures of a guess of one training, with those of each record where a figure is their mean.
 
     Args:
@@ -46,7 +45,7 @@ def columns_figures(
     Raises:
         BadInputError: the guess is of other records.
     """
-    figures, each = measure_columns(schema, private, seen, guess)
+    measured = measure_columns(schema, private, seen, guess)
     some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
     evidence = evidence_of_columns(
         some,
@@ -57,4 +56,4 @@ def columns_figures(
         seen.labels,
         keep_records,
     )
-    return UnitFigures(figures, seconds, each=each, evidence=evidence)
+    return Outcome(measured, seconds, [evidence])

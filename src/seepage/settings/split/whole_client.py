@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from seepage import registry
-from seepage.assessment import Figures
+from seepage.assessment import Measurement
 from seepage.attacks.vertical import inversion_in_words
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows, with_coins
@@ -27,20 +27,19 @@ from seepage.protocols.whole_client import (
     WholeClientModel,
 )
 from seepage.seeds import stream
-from seepage.settings.features import FEATURE_SCALES, features_figures
+from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.labels import (
-    label_figures,
+    labels_outcome,
     refuse_class_attacks,
     task_figures,
     with_label_columns,
 )
 from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, marks_of, of_kind
-from seepage.settings.setting import About, Configuration, PlannedPart, Scale
+from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
 from seepage.settings.split.spec import SplitSpec, holds_second_cut
 from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import (
-    UnitFigures,
     attacks_and_baselines,
     control_fields,
     of_some_rows,
@@ -275,15 +274,15 @@ class AttackedWhole(AttackedTopology):
     labels: LabelKnowledge
     keep_records: bool
 
-    def training(self) -> UnitFigures:
+    def training(self) -> Outcome:
         """Return the network's quality."""
         model = self.trained.model
         with torch.no_grad():
             outputs = model.outputs(self.learning.observe(self.trained, self.test, self.spec.seed).received[0])
-        figures: Figures = {("loss", None): self.trained.loss}
-        return UnitFigures(figures | task_figures(self.test.schema.target, outputs, self.test.labels))
+        loss = Measurement.of_unit("loss", None, self.trained.loss)
+        return Outcome([loss, *task_figures(self.test.schema.target, outputs, self.test.labels)])
 
-    def label(self, part: PlannedPart) -> UnitFigures:
+    def label(self, part: PlannedPart) -> Outcome:
         """Return the figures of a guess of the labels of training, from the gradients returned at the second cut."""
         registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
         view = self.trained.returned
@@ -294,10 +293,9 @@ class AttackedWhole(AttackedTopology):
         true = self.trained.rows.labels[None, : some.records]
         begun = time.perf_counter()
         guess = make_part(registered, part.part)(some, self.labels, [stream(self.spec.seed, 0, "starts")])
-        [figures] = label_figures(self.labels.target, true, guess, places.shape[1], time.perf_counter() - begun)
-        return figures
+        return labels_outcome(self.labels.target, true, guess, places.shape[1], time.perf_counter() - begun)
 
-    def guess(self, part: PlannedPart) -> UnitFigures:
+    def guess(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack or a baseline on the columns, and its time for a record."""
         registered = registry.attacks.of("split") if part.kind == "attack" else registry.baselines.of("split")
         needs = entry_of(registered, part.part).needs
@@ -305,10 +303,7 @@ class AttackedWhole(AttackedTopology):
         seeds = [stream(self.spec.seed, 0, "starts") % 2**62]
         guess = make_part(registered, part.part)(self.seen.view, self.knowledge.only(needs), seeds)
         seconds = time.perf_counter() - begun
-        [figures] = features_figures(
-            self.knowledge, self.seen, guess, seconds / self.seen.view.records, self.keep_records
-        )
-        return figures
+        return features_outcome(self.knowledge, self.seen, guess, seconds / self.seen.view.records, self.keep_records)
 
 
 def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> AttackedWhole:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage import datasets, registry
-from seepage.assessment import Figures, auc
+from seepage.assessment import Measurement, auc
 from seepage.attacks.vertical import (
     ShadowAttack,
     ShadowInversion,
@@ -41,12 +41,12 @@ from seepage.needs import Need
 from seepage.protocols.vertical import Rows, Steering, TrainedVertical, VerticalLearning, leak
 from seepage.registry import Attack, Entry
 from seepage.seeds import stream
-from seepage.settings.features import FEATURE_SCALES, features_figures
+from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.labels import (
     check_two_labels,
     classes_of,
     guesses_labels,
-    label_figures,
+    labels_outcome,
     mixed_up,
     of_two_kinds,
     refuse_class_attacks,
@@ -60,12 +60,11 @@ from seepage.settings.setting import About, Configuration, Exposure, Outcome, Pl
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
-    UnitFigures,
     UnitsAudit,
     attacks_and_baselines,
     control_fields,
+    joined,
     of_some_rows,
-    outcome,
     planned,
     rehearsed_training,
     rows_identity,
@@ -575,42 +574,44 @@ class VerticalExposure(Exposure):
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Return the figures of a part in each training."""
         is_training = part.part.name == _TRAINING.name and part.kind == "about"
-        return outcome(self.training() if is_training else self.guess(part), self.about)
+        return joined([self.training() if is_training else self.guess(part)], self.about)
 
-    def training(self) -> list[UnitFigures]:
+    def training(self) -> Outcome:
         """Return the networks' quality."""
         target = self.trained.model.schema.target
         outputs = self.learning.predict(
             self.trained, self.test, torch.Generator().manual_seed(self.seeds("defense")[0])
         )
-        answers = []
+        trainings = []
         for k, (predicted, true) in enumerate(zip(outputs, self.test.labels, strict=True)):
-            figures: Figures = {("loss", None): float(self.trained.losses[k, -1])}
-            figures |= task_figures(target, predicted, true)
+            figures = [Measurement.of_unit("loss", None, float(self.trained.losses[k, -1]))]
+            figures += task_figures(target, predicted, true)
             if self.learning.flip is not None and isinstance(target, Discrete):
-                figures["label_epsilon", None] = self.learning.flip.epsilon(target.width)
-            answers.append(UnitFigures(figures, picture=self.picture(self.seen.cells[k])))
+                figures.append(Measurement.of_unit("label_epsilon", None, self.learning.flip.epsilon(target.width)))
+            trainings.append(Outcome(figures, pictures=[self.picture(self.seen.cells[k])]))
+        quality = joined(trainings, self.about)
         if isinstance(target, Discrete) and target.width == 2:
-            self._labels(target.sorted_codes[-1], answers)
-        return answers
+            return replace(quality, measured=[*quality.measured, *self._labels(target.sorted_codes[-1])])
+        return quality
 
-    def _labels(self, positive: int, answers: list[UnitFigures]) -> None:
-        """Add figures of the attacked party as an attacker on labels of training, of which it knows some."""
+    def _labels(self, positive: int) -> list[Measurement]:
+        """Return figures of the attacked party as an attacker on labels of training, of which it knows some."""
         view = self.learning.passive(self.trained, self.spec.victim)
         count = min(KNOWN_LABELS, self.trained.rows.records // 2)
         true = self.trained.rows.labels == positive
         places = torch.arange(count).expand(len(true), count)
         sought = true[:, :count].double()
         if bool((sought == sought[:, :1]).all(1).any()):
-            return
+            return []
         rest = left_out(view, places)
+        figures = []
         for name, score in (("completion", completion_scores), ("gradient", gradient_scores), ("columns", raw_scores)):
-            for k, scores in enumerate(score(view, places, sought)):
-                figures = dict(answers[k].figures)
-                figures[f"label_auc_{name}", None] = auc(scores[rest[k]], true[k][rest[k]])
-                answers[k] = replace(answers[k], figures=figures)
+            areas = [auc(scores[rest[k]], true[k][rest[k]]) for k, scores in enumerate(score(view, places, sought))]
+            values = torch.tensor([float("nan") if area is None else area for area in areas], dtype=torch.float64)
+            figures.append(Measurement(f"label_auc_{name}", None, values))
+        return figures
 
-    def guess(self, part: PlannedPart) -> list[UnitFigures]:
+    def guess(self, part: PlannedPart) -> Outcome:
         """Return the figures of an attack, a baseline or the self-inversion in each training."""
         begun, seen = time.perf_counter(), self.seen
         if part.column is not None:
@@ -629,7 +630,7 @@ class VerticalExposure(Exposure):
             guess = check_guess(part.part, returned, FeatureGuess)
         return self.figures(seen, guess, time.perf_counter() - begun)
 
-    def labels(self, part: PlannedPart) -> list[UnitFigures]:
+    def labels(self, part: PlannedPart) -> Outcome:
         """Return the figures of a passive party's guess of the labels of training, of which it knows some."""
         registered = registry.attacks.of("vertical") if part.kind == "attack" else registry.baselines.of("vertical")
         entry, attack = entry_of(registered, part.part), make_part(registered, part.part)
@@ -647,7 +648,7 @@ class VerticalExposure(Exposure):
         begun = time.perf_counter()
         returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :labelled]), self.seeds("attack"))
         guess = check_guess(part.part, returned, LabelGuess)
-        return label_figures(target, true, guess, labelled, time.perf_counter() - begun)
+        return labels_outcome(target, true, guess, labelled, time.perf_counter() - begun)
 
     @cached_property
     def returned(self) -> ReturnedView:
@@ -679,21 +680,16 @@ class VerticalExposure(Exposure):
             self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.seeds("attack"))
         return self.shadows[label]
 
-    def figures(self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float) -> list[UnitFigures]:
+    def figures(self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float) -> Outcome:
         """Return a guess's figures in each training."""
-        layout, queries = self.layout, float(guess.queries)
         each = seconds / (seen.view.trainings * seen.view.records)
-        if layout is None:
-            units = features_figures(self.knowledge, seen, guess, each, self.keep_records)
-            return [replace(unit, figures={**unit.figures, ("queries", None): queries}) for unit in units]
-        measured, answers = layout.measure(seen, guess), []
-        for k in range(seen.view.trainings):
-            values = {(figure.metric, figure.column): float(figure.values[k]) for figure in measured}
-            figures: Figures = {key: None if value != value else value for key, value in values.items()}
-            figures["queries", None] = queries
-            scores = {(m.metric, m.column): m.clusters[k].tolist() for m in measured if m.clusters is not None}
-            answers.append(UnitFigures(figures, each, self.picture(guess.cells[k]), scores))
-        return answers
+        if self.layout is None:
+            outcome = features_outcome(self.knowledge, seen, guess, each, self.keep_records)
+        else:
+            pictures = [self.picture(cells) for cells in guess.cells]
+            outcome = Outcome(self.layout.measure(seen, guess), each, pictures=pictures)
+        queries = torch.full((seen.view.trainings,), guess.queries, dtype=torch.float64)
+        return replace(outcome, measured=[*outcome.measured, Measurement("queries", None, queries)])
 
     def picture(self, cells: Float[Tensor, "record column"]) -> str | None:
         """Return a picture of the first records; None of tables."""
