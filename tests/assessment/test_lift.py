@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from seepage.assessment import Association, Measurement, best_baseline, lift
+from seepage.assessment import Measurement, best_baseline, lift
 from seepage.errors import BadInputError
 
 
@@ -46,7 +46,7 @@ def test_no_baseline_with_the_figure_means_no_lift():
     assert lift(_rate([0.2]), {"mode": [_rate([math.nan])]}) is None
     assert lift(_rate([0.2]), {}) is None
     some = torch.zeros(2, dtype=torch.float64)
-    pair = Association("kendall_discrete", None, some, some)
+    pair = Measurement("kendall_discrete", None, some, entropy=some)
     assert best_baseline(pair, {"mode": [pair]}) is None
 
 

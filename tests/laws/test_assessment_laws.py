@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seepage.assessment import Association, Measured, measure
+from seepage.assessment import Measurement, measure
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table, frame_of
@@ -73,10 +73,9 @@ def _measure(
     schema: Schema, statistics: Statistics, true: torch.Tensor, guess: torch.Tensor, uncertainty: torch.Tensor
 ) -> dict[tuple[str, str | None], torch.Tensor]:
     secret = RecordsSecret(true, torch.zeros(true.shape[:2], dtype=torch.float64))
-    measured: list[Measured] = measure(schema, statistics, secret, RecordsGuess(guess, uncertainty=uncertainty))
+    measured: list[Measurement] = measure(schema, statistics, secret, RecordsGuess(guess, uncertainty=uncertainty))
     return {
-        (m.metric, m.column): torch.stack([m.accuracy, m.entropy]) if isinstance(m, Association) else m.values
-        for m in measured
+        (m.metric, m.column): m.values if m.entropy is None else torch.stack([m.values, m.entropy]) for m in measured
     }
 
 

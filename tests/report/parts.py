@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from seepage.assessment import Measured, Measurement
+from seepage.assessment import Measurement
 from seepage.assessment.evidence import Evidence
 from seepage.auditing import audit
 from seepage.report.report import Report
@@ -159,7 +159,7 @@ class Flips(Exposure):
             figures |= {("psnr", None): [12.5] * len(values), ("ssim", None): [0.5] * len(values)}
         return Outcome(self._measured(figures), 0.25, pictures=[self.audit.picture for _ in self.units])
 
-    def _measured(self, figures: Mapping[tuple[str, str | None], Sequence[float]]) -> list[Measured]:
+    def _measured(self, figures: Mapping[tuple[str, str | None], Sequence[float]]) -> list[Measurement]:
         return [
             Measurement(metric, column, torch.tensor(values), True, (0.0, 1.0))
             for (metric, column), values in figures.items()

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from seepage import registry, sources
-from seepage.assessment import Measurement
 from seepage.auditing import prepare_all, run_all
 from seepage.errors import BadInputError
 from seepage.models.model import Model
@@ -53,9 +52,7 @@ def subject() -> Subject:
 
 def values(runs: list[Run]) -> dict[tuple[int | None, str, str, str | None], list[float]]:
     return {
-        (run.configuration.batch_size, run.label, m.metric, m.column): (
-            m.values if isinstance(m, Measurement) else m.accuracy
-        ).tolist()
+        (run.configuration.batch_size, run.label, m.metric, m.column): (m.values).tolist()
         for run in runs
         for m in run.measured
     }

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from seepage.assessment import Association, Measured, Measurement
+from seepage.assessment import Measurement
 from seepage.assessment.evidence import Evidence
 from seepage.errors import BadInputError
 from seepage.run import store as store_module
@@ -27,12 +27,12 @@ from seepage.run.store import FILE, Failure, Store
 SETTING = {"batch_size": 8}
 
 
-def scores(*accuracies: float) -> list[Measured]:
+def scores(*accuracies: float) -> list[Measurement]:
     values = torch.tensor(accuracies, dtype=torch.float64)
     return [
         Measurement("accuracy", None, values, True, (0.0, 1.0)),
         Measurement("rmse", "[age]", values * 3, False, (0.0, math.inf)),
-        Association("kendall_discrete", None, values, values.flip(0)),
+        Measurement("kendall_discrete", None, values, bounds=(-1.0, 1.0), entropy=values.flip(0)),
     ]
 
 
@@ -64,7 +64,7 @@ def filled(folder: Path | None, private: bool = False) -> Store:
     return store
 
 
-def assert_same(one: list[Measured], other: list[Measured]) -> None:
+def assert_same(one: list[Measurement], other: list[Measurement]) -> None:
     for a, b in zip(one, other, strict=True):
         assert type(a) is type(b)
         for name, value in vars(a).items():
@@ -98,7 +98,7 @@ def test_measurements_come_back_with_their_meaning_in_the_order_asked_for(tmp_pa
     accuracy, rmse, kendall = filled(tmp_path).measured("k", [2, 0, 1])
     assert isinstance(accuracy, Measurement)
     assert isinstance(rmse, Measurement)
-    assert isinstance(kendall, Association)
+    assert kendall.entropy is not None
     assert accuracy.values[:2].tolist() == [0.75, 0.25]
     assert accuracy.values[2].isnan()
     assert (rmse.column, rmse.higher_leaks, rmse.bounds) == ("[age]", False, (0.0, math.inf))

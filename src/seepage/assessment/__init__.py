@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seepage.assessment.kendall import Kendall
     from seepage.assessment.lifts import Lift, best_baseline, lift
     from seepage.assessment.matched import Matched, match_records, scales
-    from seepage.assessment.measurement import Association, Measured, Measurement, Metric
+    from seepage.assessment.measurement import Measurement, Metric
     from seepage.assessment.measuring import measure, measure_matched
     from seepage.assessment.n_leaked import rows_worth, rows_worth_of_error
     from seepage.assessment.quarters import Quarters
@@ -64,7 +64,6 @@ lazy_package(__name__)
 __all__ = [
     "RMSE",
     "Accuracy",
-    "Association",
     "CertifiedShare",
     "Entropy",
     "Estimate",
@@ -72,7 +71,6 @@ __all__ = [
     "Kendall",
     "Lift",
     "Matched",
-    "Measured",
     "Measurement",
     "Metric",
     "Quarters",

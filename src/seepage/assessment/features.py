@@ -88,7 +88,8 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
             values,
             metric not in NO_LEAK,
             (0.0, 1.0),
-            tuple(scores[metric, column]) if (metric, column) in scores else None,
+            # A view of all trainings would be sent from a worker as a whole, once for each.
+            tuple(map(torch.clone, scores[metric, column])) if (metric, column) in scores else None,
         )
         for (metric, column), values in figures.items()
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seepage.assessment.entropy import mean_entropy
 from seepage.assessment.matched import KINDS, Matched
-from seepage.assessment.measurement import Association
+from seepage.assessment.measurement import Measurement
 from seepage.registry import metrics
 
 
@@ -22,16 +22,17 @@ class Kendall:
         ``kendall_discrete`` and ``kendall_continuous``; nothing for a guess without uncertainty.
     """
 
-    def __call__(self, matched: Matched) -> list[Association]:
+    def __call__(self, matched: Matched) -> list[Measurement]:
         """Return the pairs to correlate."""
         if matched.uncertainty is None:
             return []
         return [
-            Association(
+            Measurement(
                 f"kendall_{kind}",
                 None,
                 matched.right[..., columns].double().mean(dim=(1, 2)),
-                mean_entropy(matched.uncertainty[..., columns]),
+                bounds=(-1.0, 1.0),
+                entropy=mean_entropy(matched.uncertainty[..., columns]),
             )
             for kind in KINDS
             if (columns := list(matched.columns(kind)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seepage.assessment.intervals import Estimate
-from seepage.assessment.measurement import Measured, Measurement
+from seepage.assessment.measurement import Measurement
 
 
 @dataclass(frozen=True)
@@ -25,21 +25,21 @@ class Lift:
     gain: Estimate
 
 
-def best_baseline(measured: Measured, baselines: Mapping[str, Sequence[Measured]]) -> tuple[str, Measurement] | None:
+def best_baseline(
+    measured: Measurement, baselines: Mapping[str, Sequence[Measurement]]
+) -> tuple[str, Measurement] | None:
     """Return the baseline with the best mean on the metric and column of ``measured``.
 
     Returns:
         Name and measurement; the first of equals; None where no baseline has such a figure
         (baselines have no uncertainty) and for correlations across victims.
     """
-    if not isinstance(measured, Measurement):
+    if measured.entropy is not None:
         return None
     best: tuple[str, Measurement] | None = None
     best_mean = -math.inf
     for name, measurements in baselines.items():
         for candidate in measurements:
-            if not isinstance(candidate, Measurement):
-                continue
             if (candidate.metric, candidate.column) != (measured.metric, measured.column):
                 continue
             mean = candidate.estimate().mean
@@ -51,7 +51,7 @@ def best_baseline(measured: Measured, baselines: Mapping[str, Sequence[Measured]
     return best
 
 
-def lift(measured: Measured, baselines: Mapping[str, Sequence[Measured]], level: float = 0.95) -> Lift | None:
+def lift(measured: Measurement, baselines: Mapping[str, Sequence[Measurement]], level: float = 0.95) -> Lift | None:
     """Return an attack's gain over the best baseline on the same victims.
 
     The baseline is chosen by its mean over these victims, which makes the gain look smaller, never larger, than
@@ -77,7 +77,7 @@ def lift(measured: Measured, baselines: Mapping[str, Sequence[Measured]], level:
         ('random', 0.5)
     """
     best = best_baseline(measured, baselines)
-    if best is None or not isinstance(measured, Measurement):
+    if best is None:
         return None
     name, baseline = best
     gained = measured.less(baseline) if measured.higher_leaks else baseline.less(measured)

@@ -1,9 +1,10 @@
-"""Results of a metric: one value a victim, or one pair of values a victim to correlate."""
+"""A figure: one value a victim, or one pair of values a victim to correlate."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 from jaxtyping import Float
@@ -16,7 +17,7 @@ from seepage.errors import BadInputError
 
 @dataclass(frozen=True)
 class Measurement:
-    """A figure that every single victim has; victims are aggregated by their mean.
+    """A figure on its way from a setting to a row; victims or other units are aggregated by their mean.
 
     Attributes:
         metric: name of the figure, such as ``accuracy_discrete``.
@@ -25,6 +26,8 @@ class Measurement:
         higher_leaks: whether a higher value means that more leaked.
         bounds: range of the figure; infinite where it has no bound.
         clusters: values whose mean is each of ``values``, where known; the interval is then that of ``clustered``.
+        entropy: mean entropy of each victim, NaN where not applicable; the figure is then the correlation of ``values``
+            with it across victims, which no single victim has. None for all other figures.
 
     Example:
         >>> Measurement("accuracy", None, torch.tensor([0.25, 0.75])).estimate().mean
@@ -37,6 +40,7 @@ class Measurement:
     higher_leaks: bool = True
     bounds: tuple[float, float] = (0.0, 1.0)
     clusters: tuple[Float[Tensor, " _member"], ...] | None = None
+    entropy: Float[Tensor, " victim"] | None = None
 
     @classmethod
     def of_unit(
@@ -60,7 +64,9 @@ class Measurement:
         return cls(metric, column, values, clusters=None if members is None else (members,))
 
     def estimate(self, level: float = 0.95) -> Estimate:
-        """Return the mean over victims with its interval."""
+        """Return the mean over victims, or Kendall's tau-b across them, with its interval."""
+        if self.entropy is not None:
+            return tau_b(self.values, self.entropy, level)
         if self.clusters is None:
             return interval(self.values, level, self.bounds)
         return clustered(self.clusters, level, self.bounds)
@@ -88,27 +94,25 @@ class Measurement:
         )
 
 
-@dataclass(frozen=True)
-class Association:
-    """A correlation across victims, which no single victim has.
+def joined_figures(units: Sequence[Sequence[Measurement]]) -> list[Measurement]:
+    """Return the figures of units that were measured one after the other; NaN where a unit lacks a figure.
 
-    Attributes:
-        metric: name of the figure, such as ``kendall_discrete``.
-        accuracy, entropy: value of each victim, NaN where not applicable.
+    Example:
+        >>> read, other = Measurement.of_unit("accuracy", "age", 0.5), Measurement.of_unit("accuracy", "sex", 1.0)
+        >>> [figure.values.tolist() for figure in joined_figures([[read], [read, other]])]
+        [[0.5, 0.5], [nan, 1.0]]
     """
+    by_name = [{(figure.metric, figure.column): figure for figure in figures} for figures in units]
+    joined = []
+    for name in dict.fromkeys(chain.from_iterable(by_name)):
+        parts = [figures.get(name, Measurement.of_unit(*name, None)) for figures in by_name]
+        clusters = [part.clusters for part in parts if part.clusters is not None]
+        first = next(figures[name] for figures in by_name if name in figures)
+        together = tuple(chain.from_iterable(clusters)) if len(clusters) == len(parts) else None
+        joined.append(replace(first, values=torch.cat([part.values for part in parts]), clusters=together))
+    return joined
 
-    metric: str
-    column: str | None
-    accuracy: Float[Tensor, " victim"]
-    entropy: Float[Tensor, " victim"]
-
-    def estimate(self, level: float = 0.95) -> Estimate:
-        """Return Kendall's tau-b across victims with its interval."""
-        return tau_b(self.accuracy, self.entropy, level)
-
-
-Measured = Measurement | Association
 
 # A registered metric is a class: its constructor takes the settings, a call computes the figures. Figures that do not
 # apply are left out.
-Metric = Callable[[Matched], Sequence[Measured]]
+Metric = Callable[[Matched], Sequence[Measurement]]

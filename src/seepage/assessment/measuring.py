@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from seepage import registry
 from seepage.assessment import create
 from seepage.assessment.matched import Matched, match_records
-from seepage.assessment.measurement import Measured, Metric
+from seepage.assessment.measurement import Measurement, Metric
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -21,7 +21,7 @@ def measure(
     secret: RecordsSecret,
     guess: RecordsGuess,
     metrics: Sequence[Metric] | None = None,
-) -> list[Measured]:
+) -> list[Measurement]:
     """Score a guess against the secret, for all victims at once.
 
     Args:
@@ -65,15 +65,15 @@ def measure(
     return measure_matched(match_records(schema, statistics, secret, guess), metrics)
 
 
-def measure_matched(matched: Matched, metrics: Sequence[Metric] | None = None) -> list[Measured]:
+def measure_matched(matched: Matched, metrics: Sequence[Metric] | None = None) -> list[Measurement]:
     """Score a guess that is already matched to the truth, see ``measure``."""
     chosen = [create(name) for name in registry.metrics.names()] if metrics is None else metrics
     return [measured for metric in chosen for measured in _checked(metric, metric(matched))]
 
 
-def _checked(metric: Metric, returned: object) -> list[Measured]:
+def _checked(metric: Metric, returned: object) -> list[Measurement]:
     """Return the measurements of a metric; refuse another type."""
-    if not isinstance(returned, list | tuple) or not all(isinstance(item, Measured) for item in returned):
+    if not isinstance(returned, list | tuple) or not all(isinstance(item, Measurement) for item in returned):
         types = ", ".join(sorted({type(item).__name__ for item in returned})) if isinstance(returned, list) else ""
         raise BadInputError(
             f"the metric {type(metric).__name__} returned {type(returned).__name__}{f' of {types}' if types else ''}, "

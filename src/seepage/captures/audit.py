@@ -8,7 +8,7 @@ from functools import cached_property
 
 import torch
 
-from seepage.assessment import Measured, Measurement, ResultRow
+from seepage.assessment import Measurement, ResultRow
 from seepage.assessment.evidence import together
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json
@@ -230,14 +230,13 @@ def _joined(runs: Sequence[Run], units: tuple[int, ...], failures: tuple[Failure
     )
 
 
-def _side_by_side(measured: Sequence[Sequence[Measured]]) -> list[Measured]:
+def _side_by_side(measured: Sequence[Sequence[Measurement]]) -> list[Measurement]:
     """Return the figures of several units as one measurement each, NaN where a unit has none."""
     values: dict[tuple[str, str | None], dict[int, Measurement]] = {}
     for unit, figures in enumerate(measured):
         for figure in figures:
-            if isinstance(figure, Measurement):
-                values.setdefault((figure.metric, figure.column), {})[unit] = figure
-    joined: list[Measured] = []
+            values.setdefault((figure.metric, figure.column), {})[unit] = figure
+    joined: list[Measurement] = []
     for own in values.values():
         numbers = [own[unit].values if unit in own else torch.full((1,), torch.nan) for unit in range(len(measured))]
         joined.append(replace(next(iter(own.values())), values=torch.cat(numbers), clusters=None))

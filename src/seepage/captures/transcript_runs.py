@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seepage import registry
-from seepage.assessment import Measured
+from seepage.assessment import Measurement
 from seepage.assessment.labels import measure_labels
 from seepage.captures.transcripts import RecordedTraining, RoundMessages, read_cells
 from seepage.errors import BadInputError
@@ -207,7 +207,7 @@ class TranscriptExposure(Exposure, ABC):
         self.keep(part, places, {target.name: frame_of(alone, guess.labels[0][:, None])[target.name]})
         return Outcome(self.right_labels(places, guess), seconds)
 
-    def right_labels(self, places: Tensor, guess: LabelGuess) -> list[Measured]:
+    def right_labels(self, places: Tensor, guess: LabelGuess) -> list[Measurement]:
         """Return the figures of guessed labels on records whose truth is known and whose label the attacker lacks.
 
         Args:
@@ -252,7 +252,7 @@ def history_of(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> di
     return history
 
 
-def meaningful(figures: Sequence[Measured]) -> list[Measured]:
+def meaningful(figures: Sequence[Measurement]) -> list[Measurement]:
     """Return the figures that have a meaning for a transcript."""
     return [figure for figure in figures if figure.metric not in NO_MEANING]
 

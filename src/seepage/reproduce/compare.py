@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from seepage.assessment import Estimate, Measurement, paired
+from seepage.assessment import Estimate, paired
 from seepage.assessment.row import ResultRow
 from seepage.reproduce.table import Place, PublishedTable, TableAudit, Unit
 from seepage.results.agreement import Agreement, PublishedFigure, agreement_of, margin_of, welch
@@ -194,11 +194,7 @@ class Gain:
 def gain(metric: str, place: Place, ours: Run, other: Run) -> Gain:
     """Return how much ``ours`` scored above ``other`` on the same victims."""
     values = [
-        next(
-            measured.values
-            for measured in run.measured
-            if isinstance(measured, Measurement) and (measured.metric, measured.column) == (metric, None)
-        )
+        next(measured.values for measured in run.measured if (measured.metric, measured.column) == (metric, None))
         for run in (ours, other)
     ]
     both = sorted({*ours.units} & {*other.units})

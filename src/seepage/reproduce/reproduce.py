@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from seepage.assessment import Measurement
 from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
@@ -311,5 +310,5 @@ def _means(run: Run, table: PublishedTable) -> list[str]:
     return [
         measured.metric
         for measured in run.measured
-        if isinstance(measured, Measurement) and measured.column is None and measured.metric in table.metrics
+        if measured.entropy is None and measured.column is None and measured.metric in table.metrics
     ]

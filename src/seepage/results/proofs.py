@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seepage.assessment import Measurement
 from seepage.results.checks.finding import Where
 from seepage.run.runner import Run
 
@@ -18,7 +17,7 @@ def contradicted(runs: Sequence[Run]) -> dict[Where, float]:
     shares = {}
     for run in runs:
         for figure in run.measured:
-            if isinstance(figure, Measurement) and figure.metric == WRONG and bool((figure.values > 0).any()):
+            if figure.metric == WRONG and bool((figure.values > 0).any()):
                 here = Where(run.configuration.batch_size, run.configuration.defense, run.label)
                 shares[here] = float(figure.values.nanmean())
     return shares

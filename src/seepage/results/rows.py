@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from seepage.assessment import Association, Estimate, Lift, Measured, Measurement, lift
+from seepage.assessment import Estimate, Lift, Measurement, lift
 from seepage.assessment.row import FIELDS, ResultRow
 from seepage.errors import BadInputError, FieldError
 from seepage.files import write_whole
@@ -58,11 +58,7 @@ def lifts_of(audit: Audit, runs: Sequence[Run]) -> list[dict[str, object]]:
         compared = [measured for others in _on_the_same(run, baselines).values() for measured in others]
         for metric, column in judged_figures(audit):
             both = [
-                [
-                    figure
-                    for figure in some
-                    if isinstance(figure, Measurement) and (figure.metric, figure.column) == (metric, column)
-                ]
+                [figure for figure in some if (figure.metric, figure.column) == (metric, column)]
                 for some in (run.measured, compared)
             ]
             if not both[0] or not both[1]:
@@ -86,7 +82,7 @@ def lifts_of(audit: Audit, runs: Sequence[Run]) -> list[dict[str, object]]:
     return entries
 
 
-def _on_the_same(run: Run, baselines: Sequence[Run]) -> dict[str, list[Measured]]:
+def _on_the_same(run: Run, baselines: Sequence[Run]) -> dict[str, list[Measurement]]:
     """Return the measurements of baselines on the units of a run, of those with all of these units."""
     return {
         other.label: [_of(m, [other.units.index(unit) for unit in run.units]) for m in other.measured]
@@ -162,11 +158,10 @@ def _row(
     )
 
 
-def _of(measured: Measured, places: list[int]) -> Measured:
-    if isinstance(measured, Association):
-        return replace(measured, accuracy=measured.accuracy[places], entropy=measured.entropy[places])
+def _of(measured: Measurement, places: list[int]) -> Measurement:
     clusters = None if measured.clusters is None else tuple(measured.clusters[i] for i in places)
-    return replace(measured, values=measured.values[places], clusters=clusters)
+    entropy = None if measured.entropy is None else measured.entropy[places]
+    return replace(measured, values=measured.values[places], clusters=clusters, entropy=entropy)
 
 
 def write_results(

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.assessment import Estimate, Measurement
+from seepage.assessment import Estimate
 from seepage.assessment.intervals import interval
 from seepage.errors import BadInputError
 from seepage.run.runner import Run
@@ -89,7 +89,7 @@ def tuned(runs: Sequence[Run], pilots: Sequence[int] = (0,), metric: str = "accu
 
 def _values(run: Run, metric: str) -> Float[Tensor, " victim"]:
     for measured in run.measured:
-        if isinstance(measured, Measurement) and (measured.metric, measured.column) == (metric, None):
+        if (measured.metric, measured.column) == (metric, None) and measured.entropy is None:
             if not measured.higher_leaks or bool(measured.values.isnan().any()):
                 break
             return measured.values.double()

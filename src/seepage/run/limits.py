@@ -27,7 +27,7 @@ from seepage.assessment.decision import (
     shown_unclosed,
     upper_bound,
 )
-from seepage.assessment.measurement import Measured, Measurement
+from seepage.assessment.measurement import Measurement
 from seepage.settings.part import NONE
 from seepage.settings.setting import Audit, Configuration
 from seepage.settings.spec import Gate, Spec
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=Spec)
 
 Floats = NDArray[np.float64]
 # Measurements of an attack on some units, and those of each baseline on the same units.
-SideBySide = tuple[Sequence[Measured], Sequence[Sequence[Measured]]]
+SideBySide = tuple[Sequence[Measurement], Sequence[Sequence[Measurement]]]
 
 
 @dataclass(frozen=True)
@@ -246,16 +246,19 @@ class Limits:
         return judged_figures(self.audit)
 
     def _standings(
-        self, configuration: Configuration, attack: str, measured: Measured, baselines: Sequence[Sequence[Measured]]
+        self,
+        configuration: Configuration,
+        attack: str,
+        measured: Measurement,
+        baselines: Sequence[Sequence[Measurement]],
     ) -> list[Standing]:
-        if not isinstance(measured, Measurement) or (measured.metric, measured.column) not in self._figures():
+        if (measured.metric, measured.column) not in self._figures():
             return []
         beside = [
             baseline
             for other in baselines
             for baseline in other
-            if isinstance(baseline, Measurement)
-            and (baseline.metric, baseline.column) == (measured.metric, measured.column)
+            if (baseline.metric, baseline.column) == (measured.metric, measured.column)
         ]
         if not beside:
             return []
@@ -355,11 +358,11 @@ def _array(values: Tensor) -> Floats:
     return values.detach().double().cpu().numpy()
 
 
-def _certified(measured: Sequence[Measured]) -> float:
+def _certified(measured: Sequence[Measurement]) -> float:
     """Return the share of records that are certified."""
     shares = [
         float(measurement.values.nanmean())
         for measurement in measured
-        if isinstance(measurement, Measurement) and (measurement.metric, measurement.column) == _CERTIFIED
+        if (measurement.metric, measurement.column) == _CERTIFIED
     ]
     return max([0.0, *(share for share in shares if share == share)])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from seepage.assessment import Measured, Measurement
+from seepage.assessment import Measurement
 from seepage.assessment.evidence import Evidence
 from seepage.run.elsewhere import Machines, run_elsewhere
 from seepage.run.limits import Limits, SideBySide
@@ -66,7 +66,7 @@ class Run:
 
     configuration: Configuration
     part: PlannedPart
-    measured: list[Measured]
+    measured: list[Measurement]
     units: tuple[int, ...]
     seconds: float | None
     settings: Mapping[str, Any]
@@ -355,11 +355,8 @@ def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finis
 
 def _so_far(store: Store, series: Series) -> tuple[float | None, int]:
     units = store.units(series.key)
-    if series.is_attack:
-        for measured in store.measured(series.key, sorted(units), only=[("accuracy", None)]):
-            if isinstance(measured, Measurement):
-                return measured.estimate().mean, len(units)
-    return None, len(units)
+    figures = store.measured(series.key, sorted(units), only=[("accuracy", None)]) if series.is_attack else []
+    return figures[0].estimate().mean if figures else None, len(units)
 
 
 def _run(series: Series, store: Store, shown: int, planned: int) -> Run:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from seepage.assessment import Association, Measured, Measurement
+from seepage.assessment import Measurement
 from seepage.assessment.evidence import ARRAYS, Evidence, together
 from seepage.digests import Json, digest_of
 from seepage.errors import BadInputError
@@ -142,14 +142,14 @@ class Store:
 
     def measured(
         self, key: str, units: Iterable[int], only: Collection[tuple[str, str | None]] | None = None
-    ) -> list[Measured]:
+    ) -> list[Measurement]:
         """Return the measurements of these units under ``key``, in their order.
 
         Args:
             only: metrics and columns (None for all columns together) to read; all if None.
         """
         place = {unit: i for i, unit in enumerate(units)}
-        measured: list[Measured] = []
+        measured: list[Measurement] = []
         figures = self._of(key, "figures", 't.id, metric, "column", higher_leaks, low, high', "ORDER BY position")
         for number, metric, column, higher_leaks, low, high in figures:
             if only is not None and (metric, column) not in only:
@@ -164,7 +164,10 @@ class Store:
                 if some is not None:
                     members[place[unit]] = self._decoded(_members, some)
             if higher_leaks is None:
-                measured.append(Association(metric, column, pairs[:, 0].clone(), pairs[:, 1].clone()))
+                correlated, entropy = pairs.unbind(1)
+                measured.append(
+                    Measurement(metric, column, correlated.clone(), bounds=(-1.0, 1.0), entropy=entropy.clone())
+                )
                 continue
             bounds = (-math.inf if low is None else low, math.inf if high is None else high)
             clusters = tuple(members[i] for i in range(len(place))) if len(members) == len(place) > 0 else None
@@ -224,7 +227,7 @@ class Store:
         key: str,
         identity: Mapping[str, object],
         units: range,
-        measured: Sequence[Measured],
+        measured: Sequence[Measurement],
         seconds: float | None,
         evidence: Sequence[Evidence] = (),
         pictures: Sequence[str | None] = (),
@@ -257,11 +260,9 @@ class Store:
             if name not in figure_ids:
                 fresh.append((free + len(fresh), number, len(figure_ids), *_about(m)))
                 figure_ids[name] = fresh[-1][0]
-            values, entropy = (m.accuracy, m.entropy) if isinstance(m, Association) else (m.values, None)
-            clusters = None if isinstance(m, Association) else m.clusters
-            for i, value in enumerate(values.tolist()):
-                doubt = None if entropy is None else _plain(float(entropy[i]))
-                members = None if clusters is None else _packed_members(clusters[i])
+            for i, value in enumerate(m.values.tolist()):
+                doubt = None if m.entropy is None else _plain(float(m.entropy[i]))
+                members = None if m.clusters is None else _packed_members(m.clusters[i])
                 scores.append((figure_ids[name], units.start + i, _plain(value), doubt, members))
         losses = [None if e.loss is None else _plain(float(e.loss[0])) for e in evidence] or [None] * len(units)
         shown = list(pictures) or [None] * len(units)
@@ -474,8 +475,8 @@ def _identity(state: os.stat_result) -> tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def _about(m: Measured) -> tuple[str, str | None, int | None, float | None, float | None]:
-    if isinstance(m, Association):
+def _about(m: Measurement) -> tuple[str, str | None, int | None, float | None, float | None]:
+    if m.entropy is not None:
         return m.metric, m.column, None, None, None
     low, high = map(_plain, m.bounds)
     return m.metric, m.column, int(m.higher_leaks), low, high

@@ -8,7 +8,7 @@ from dataclasses import replace
 from jaxtyping import Bool
 from torch import Tensor
 
-from seepage.assessment import Measured, Metric, match_records, measure_matched
+from seepage.assessment import Measurement, Metric, match_records, measure_matched
 from seepage.assessment.evidence import evidence_of
 from seepage.settings.setting import Outcome
 from seepage.tabular.schema import Schema
@@ -27,7 +27,7 @@ def records_outcome(
     *,
     visible: Bool[Tensor, "victim record"] | None = None,
     keep_records: bool | None = None,
-    further: Sequence[Measured] = (),
+    further: Sequence[Measurement] = (),
 ) -> Outcome:
     """Return the figures of guessed records of some victims.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from seepage.assessment.evidence import Evidence
-    from seepage.assessment.measurement import Measured
+    from seepage.assessment.measurement import Measurement
     from seepage.assessment.row import ResultRow
     from seepage.assessment.utility import Recipe
     from seepage.datasets.dataset import Dataset
@@ -86,7 +86,7 @@ class Outcome:
         pictures: data URI of a picture for each unit; empty where there is nothing to show.
     """
 
-    measured: Sequence[Measured]
+    measured: Sequence[Measurement]
     seconds: float | None = None
     evidence: Sequence[Evidence] = ()
     pictures: Sequence[str | None] = ()

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
-import torch
-
 from seepage import registry
-from seepage.assessment import Measurement
+from seepage.assessment.measurement import joined_figures
 from seepage.datasets import Dataset
 from seepage.datasets.coins import some_rows
 from seepage.digests import Json, digest_of, plain
@@ -42,28 +40,17 @@ def joined(outcomes: Sequence[Outcome], about: About) -> Outcome:
         outcomes: figures of each unit, or of all units together; a figure that a unit does not have is NaN there.
 
     Example:
+        >>> from seepage.assessment import Measurement
         >>> first = Outcome([Measurement.of_unit("accuracy", None, 0.5)], seconds=2.0)
         >>> both = joined([first, Outcome([], seconds=4.0)], About("coins", "toss", "none"))
         >>> both.measured[0].values.tolist(), both.seconds
         ([0.5, nan], 3.0)
     """
-    by_name = [
-        {(m.metric, m.column): m for m in outcome.measured if isinstance(m, Measurement)} for outcome in outcomes
-    ]
     measured = []
-    for name in dict.fromkeys(chain.from_iterable(by_name)):
-        scale = about.scale(name[0])
-        parts = [figures.get(name, Measurement.of_unit(*name, None)) for figures in by_name]
-        clusters = [part.clusters for part in parts if part.clusters is not None]
-        measured.append(
-            Measurement(
-                *name,
-                torch.cat([part.values for part in parts]),
-                scale.higher_leaks is not False,
-                (scale.low, scale.high),
-                tuple(chain.from_iterable(clusters)) if len(clusters) == len(parts) else None,
-            )
-        )
+    for figure in joined_figures([outcome.measured for outcome in outcomes]):
+        scale = about.scale(figure.metric)
+        leaks, bounds = scale.higher_leaks is not False, (scale.low, scale.high)
+        measured.append(replace(figure, higher_leaks=leaks, bounds=bounds))
     times = [outcome.seconds for outcome in outcomes if outcome.seconds is not None]
     pictures = tuple(chain.from_iterable(outcome.pictures or (None,) for outcome in outcomes))
     evidence = [outcome.evidence for outcome in outcomes]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seepage import datasets, registry
 from seepage.assessment import auc, create
-from seepage.assessment.measurement import Measured, Measurement
+from seepage.assessment.measurement import Measurement
 from seepage.assessment.trees import TreesSecret, measure_trees
 from seepage.datasets import Dataset
 from seepage.datasets.shuffled import numbered
@@ -46,6 +46,7 @@ from seepage.settings.units import (
     UnitsAudit,
     attacks_and_baselines,
     control_fields,
+    joined,
     planned,
     rehearsed_exposure,
     rows_identity,
@@ -267,7 +268,7 @@ class _Unit:
     cells: Tensor
     labels: Tensor
     secret: TreesSecret
-    figures: Mapping[str, float]
+    figures: Sequence[Measurement]
 
 
 @dataclass
@@ -287,8 +288,7 @@ class TreesExposure(Exposure):
         """Attack the clients and score the guesses."""
         audit = self.audit
         if part.kind == "about":
-            names = dict.fromkeys(name for federation in self.federations for name in federation.figures)
-            return Outcome([self._figure(name) for name in names])
+            return joined([Outcome(federation.figures) for federation in self.federations], audit.about)
         is_attack = part.kind == "attack"
         registered = (registry.attacks if is_attack else registry.baselines).of("trees")
         attack = make_part(registered, part.part)
@@ -300,7 +300,7 @@ class TreesExposure(Exposure):
         seconds = (time.perf_counter() - begun) / len(seeds)
         sizes = {"victim": len(seeds), "column": len(audit.data.schema.columns)}
         guess = check_guess(part.part, returned, RecordsGuess, sizes)
-        tree_figures: list[Measured] = []
+        tree_figures: list[Measurement] = []
         if isinstance(guess, TreesGuess):
             tree_figures += measure_trees([federation.secret for federation in self.federations], guess)
         if bool(guess.cells.isnan().all()):
@@ -316,13 +316,6 @@ class TreesExposure(Exposure):
         return records_outcome(
             schema, statistics, secret, guess, metrics, seconds, keep_records=keep, further=tree_figures
         )
-
-    def _figure(self, name: str) -> Measurement:
-        values = torch.tensor(
-            [federation.figures.get(name, float("nan")) for federation in self.federations], dtype=torch.float64
-        )
-        scale = self.audit.about.scale(name)
-        return Measurement(name, None, values, scale.higher_leaks is not False, (scale.low, scale.high))
 
     def _view(self) -> HistogramsView | TreeFilesView:
         messages = [federation.message for federation in self.federations]
@@ -410,7 +403,7 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
     figures = _utility(audit, forest, rows_of(tested), _numbers(data, table.at(torch.from_numpy(tested))[1]))
     guarantee = _guarantee(audit, defense, forest)
     if guarantee is not None:
-        figures["epsilon"] = guarantee.epsilon
+        figures.append(Measurement.of_unit("epsilon", None, guarantee.epsilon))
     attacked = torch.from_numpy(np.concatenate([splits[k] for k in victims]))
     cells, true = table.at(attacked)
     return _Unit(message, cells, true, secret, figures)
@@ -442,18 +435,18 @@ def _guarantee(audit: TreesAudit, defense: TreesDefense, forest: Forest) -> Guar
     return defense.noise.guarantee(audit.spec.trees, forest.columns, audit.spec.depth, outputs, DELTA)
 
 
-def _utility(audit: TreesAudit, forest: Forest, rows: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+def _utility(audit: TreesAudit, forest: Forest, rows: np.ndarray, labels: np.ndarray) -> list[Measurement]:
     """Return figures of the joint model on rows that no client holds; nothing where there are none."""
     if not len(rows):
-        return {}
+        return []
     margins = forest.margins(rows)
     if forest.labels is None:
-        return {"task_rmse": float(np.sqrt(np.square(margins[:, 0] - labels).mean()))}
+        return [Measurement.of_unit("task_rmse", None, float(np.sqrt(np.square(margins[:, 0] - labels).mean())))]
     if forest.outputs > 1:
-        return {"task_accuracy": float((margins.argmax(1) == labels).mean())}
-    figures = {"task_accuracy": float(((margins[:, 0] > 0) == labels).mean())}
+        return [Measurement.of_unit("task_accuracy", None, float((margins.argmax(1) == labels).mean()))]
+    accuracy = Measurement.of_unit("task_accuracy", None, float(((margins[:, 0] > 0) == labels).mean()))
     area = auc(torch.from_numpy(margins[:, 0]), torch.from_numpy(labels) == 1)
-    return figures if area is None else {**figures, "auc": area}
+    return [accuracy] if area is None else [accuracy, Measurement.of_unit("auc", None, area)]
 
 
 def _secret(message: FileMessage, rows: np.ndarray, labels: np.ndarray, data: Dataset, cells: Tensor) -> TreesSecret:
