@@ -114,7 +114,50 @@ class _Entries:
 
     def entry(self, entry: Node) -> list[Choice]:
         """Return the parts that an entry sweeps over."""
-        return _read_entry(self, entry)
+        mistakes, kind = self.mistakes, self.registry.kind
+        if isinstance(entry.value, str):
+            return self.text(entry, entry.value)
+        fields = entry.value
+        if isinstance(fields, dict) and "all" in fields:
+            return self.together(entry, fields)
+        if not isinstance(fields, dict):
+            entry.wrong(
+                mistakes,
+                f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.plain())}.",
+            )
+            return []
+        if "name" not in fields and self.default is None:
+            entry.wrong(
+                mistakes, f"this {kind} has no name; add one, such as 'name: {(self.registry.names() or ['...'])[0]}'."
+            )
+            return []
+        named = fields.get("name", Node(self.default, entry.line, entry.source, join(entry.path, "name")))
+        names = [item for item in map(self.located, each(named, mistakes, "name")) if self.is_registered(item)]
+        axes: dict[str, list[Node]] = {}
+        label: str | None = None
+        for key, item in fields.items():
+            if key == "label":
+                label = _read_label(item, mistakes)
+            elif key == "options" and isinstance(item.value, dict):
+                for inner, value in item.value.items():
+                    if inner in fields:
+                        value.wrong(mistakes, f"{inner!r} is given beside 'options' already; keep one of them.")
+                    axes[inner] = self.values(names, inner, value)
+            elif key != "name":
+                axes[key] = self.values(names, key, item)
+        number = len(names) * math.prod(map(len, axes.values()))
+        if number > MOST:
+            entry.wrong(mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
+            return []
+        swept = [key for key, values in axes.items() if len(values) > 1]
+        choices = []
+        for name, *values in itertools.product(names, *axes.values()):
+            options = dict(zip(axes, values, strict=True))
+            base = label if label is None or len(names) == 1 else f"{label}:{name.value}"
+            values_of_swept = {key: options[key].plain() for key in swept}
+            title = describe(base or short_name(str(name.value)), values_of_swept) if swept else base
+            choices.append(Choice(str(name.value), options, title, entry))
+        return choices
 
     def text(self, entry: Node, text: str) -> list[Choice]:
         """Return the part that a text names: with options, or several mechanisms joined by ``+``."""
@@ -160,12 +203,23 @@ class _Entries:
 
     def is_registered(self, name: Node) -> bool:
         """Return whether a name is registered; note a mistake where it is not."""
-        code = not self.own and isinstance(name.value, str) and is_reference(name.value)
-        # What an option names has the consent of whoever gave it.
-        if code and name.source is None and not self.consent:
-            name.wrong(self.mistakes, no_consent(str(name.value)))
+        text = name.value
+        if not isinstance(text, str):
+            kind = self.registry.kind
+            name.wrong(self.mistakes, f"{kind}s go by their names, which are texts; got {shown(name.plain())}.")
             return False
-        return _is_registered(name, self.registry, self.mistakes, self.own)
+        # What an option names has the consent of whoever gave it.
+        if is_reference(text) and not self.own and name.source is None and not self.consent:
+            name.wrong(self.mistakes, no_consent(text))
+            return False
+        if self.own and ":" in text:
+            return True
+        try:
+            self.registry[text]
+        except BadInputError as error:
+            name.wrong(self.mistakes, error)
+            return False
+        return True
 
     def located(self, reference: Node) -> Node:
         """Return a reference to code with the path of its file, which is relative to the document's folder."""
@@ -190,51 +244,6 @@ class _Entries:
         return parameter is not None and any(kind in str(parameter.annotation) for kind in _LISTS)
 
 
-def _read_entry(read: _Entries, entry: Node) -> list[Choice]:
-    registry, mistakes = read.registry, read.mistakes
-    kind = registry.kind
-    if isinstance(entry.value, str):
-        return read.text(entry, entry.value)
-    fields = entry.value
-    if isinstance(fields, dict) and "all" in fields:
-        return read.together(entry, fields)
-    if not isinstance(fields, dict):
-        entry.wrong(
-            mistakes, f"{kind}s are given by name, or as a mapping with name and options; got {shown(entry.plain())}."
-        )
-        return []
-    if "name" not in fields and read.default is None:
-        entry.wrong(mistakes, f"this {kind} has no name; add one, such as 'name: {(registry.names() or ['...'])[0]}'.")
-        return []
-    named = fields.get("name", Node(read.default, entry.line, entry.source, join(entry.path, "name")))
-    names = [item for item in map(read.located, each(named, mistakes, "name")) if read.is_registered(item)]
-    axes: dict[str, list[Node]] = {}
-    label: str | None = None
-    for key, item in fields.items():
-        if key == "label":
-            label = _read_label(item, mistakes)
-        elif key == "options" and isinstance(item.value, dict):
-            for inner, value in item.value.items():
-                if inner in fields:
-                    value.wrong(mistakes, f"{inner!r} is given beside 'options' already; keep one of them.")
-                axes[inner] = read.values(names, inner, value)
-        elif key != "name":
-            axes[key] = read.values(names, key, item)
-    number = len(names) * math.prod(map(len, axes.values()))
-    if number > MOST:
-        entry.wrong(mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
-        return []
-    swept = [key for key, values in axes.items() if len(values) > 1]
-    choices = []
-    for name, *values in itertools.product(names, *axes.values()):
-        options = dict(zip(axes, values, strict=True))
-        base = label if label is None or len(names) == 1 else f"{label}:{name.value}"
-        values_of_swept = {key: options[key].plain() for key in swept}
-        title = describe(base or short_name(str(name.value)), values_of_swept) if swept else base
-        choices.append(Choice(str(name.value), options, title, entry))
-    return choices
-
-
 def no_consent(name: str) -> str:
     """Return the message for a document that names code without the user's consent."""
     return (
@@ -254,20 +263,6 @@ def _refused(error: BadInputError | ValidationError) -> object:
 def _combined(mechanisms: Sequence[Choice], label: str | None, entry: Node) -> Choice:
     options = {mechanism.name: entry.instead(mechanism.values) for mechanism in mechanisms if mechanism.options}
     return Choice("+".join(mechanism.name for mechanism in mechanisms), options, label, entry, tuple(mechanisms))
-
-
-def _is_registered(name: Node, registry: Registry[object], mistakes: Mistakes, own: bool) -> bool:
-    if not isinstance(name.value, str):
-        name.wrong(mistakes, f"{registry.kind}s go by their names, which are texts; got {shown(name.plain())}.")
-        return False
-    if own and ":" in name.value:
-        return True
-    try:
-        registry[name.value]
-    except BadInputError as error:
-        name.wrong(mistakes, error)
-        return False
-    return True
 
 
 def _read_label(value: Node, mistakes: Mistakes) -> str | None:

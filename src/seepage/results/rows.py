@@ -93,7 +93,8 @@ def _on_the_same(run: Run, baselines: Sequence[Run]) -> dict[str, list[Measureme
 
 def _rows_of(audit: Audit, run: Run, baselines: Sequence[Run]) -> list[ResultRow]:
     if not run.measured:
-        return [_row(audit, run, ("accuracy", None), None, None)] if run.is_attack else []
+        nothing = Estimate(None, None, None, 0)
+        return [_row(audit, run, ("accuracy", None), nothing, None)] if run.is_attack else []
     compares = run.is_attack or run.label in audit.about.of_nothing
     # A baseline that lacks some units is no reference.
     compared = _on_the_same(run, baselines) if compares else {}
@@ -123,11 +124,11 @@ def _row(
     audit: Audit,
     run: Run,
     figure: tuple[str, str | None],
-    estimate: Estimate | None,
+    estimate: Estimate,
     gained: Lift | None,
 ) -> ResultRow:
     metric, column = figure
-    status = run.status if estimate is None or run.failures else "undefined" if estimate.mean is None else "ok"
+    measured = "undefined" if estimate.mean is None else "ok"
     return ResultRow(
         setting=audit.setting,
         dataset=audit.about.dataset,
@@ -139,11 +140,11 @@ def _row(
         defense=run.configuration.defense,
         metric=metric,
         column=column,
-        mean=None if estimate is None else estimate.mean,
-        low=None if estimate is None else estimate.low,
-        high=None if estimate is None else estimate.high,
-        std=None if estimate is None else estimate.std,
-        n=0 if estimate is None else estimate.n,
+        mean=estimate.mean,
+        low=estimate.low,
+        high=estimate.high,
+        std=estimate.std,
+        n=estimate.n,
         baseline=None if gained is None else gained.reference.mean,
         baseline_name=None if gained is None else gained.baseline,
         lift=None if gained is None else gained.gain.mean,
@@ -151,7 +152,7 @@ def _row(
         lift_high=None if gained is None else gained.gain.high,
         seconds_per_victim=run.seconds,
         kind=run.part.kind,
-        status=status,
+        status=measured if run.measured and not run.failures else run.status,
         seed=audit.spec.seed,
         settings=run.settings,
         knowledge=run.knowledge,
