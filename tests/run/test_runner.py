@@ -515,7 +515,7 @@ def test_what_was_measured_counts_for_more_than_a_forecast(forecast: float, plan
     [part] = audit.parts
     series = [Series(0, audit, Configuration(), part, {}, "", 1)]
     jobs = [Job(i, (0,), 0, Configuration(), range(i, i + 1), (part,), 1) for i in range(5)]
-    seconds = dict.fromkeys(range(5), forecast) | {0: 1.0}
+    seconds: dict[int, float | None] = {**dict.fromkeys(range(5), forecast), 0: 1.0}
     plan = Plan((audit,), series, jobs[:planned], seconds, jobs[planned:], 1, {}, (5,))
     with Store(None) as store:
         [[outcome]] = run_audits([audit], store, plan=plan, budget=25.0, clock=lambda: now[0])

@@ -65,10 +65,10 @@ def fitted(
         eigenvalues, basis = torch.linalg.eigh(kernel)
         eigenvalues, turned = eigenvalues.clamp(min=0)[..., None], basis.mT @ rest
         for penalty in _PENALTIES:
-            kept = eigenvalues / (eigenvalues + penalty * size)
+            shares = eigenvalues / (eigenvalues + penalty * size)
             # An intercept, taken out before, costs one record of the smoother.
-            left = (1 - 1 / inputs.shape[1] - basis.square() @ kept).clamp(min=1e-9)
-            missed = (rest - basis @ (kept * turned)) / left
+            left = (1 - 1 / inputs.shape[1] - basis.square() @ shares).clamp(min=1e-9)
+            missed = (rest - basis @ (shares * turned)) / left
             error = missed.square().mean((1, 2))
             better = error < best
             if not bool(better.any()):

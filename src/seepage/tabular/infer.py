@@ -499,8 +499,8 @@ class _ColumnReading:
         """Why the column is left out; None where it is not."""
         if not self.useless:
             return self.identifier
-        kept = self.missing and self.distinct and self.policy.missing == "refuse"
-        return "it holds one value only" + (", beside missing cells, which can be a category" if kept else "")
+        ticks = self.missing and self.distinct and self.policy.missing == "refuse"
+        return "it holds one value only" + (", beside missing cells, which can be a category" if ticks else "")
 
     @property
     def listed(self) -> int:
