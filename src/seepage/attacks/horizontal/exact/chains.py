@@ -22,7 +22,6 @@ from seepage.models.calling import watched
 from seepage.models.dropout import drops_of
 from seepage.models.resnet import Residual
 
-_LAYERS = (nn.Linear, nn.ReLU, BatchNorm, nn.Unflatten, nn.Conv1d, nn.Flatten)
 # Random rows with which the form of a network is looked at.
 _ROWS = 64
 
@@ -107,32 +106,6 @@ def affine_layers(module: nn.Module) -> list[nn.Linear] | None:
     layers = [part for part in parts if isinstance(part, nn.Linear)]
     plain = [type(part) for part in parts] == [nn.ReLU if i % 2 else nn.Linear for i in range(2 * len(layers) - 1)]
     return layers if plain and layers else None
-
-
-def obstacle(module: nn.Module) -> str:
-    """Return in a few words why a network is no plain ReLU network.
-
-    Example:
-        >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)))
-        'it has Tanh'
-        >>> obstacle(nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 1)))
-        'a layer without a bias'
-        >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
-        'its layers are in another order'
-        >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Dropout(0), nn.Tanh(), nn.Linear(3, 1)))
-        'it has Tanh'
-    """
-    leaves = [part for part in module.modules() if next(part.children(), None) is None]
-    strange = [type(part).__name__ for part in leaves if not isinstance(part, _LAYERS) and not _does_nothing(part)]
-    if strange:
-        return f"it has {', '.join(dict.fromkeys(strange))}"
-    if any(isinstance(part, nn.Linear) and part.bias is None for part in leaves):
-        return "a layer without a bias"
-    return "its layers are in another order"
-
-
-def _does_nothing(part: nn.Module) -> bool:
-    return isinstance(part, nn.Identity) or (isinstance(part, nn.Dropout) and part.p == 0)
 
 
 def chain_of(

@@ -32,8 +32,6 @@ _POOL = 512
 _INDEPENDENT = 1e-4
 # Exchanges evaluated together, in numbers.
 _NUMBERS_AT_ONCE = 2**19
-# Largest distance of raw entries of a certain row's categories from 0 and 1.
-_VALID = 1e-3
 
 
 @attacks.register("spear", "horizontal")
