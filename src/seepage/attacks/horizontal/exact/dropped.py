@@ -167,9 +167,7 @@ def _own_errors(
     # The span's columns, in units of the gradient's own rows.
     columns = torch.linalg.svd(span.inverse.T @ span.rows.T, full_matrices=False).U
     reacted = span.scale.isfinite()
-    run = network.run(rows)
-    directions = torch.arange(1.0, run.outputs.shape[1] + 1).to(run.outputs).expand_as(run.outputs)
-    silent = (run.errors(directions)[0] == 0) & reacted
+    silent = network.run(rows).quiet() & reacted
     testable = silent.sum(1) >= span.rank + _LEAST_SILENT
     for at in testable.nonzero()[:, 0].tolist():
         _, values, right = torch.linalg.svd(columns[silent[at]])

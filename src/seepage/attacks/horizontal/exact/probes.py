@@ -32,7 +32,7 @@ _USUAL = 4.0
 _CONJUGATE = 200
 _CONJUGATE_END = 1e-24
 # Layers that a message names.
-_NAMED = 3
+NAMED = 3
 
 
 class UnreadableError(Exception):
@@ -190,7 +190,7 @@ def probed(
         if trained is module
         else (watched_run(module, rows), watched_run(module, rows[:1]))
     )
-    if len(several.calls) != len(alone.calls) or not _close(several.outputs[:1], alone.outputs):
+    if len(several.calls) != len(alone.calls) or not close(several.outputs[:1], alone.outputs):
         raise UnreadableError("a record's outputs depend on the others")
     labels = torch.arange(len(rows), device=rows.device) % max(2, run.outputs.shape[1])
     loss = mean_loss(head, run.outputs, labels.double())
@@ -210,13 +210,13 @@ def probed(
         if isinstance(layer, str):
             refused += [layer] if layer else []
             continue
-        if not _close(each.entering[:1], single.entering) or not _close(each.weight, single.weight):
+        if not close(each.entering[:1], single.entering) or not close(each.weight, single.weight):
             refused.append(f"what enters {layer.name!r} depends on other records")
             continue
         whole, error = layer.entered(call), layer.chosen(call.by_unit(back))
-        layers.append((layer, each, _rank(error.T @ whole), _close(error, out)))
+        layers.append((layer, each, _rank(error.T @ whole), close(error, out)))
     if not layers:
-        why = f" ({'; '.join(dict.fromkeys(refused[:_NAMED]))})" if refused else ""
+        why = f" ({'; '.join(dict.fromkeys(refused[:NAMED]))})" if refused else ""
         raise UnreadableError(f"no affine layer with one input a record{why}")
     probes, maps = Probes.anywhere(rows), list[tuple[Tensor, Tensor] | None]()
     for tried in (probes, None if encoder is None else Probes.valid(encoder)):
@@ -255,7 +255,7 @@ def _affine(
         return None
     linear, constant = probes.map(layer.chosen(probe_call.entering))
     entered = layer.chosen(call.entering).detach()
-    return (linear, constant) if _close(rows @ linear.T + constant, entered) else None
+    return (linear, constant) if close(rows @ linear.T + constant, entered) else None
 
 
 def _layer(
@@ -295,14 +295,14 @@ def _layer(
     if own is None:
         tensors = [parameters[part] for part in names]
         isometric = _is_isometric(call.weight, tensors)
-        if not _close(_of_weight(call.weight, tensors, parts), total, _SOLVED):
+        if not close(_of_weight(call.weight, tensors, parts), total, _SOLVED):
             return f"the weight of {name!r} is computed from parameters whose gradient does not tell its own"
-    elif not _close(parts[0], total):
+    elif not close(parts[0], total):
         return f"the weight of {name!r} is used more than once"
     added = errors.sum(0)
     centred = None
     if bool((added.abs() <= _SAME * errors.abs().sum(0).max()).all()):
-        normalised = [norm for norm, given in inputs.items() if _close(given, call.by_unit(call.returned).detach())]
+        normalised = [norm for norm, given in inputs.items() if close(given, call.by_unit(call.returned).detach())]
         if not normalised:
             return f"the errors at {name!r} add up to zero over the batch"
         centred = normalised[0]
@@ -328,7 +328,7 @@ def _bias(
     )
     for name in alike:
         sent = gradients[name]
-        if sent is not None and _close(sent.flatten(), added):
+        if sent is not None and close(sent.flatten(), added):
             return name
     return None
 
@@ -383,7 +383,8 @@ def _rank(gradient: Tensor) -> int:
     return int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
 
 
-def _close(values: Tensor, wanted: Tensor, share: float = _SAME) -> bool:
+def close(values: Tensor, wanted: Tensor, share: float = _SAME) -> bool:
+    """Return whether two results of the same shape differ by no more than this share of the largest entry."""
     return values.shape == wanted.shape and bool(
         ((values - wanted).abs() <= share * wanted.abs().max().clamp_min(1e-12)).all()
     )
