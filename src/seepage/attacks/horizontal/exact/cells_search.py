@@ -37,6 +37,16 @@ class SearchEnds:
     numbers: Float[Tensor, "start continuous"]
     misfit: Float[Tensor, " start"]
 
+    @classmethod
+    def joined(cls, parts: Sequence[SearchEnds]) -> SearchEnds:
+        """Return the ends of several searches, one after the other."""
+        codes, numbers = torch.cat([part.codes for part in parts]), torch.cat([part.numbers for part in parts])
+        return cls(codes, numbers, torch.cat([part.misfit for part in parts]))
+
+    def of(self, chosen: Tensor) -> SearchEnds:
+        """Return some of the ends, by a mask or by their places."""
+        return SearchEnds(self.codes[chosen], self.numbers[chosen], self.misfit[chosen])
+
 
 class CellsSearch:
     """Coordinate descent on the cells of one record, from many starts at once.
@@ -102,11 +112,6 @@ class CellsSearch:
             self._errors = 0.0
 
     @property
-    def discrete(self) -> int:
-        """Number of discrete columns."""
-        return len(self._first)
-
-    @property
     def determined(self) -> bool:
         """Whether distances from the first layer's span determine the numbers."""
         values = torch.linalg.svdvals(self._away_slope)
@@ -138,11 +143,7 @@ class CellsSearch:
             parts.append(self._run(c.clone(), n.clone(), rounds))
             if report is not None:
                 report(len(c) / len(codes))
-        return SearchEnds(
-            torch.cat([part.codes for part in parts]),
-            torch.cat([part.numbers for part in parts]),
-            torch.cat([part.misfit for part in parts]),
-        )
+        return SearchEnds.joined(parts)
 
     def hidden_outputs(self, ends: SearchEnds) -> Float[Tensor, "start unit"]:
         """Return the first layer's outputs at the ends of searches, before its ReLU."""

@@ -86,7 +86,7 @@ def read_dropped(
     network = replace(network, layers=network.layers[:1], maps=network.maps[:1], taps=())
     gradient = TracedGradient(network, view, victim, records)
     taken = _Taken(gradient, client, starts.encoder)
-    dimensions, barren = taken.span().rank, 0
+    spans, barren = [taken.span()], 0
     near: Tensor | None = None
     for _ in rounds_within(rounds, seconds):
         span = taken.span()
@@ -104,15 +104,7 @@ def read_dropped(
     cells, errors = taken.cells, taken.errors
     spread = torch.full_like(cells, torch.nan)
     spread[:, starts.continuous] = 0.0
-    return Harvest(
-        cells=cells,
-        labels=_labels(network, gradient, client, cells, errors),
-        spread=spread,
-        left={},
-        complete=False,
-        traceless=torch.zeros(len(cells), dtype=torch.bool, device=cells.device),
-        dimensions=(dimensions,),
-    )
+    return Harvest.of_spans(spans, cells, _labels(network, gradient, client, cells, errors), spread)
 
 
 class _Taken:

@@ -73,6 +73,14 @@ class Harvest:
     dimensions: tuple[int, ...]
     ceiling: int | None = None
 
+    @classmethod
+    def of_spans(
+        cls, spans: Sequence[Span], cells: Tensor, labels: Tensor, spread: Tensor, complete: bool = False
+    ) -> Harvest:
+        """Return records that were searched in the spans of layers, all with a trace, of which nothing was removed."""
+        traceless = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
+        return cls(cells, labels, spread, {}, complete, traceless, tuple(span.rank for span in spans))
+
 
 class Harvester:
     """Reads records from gradients, one victim at a time.

@@ -63,7 +63,8 @@ class InexactHarvester:
         network = gradient.network
         deeper = network.taps[0].at
         spans = self._spans(gradient, gradient.received, noise, gradient.records, None)
-        ends, counts = self._none(), self._encoder.mean.new_empty(0, gradient.classes)
+        none = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
+        ends, counts = SearchEnds(*self._starts.of(none), none.sum(1)), none.new_empty(0, gradient.classes)
         spread = ends.numbers
         if tells(spans[0]) and tells(spans[deeper]):
             allowed = self._occurring(gradient, noise[0])
@@ -89,23 +90,8 @@ class InexactHarvester:
         repeats = counts.sum(1).long()
         spreads = torch.full_like(cells, torch.nan)
         spreads[:, self._starts.continuous] = spread
-        return Harvest(
-            cells=cells.repeat_interleave(repeats, 0),
-            labels=copies_labels(counts),
-            spread=spreads.repeat_interleave(repeats, 0),
-            left={},
-            complete=False,
-            traceless=torch.zeros(int(repeats.sum()), dtype=torch.bool, device=cells.device),
-            dimensions=tuple(span.rank for span in spans),
-        )
-
-    def _none(self) -> SearchEnds:
-        like = self._encoder.mean
-        return SearchEnds(
-            like.new_empty(0, len(self._starts.discrete), dtype=torch.long),
-            like.new_empty(0, len(self._starts.continuous)),
-            like.new_empty(0),
-        )
+        cells, spreads = cells.repeat_interleave(repeats, 0), spreads.repeat_interleave(repeats, 0)
+        return Harvest.of_spans(spans, cells, copies_labels(counts), spreads)
 
     def _occurring(self, gradient: Gradient, noise: float) -> Bool[Tensor, " encoded"]:
         """Return which raw columns some record has: errors times raw cells add up to zero for the others."""
@@ -120,11 +106,8 @@ class InexactHarvester:
 
     def _distinct(self, ends: SearchEnds, new: SearchEnds, most: int) -> SearchEnds:
         """Return the ends nearest to the spans that are no two ends of one record's searches."""
-        arrived = new.misfit < _ARRIVED
-        codes = torch.cat([ends.codes, new.codes[arrived]])
-        numbers = torch.cat([ends.numbers, new.numbers[arrived]])
-        misfit = torch.cat([ends.misfit, new.misfit[arrived]])
-        sorted_ends = _of(SearchEnds(codes, numbers, misfit), misfit.argsort(stable=True))
+        all_ends = SearchEnds.joined([ends, new.of(new.misfit < _ARRIVED)])
+        sorted_ends = all_ends.of(all_ends.misfit.argsort(stable=True))
         cells = self._starts.cells(sorted_ends)
         # Near a record's end there may be another one of its own searches, clearly worse, or another record's.
         worse = sorted_ends.misfit[:, None] > _WORSE * sorted_ends.misfit
@@ -135,7 +118,7 @@ class InexactHarvester:
                 break
             if bool(apart[i, chosen].all()):
                 chosen.append(i)
-        return _of(sorted_ends, torch.tensor(chosen, dtype=torch.long, device=misfit.device))
+        return sorted_ends.of(torch.tensor(chosen, dtype=torch.long, device=cells.device))
 
     def _towards(
         self,
@@ -215,7 +198,3 @@ def _whole(evidence: CandidateEvidence, copies: int) -> tuple[Float[Tensor, "rec
         over = counts.sum(1) > copies
         counts[over, torch.where(counts > 0, estimates - counts, torch.inf)[over].argmin(1)] -= 1
     return counts, (estimates - counts).abs().amax(1) / copies
-
-
-def _of(ends: SearchEnds, chosen: Tensor) -> SearchEnds:
-    return SearchEnds(ends.codes[chosen], ends.numbers[chosen], ends.misfit[chosen])

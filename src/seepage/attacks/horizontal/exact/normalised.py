@@ -160,15 +160,7 @@ class NormalisedHarvester:
         """Return the records, with the standard errors of their numbers where these are known."""
         errors = torch.full_like(cells, torch.nan)
         errors[:, self._starts.continuous] = torch.inf if spread is None else spread
-        return Harvest(
-            cells=cells,
-            labels=labels,
-            spread=errors,
-            left={},
-            complete=spread is not None,
-            traceless=torch.zeros(len(cells), dtype=torch.bool, device=cells.device),
-            dimensions=tuple(span.rank for span in seen.spans),
-        )
+        return Harvest.of_spans(seen.spans, cells, labels, errors, complete=spread is not None)
 
     def _replayed(
         self, seen: ReplayedBatch, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]

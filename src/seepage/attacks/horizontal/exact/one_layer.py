@@ -53,7 +53,7 @@ def search_one_layer(
     """
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)
-    duals = Directions(shares[:0], torch.empty(0, len(shares), dtype=torch.bool, device=shares.device))
+    duals = Directions.none(shares)
     searches: list[tuple[SearchEnds, bool]] = []
     activity: list[Tensor] = []
     barren = 0
@@ -63,7 +63,7 @@ def search_one_layer(
         searches.append((ends, search.determined))
         activity.append(search.hidden_outputs(ends) / norms)
         new = _possible(guided(shares, activity[-1], span.rank + _BEYOND_CHANCE), shares, span, network)
-        together = Directions(torch.cat([duals.vectors, new.vectors]), torch.cat([duals.silent, new.silent]))
+        together = duals.joined(new)
         before, duals = len(duals.vectors), _independent(merged(together, len(together.vectors)))
         if len(duals.vectors) == span.rank:
             rows = torch.linalg.inv(duals.vectors.T) @ span.rows
@@ -71,7 +71,7 @@ def search_one_layer(
         barren = 0 if len(duals.vectors) > before else barren + 1
         if barren == _PATIENCE:
             break
-    active, ends = torch.cat(activity) > 0, _joined([part for part, _ in searches])
+    active, ends = torch.cat(activity) > 0, SearchEnds.joined([part for part, _ in searches])
     for i in range(len(duals.vectors)):
         # A known record is orthogonal to all other known directions.
         others = torch.cat([duals.vectors[:i], duals.vectors[i + 1 :]])
@@ -92,14 +92,6 @@ def _determined(searches: Sequence[tuple[SearchEnds, bool]]) -> list[SearchEnds]
     return [part for part, determined in searches if determined]
 
 
-def _joined(ends: Sequence[SearchEnds]) -> SearchEnds:
-    return SearchEnds(
-        torch.cat([part.codes for part in ends]),
-        torch.cat([part.numbers for part in ends]),
-        torch.cat([part.misfit for part in ends]),
-    )
-
-
 def _possible(directions: Directions, shares: Tensor, span: Span, network: Network) -> Directions:
     """Return the directions whose products with the units can be the error of a record that activates the others."""
     back = (errors_back(network) / span.scale) * ~directions.silent[:, None]
@@ -107,7 +99,7 @@ def _possible(directions: Directions, shares: Tensor, span: Span, network: Netwo
     basis = torch.linalg.qr(back.mT).Q
     off = error - (basis @ (basis.mT @ error[..., None]))[..., 0]
     fits = torch.linalg.vector_norm(off, dim=1) < _OFF
-    return Directions(directions.vectors[fits], directions.silent[fits])
+    return directions.of(fits)
 
 
 def _independent(directions: Directions) -> Directions:
@@ -119,4 +111,4 @@ def _independent(directions: Directions) -> Directions:
         if rest.norm() > _INDEPENDENT:
             chosen.append(i)
             basis = torch.cat([basis, (rest / rest.norm())[None]])
-    return Directions(directions.vectors[chosen], directions.silent[chosen])
+    return directions.of(torch.tensor(chosen, dtype=torch.long, device=basis.device))

@@ -133,14 +133,12 @@ class Spear:
         shares = scaled @ rows.T
         least = max(int(binom.ppf(_TURNED_DOWN, units, 0.5)), rank + 1)
         generator = torch.Generator().manual_seed(seed)
-        pool = Directions(shares.new_empty(0, rank), torch.empty(0, units, dtype=torch.bool, device=shares.device))
+        pool = Directions.none(shares)
         best, taken, tried_at = empty, 0, 1
         while taken < self.submatrices:
             count = min(_AT_ONCE["cuda" if shares.is_cuda else "cpu"], self.submatrices - taken)
             new = refined(shares, sampled(shares[reacting], count, generator), least)
-            pool = merged(
-                Directions(torch.cat([pool.vectors, new.vectors]), torch.cat([pool.silent, new.silent])), _POOL
-            )
+            pool = merged(pool.joined(new), _POOL)
             taken += count
             if taken < tried_at and taken < self.submatrices:
                 continue

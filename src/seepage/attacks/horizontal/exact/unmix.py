@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -38,15 +38,7 @@ from seepage.models.batch_norm import normalisations
 from seepage.registry import attacks
 from seepage.tabular.align import match as assign
 from seepage.tabular.encoder import Encoder
-from seepage.wire.horizontal import (
-    NOT_TRIED,
-    ExactSearch,
-    GradientView,
-    Knowledge,
-    RecordsGuess,
-    UpdateView,
-    View,
-)
+from seepage.wire.horizontal import NOT_TRIED, ExactSearch, GradientView, Knowledge, RecordsGuess, UpdateView, View
 from seepage.wire.precision import cast_noise
 
 # Standard deviation of what rounding a parameter adds in a step, in precisions of its size: those of a number are
@@ -182,14 +174,23 @@ class Unmix:
         starts = Starts(precise, facts.statistics, self.starts, pace.searched)
         limits = encoder, starts, rounds, self.seconds
         harvests: list[Harvest] = []
-        guesses: dict[int, RecordsGuess] = {}
+        estimates: dict[int, RecordsGuess] = {}
+
+        def estimate(victim: int, report: Progress | None) -> RecordsGuess:
+            """Return the fallback's guess of all records of a victim, computed once."""
+            if victim not in estimates:
+                single, part = slice(victim, victim + 1), scaled(report, 1 / view.victims)
+                granted = knowledge.of(single)
+                estimates[victim] = self.fallback(view.of(single), granted, [seeds[victim]], part)
+            return estimates[victim]
+
         for victim, seed in enumerate(seeds):
             pace.begin()
             if dropping:
                 assert network is not None
                 own = network if read.parameters is None else network.at(read.place(victim))
-                estimate = partial(self._guess, guesses, view, knowledge, victim, seed, progress)
-                harvest = read_dropped(own, read, victim, facts.batch_size, *limits, seed, estimate)
+                near = partial(estimate, victim, progress)
+                harvest = read_dropped(own, read, victim, facts.batch_size, *limits, seed, near)
             elif normalised:
                 granted = facts.batch_statistics or {}
                 seen = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics)
@@ -210,16 +211,30 @@ class Unmix:
             harvests.append(harvest)
             if len(harvest.cells) == facts.batch_size:
                 pace.end()
-        if noise is None and not (normalised or dropping):
-            guess = self._completed(read, facts, seeds, harvests, encoder, pace.rest)
+        exact = noise is None and not (normalised or dropping)
+        if exact:
+            batches = self._completed(read, facts, seeds, harvests, encoder, pace.rest)
         else:
-            guess = self._estimated(view, knowledge, seeds, harvests, encoder, noise, guesses, pace.rest)
-        if rounds == self.rounds:
-            return guess
-        ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"
-        missed = [len(harvest.cells) < facts.batch_size for harvest in harvests]
-        assert guess.regime is not None
-        return replace(guess, regime=tuple(r + ended * m for r, m in zip(guess.regime, missed, strict=True)))
+            batches = self._estimated(harvests, facts.batch_size, encoder, lambda i: estimate(i, pace.rest))
+        cells, labels, doubt, course = batches
+        proofs = proofs_of(view, knowledge, cells, labels, [_unread(harvest) for harvest in harvests])
+        engine = match(read, self.fallback.matching)
+        loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
+        regimes = [_regime(harvest, proof, exact) for harvest, proof in zip(harvests, proofs, strict=True)]
+        if rounds < self.rounds:
+            ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"
+            missed = [len(harvest.cells) < facts.batch_size for harvest in harvests]
+            regimes = [regime + ended * lacks for regime, lacks in zip(regimes, missed, strict=True)]
+        return RecordsGuess(
+            cells=cells.cpu(),
+            uncertainty=None if doubt is None else doubt.cpu(),
+            labels=labels.cpu(),
+            loss=loss.double().cpu(),
+            course=course,
+            proofs=proofs,
+            regime=tuple(regimes),
+            searches=tuple(ExactSearch(int((~part.traceless).sum()), part.dimensions) for part in harvests),
+        )
 
     def _effort(self, view: View, knowledge: Knowledge, network: TracedNetwork | None) -> float:
         """Return the multiplications of one round, in which each start tries all categories of all columns.
@@ -239,24 +254,15 @@ class Unmix:
         return self.starts * _TRIED * each
 
     def _estimated(
-        self,
-        view: View,
-        knowledge: Knowledge,
-        seeds: Sequence[int],
-        harvests: Sequence[Harvest],
-        encoder: Encoder,
-        noise: Sequence[float] | None,
-        estimates: dict[int, RecordsGuess],
-        progress: Progress | None,
-    ) -> RecordsGuess:
+        self, harvests: Sequence[Harvest], records: int, encoder: Encoder, estimate: Callable[[int], RecordsGuess]
+    ) -> _Batches:
         """Return the records read, in place of the nearest of the records that the fallback guesses."""
-        guesses = []
-        for victim, (harvest, seed) in enumerate(zip(harvests, seeds, strict=True)):
-            taken, cells = len(harvest.cells), harvest.cells
-            labels, doubt = harvest.labels, _doubt(encoder, harvest)
+        batches = []
+        for victim, harvest in enumerate(harvests):
+            cells, labels, doubt = harvest.cells, harvest.labels, _doubt(encoder, harvest)
             course = torch.full((1, 3), torch.nan, dtype=torch.float64)
-            if taken < knowledge.batch_size:
-                rest = self._guess(estimates, view, knowledge, victim, seed, progress)
+            if len(cells) < records:
+                rest = estimate(victim)
                 open_ = _unmatched(encoder, cells, rest.cells[0].to(cells))
                 assert rest.labels is not None
                 cells = torch.cat([cells, rest.cells[0].to(cells)[open_]])
@@ -264,40 +270,11 @@ class Unmix:
                 if rest.uncertainty is not None:
                     doubt = torch.cat([doubt, rest.uncertainty[0].to(doubt)[open_]])
                 course = course if rest.course is None else rest.course
-            guesses.append((cells, labels, doubt, course[0]))
-        cells, labels, doubts, courses = zip(*guesses, strict=True)
-        proofs = proofs_of(
-            view, knowledge, torch.stack(cells), torch.stack(labels), [_unread(part) for part in harvests]
-        )
-        all_cells, whole = torch.stack(cells), all(len(doubt) == knowledge.batch_size for doubt in doubts)
-        read, _ = as_gradient(view, knowledge)
-        engine = match(read, self.fallback.matching)
-        loss = engine.loss(encoder.encode(all_cells)[:, None], torch.stack(labels).to(encoder.mean.dtype))[:, 0]
-        return RecordsGuess(
-            cells=all_cells.cpu(),
-            uncertainty=torch.stack(doubts).cpu() if whole else None,
-            labels=torch.stack(labels).cpu(),
-            loss=loss.double().cpu(),
-            course=torch.stack(courses),
-            proofs=proofs,
-            regime=tuple(_regime(harvest, proof, False) for harvest, proof in zip(harvests, proofs, strict=True)),
-            searches=tuple(map(_search, harvests)),
-        )
-
-    def _guess(
-        self,
-        guesses: dict[int, RecordsGuess],
-        view: View,
-        knowledge: Knowledge,
-        victim: int,
-        seed: int,
-        progress: Progress | None,
-    ) -> RecordsGuess:
-        """Return the fallback's guess of all records of a victim, computed once."""
-        if victim not in guesses:
-            single, report = slice(victim, victim + 1), scaled(progress, 1 / view.victims)
-            guesses[victim] = self.fallback(view.of(single), knowledge.of(single), [seed], report)
-        return guesses[victim]
+            batches.append((cells, labels, doubt, course[0]))
+        cells, labels, doubts, courses = zip(*batches, strict=True)
+        whole = all(len(doubt) == records for doubt in doubts)
+        doubt = torch.stack(doubts) if whole else None
+        return _Batches(torch.stack(cells), torch.stack(labels), doubt, torch.stack(courses))
 
     def _completed(
         self,
@@ -307,11 +284,10 @@ class Unmix:
         harvests: Sequence[Harvest],
         encoder: Encoder,
         progress: Progress | None,
-    ) -> RecordsGuess:
-        """Return the records read, and estimates of the others."""
-        records = knowledge.batch_size
+    ) -> _Batches:
+        """Return the records read, and estimates of the others from what those leave of the gradient."""
+        records, device = knowledge.batch_size, encoder.mean.device
         shape = (view.victims, records, len(knowledge.schema.columns))
-        device = encoder.mean.device
         cells = torch.empty(shape, dtype=torch.float64, device=device)
         doubt = torch.empty_like(cells)
         labels = torch.empty(shape[:2], dtype=torch.float64, device=device)
@@ -335,19 +311,16 @@ class Unmix:
                 doubt[victims, -count:] = guess.uncertainty.to(device)
             if guess.course is not None:
                 course[victims] = guess.course
-        proofs = proofs_of(view, knowledge, cells, labels, [_unread(part) for part in harvests])
-        engine = match(view, self.fallback.matching)
-        loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
-        return RecordsGuess(
-            cells=cells.cpu(),
-            uncertainty=doubt.cpu() if self.fallback.restarts > 1 or not missing else None,
-            labels=labels.cpu(),
-            loss=loss.double().cpu(),
-            course=course,
-            proofs=proofs,
-            regime=tuple(_regime(harvest, proof, True) for harvest, proof in zip(harvests, proofs, strict=True)),
-            searches=tuple(map(_search, harvests)),
-        )
+        return _Batches(cells, labels, doubt if self.fallback.restarts > 1 or not missing else None, course)
+
+
+class _Batches(NamedTuple):
+    """Whole batches of all victims: records that were read, then estimates, with the course of the latter's descent."""
+
+    cells: Float[Tensor, "victim record column"]
+    labels: Float[Tensor, "victim record"]
+    doubt: Float[Tensor, "victim record column"] | None
+    course: Float[Tensor, "victim 3"]
 
 
 def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> str | None:
@@ -427,10 +400,11 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
 def _noise(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> list[float] | None:
     """Return the standard deviation of each layer's mean gradient by noise and rounding; None where it is exact."""
     names = list(view.message)[::2] if network is None else [weight for weight, _ in network.parameters]
+    if _exact(view, knowledge):
+        return None
+    rounded = [cast_noise(view.message[name], view.precision) for name in names]
     if isinstance(view, GradientView):
-        if knowledge.defense.name == "none" and view.precision == "full":
-            return None
-        return [math.hypot(knowledge.defense.noise, rounded) for rounded in _cast_noises(view, names)]
+        return [math.hypot(knowledge.defense.noise, size) for size in rounded]
     if view.training.optimizer != "sgd":
         return layer_noise(first_gradient(view, knowledge.batch_size // view.clients))
     steps = view.training.steps(knowledge.batch_size // view.clients)
@@ -444,15 +418,10 @@ def _noise(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> l
             * float(weight.detach().double().square().mean().sqrt())
             * math.sqrt(steps)
             / moved,
-            rounded / moved,
+            size / moved,
         )
-        for weight, rounded in zip(weights, _cast_noises(view, names), strict=True)
+        for weight, size in zip(weights, rounded, strict=True)
     ]
-
-
-def _cast_noises(view: View, names: Sequence[str]) -> list[float]:
-    """Return the standard deviation of the error that the client's cast added to these weights."""
-    return [cast_noise(view.message[name], view.precision) for name in names]
 
 
 def _unread(harvest: Harvest) -> str | None:
@@ -528,11 +497,6 @@ def _doubt(encoder: Encoder, harvest: Harvest) -> Float[Tensor, "record column"]
         doubt[:, i] = 0.5 + 0.5 * (2 * math.pi * (error / scale).square()).log()
     doubt[:, list(schema.discrete)] += harvest.traceless[:, None].to(doubt)
     return doubt
-
-
-def _search(harvest: Harvest) -> ExactSearch:
-    """Return the counts of records with a trace and of dimensions, for the guess."""
-    return ExactSearch(int((~harvest.traceless).sum()), harvest.dimensions)
 
 
 def _regime(harvest: Harvest, proof: kernel.Certified, exact: bool) -> str:

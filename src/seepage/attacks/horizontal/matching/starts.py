@@ -26,22 +26,15 @@ class Starts:
     """
 
     def __init__(
-        self,
-        encoder: Encoder,
-        statistics: Statistics,
-        count: int,
-        report: Callable[[float], None] | None = None,
+        self, encoder: Encoder, statistics: Statistics, count: int, report: Callable[[float], None] | None = None
     ) -> None:
         schema, device = encoder.schema, encoder.mean.device
         self.encoder, self.count, self.report = encoder, count, report
         self.discrete, self.continuous = list(schema.discrete), list(schema.continuous)
         self.place = torch.tensor([schema.blocks[i].start for i in self.continuous], dtype=torch.long, device=device)
         self._statistics = statistics
-        self._whole = torch.tensor(
-            [bool(getattr(schema.columns[i], "integer", False)) for i in self.continuous],
-            dtype=torch.bool,
-            device=device,
-        )
+        whole = [bool(getattr(schema.columns[i], "integer", False)) for i in self.continuous]
+        self._whole = torch.tensor(whole, dtype=torch.bool, device=device)
 
     def draw(
         self, allowed: Bool[Tensor, " encoded"], generator: torch.Generator
@@ -105,7 +98,7 @@ class Starts:
         """Return the cells of searches that ended with less than this misfit, the best first."""
         best = searches.misfit.argsort(stable=True)
         best = best[searches.misfit[best] < misfit]
-        return self.cells(SearchEnds(searches.codes[best], searches.numbers[best], searches.misfit[best]))
+        return self.cells(searches.of(best))
 
     def apart(
         self, cells: Float[Tensor, "row column"], others: Float[Tensor, "other column"], least: float
