@@ -445,3 +445,10 @@ class TracedGradient(Gradient):
         return super()._explained(rows, counts, unsure) and all(
             float(left.norm()) <= SAME * self.rounding * largest for left in self.remaining(rows, counts).values()
         )
+
+
+def gradient_of(network: TracedNetwork | None, view: GradientView, victim: int, records: int) -> Gradient:
+    """Return a single victim's gradient layer by layer, of a traced network or else of a plain one."""
+    if network is None:
+        return Gradient.of(view, victim, records)
+    return TracedGradient(network, view, victim, records)

@@ -26,7 +26,7 @@ from seepage.attacks.horizontal.exact.pace import Pace
 from seepage.attacks.horizontal.exact.probes import UnreadableError
 from seepage.attacks.horizontal.exact.proving import proofs_of
 from seepage.attacks.horizontal.exact.replay import can_replay, replayed
-from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, traced, typical_rows
+from seepage.attacks.horizontal.exact.traced import TracedNetwork, gradient_of, traced, typical_rows
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -186,9 +186,9 @@ class Unmix:
 
         for victim, seed in enumerate(seeds):
             pace.begin()
+            own = network if network is None or read.parameters is None else network.at(read.place(victim))
             if dropping:
-                assert network is not None
-                own = network if read.parameters is None else network.at(read.place(victim))
+                assert own is not None
                 near = partial(estimate, victim, progress)
                 harvest = read_dropped(own, read, victim, facts.batch_size, *limits, seed, near)
             elif normalised:
@@ -196,17 +196,13 @@ class Unmix:
                 seen = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics)
                 harvest = NormalisedHarvester(*limits).run(seen, facts.batch_size, seed)
             else:
-                if network is None:
-                    gradient = Gradient.of(read, victim, facts.batch_size)
-                else:
-                    own = network if read.parameters is None else network.at(read.place(victim))
-                    gradient = TracedGradient(own, read, victim, facts.batch_size)
+                gradient = gradient_of(own, read, victim, facts.batch_size)
                 if noise is None:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
                     harvest = InexactHarvester(*limits).run(gradient, noise, seed)
-                    if gradient.network.takes_rows and (network is None or not network.layers[0].computed):
-                        layers = () if network is None else network.parameters
+                    if gradient.network.takes_rows and (own is None or not own.layers[0].computed):
+                        layers = () if own is None else own.parameters
                         harvest = _fitted(view, victim, gradient, encoder, starts, harvest, noise, layers)
             harvests.append(harvest)
             if len(harvest.cells) == facts.batch_size:
