@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.chains import chain_of, parts_of
-from seepage.attacks.horizontal.exact.layers import ChainPass, Size, direction_of
+from seepage.attacks.horizontal.exact.layers import Pass, Size, direction_of
 from seepage.attacks.horizontal.matching.matching import (
     Distance,
     Labels,
@@ -37,11 +37,9 @@ class Engine(Protocol):
 
     def __call__(self, rows: Rows, labels: Float[Tensor, "victim labelled"]) -> tuple[Losses, Rows]:
         """Return the loss of each restart and its derivative with respect to the rows."""
-        ...
 
     def loss(self, rows: Rows, labels: Float[Tensor, "victim labelled"]) -> Losses:
         """Return the loss of each restart."""
-        ...
 
 
 def match(view: GradientView, matching: Matching) -> Engine:
@@ -143,9 +141,9 @@ class ClosedFormEngine:
         with torch.no_grad():
             return self._forward(rows, labels)[0].loss
 
-    def _forward(self, rows: Tensor, labels: Tensor) -> tuple[Distance, ChainPass, Callable[[Tensor], Tensor]]:
+    def _forward(self, rows: Tensor, labels: Tensor) -> tuple[Distance, Pass, Callable[[Tensor], Tensor]]:
         size = Size(*rows.shape[:3])
-        passes, outputs = self._chain.run(size, rows.reshape(-1, rows.shape[-1]))
+        passes, outputs = self._chain(size, rows.reshape(-1, rows.shape[-1]))
         error, curvature = output_error(self._head, outputs, labels[:, None].expand(size).reshape(-1), size.records)
         passes.back(error, needed=False)
         dots, squares = (torch.stack(products, dim=-1) for products in zip(*passes.products(), strict=True))

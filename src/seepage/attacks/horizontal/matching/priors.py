@@ -25,7 +25,6 @@ class Prior(Protocol):
         Raises:
             BadInputError: the prior needs knowledge that the attacker is not granted.
         """
-        ...
 
 
 class Guided:
