@@ -102,8 +102,7 @@ def read_dropped(
         candidates = starts.distinct(starts.ends(ends, gradient.tolerances.misfit))
         barren = 0 if taken.take(network, span, candidates, records) else barren + 1
     cells, errors = taken.cells, taken.errors
-    spread = torch.full_like(cells, torch.nan)
-    spread[:, starts.continuous] = 0.0
+    spread = starts.spread(cells, 0.0)
     return Harvest.of_spans(spans, cells, _labels(network, gradient, client, cells, errors), spread)
 
 

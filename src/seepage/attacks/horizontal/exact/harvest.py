@@ -82,11 +82,12 @@ class Harvest:
         return cls(cells, labels, spread, {}, complete, traceless, tuple(span.rank for span in spans))
 
 
-class Harvester:
-    """Reads records from gradients, one victim at a time.
+# Cells and counts of records that were taken from a gradient.
+_Records = tuple[Tensor, Tensor]
 
-    Where nothing but rounding is left in the end, the records replay the gradient. The kernel decides what that proves,
-    see ``seepage.kernel``.
+
+class Harvester:
+    """Reads records from gradients, one victim at a time; the kernel decides what is proved, see ``seepage.kernel``.
 
     Records of no active unit add the same to the gradient, whatever their cells are. A typical one of them stands for
     each.
@@ -138,18 +139,9 @@ class Harvester:
         return replace(harvest, ceiling=ceiling)
 
     def _joined(
-        self,
-        gradient: Gradient,
-        surely: tuple[Tensor, Tensor],
-        all_taken: tuple[Tensor, Tensor],
-        dimensions: tuple[int, ...],
+        self, gradient: Gradient, surely: _Records, all_taken: _Records, dimensions: tuple[int, ...]
     ) -> Harvest:
-        """Return the records read with strict tolerances, their numbers fitted without the rest, then the rest.
-
-        Args:
-            surely: cells and counts of the records read with strict tolerances.
-            all_taken: cells and counts of all records, these first.
-        """
+        """Return the records read with strict tolerances, their numbers fitted without the rest, then the rest."""
         gradient.tolerances = STRICT
         gradient.take(self._client.encode(surely[0]).double(), surely[1])
         strict = self._harvest(gradient, *surely, False, dimensions)
@@ -263,13 +255,9 @@ class Harvester:
         """Return which candidates pass in one of these layers; None where no layer can decide."""
         merged: Passed | None = None
         for at, span in spans:
-            if not tells(span) or not len(rows):
-                continue
-            proof = gradient.prove(at, span, rows, left)
-            if merged is not None:
-                counts = torch.where(merged.passed[:, None], merged.counts, proof.counts)
-                proof = Passed(merged.passed | proof.passed, counts)
-            merged = proof
+            if tells(span) and len(rows):
+                proof = gradient.prove(at, span, rows, left)
+                merged = proof if merged is None else merged.joined(proof)
         return merged
 
     def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
@@ -280,10 +268,7 @@ class Harvester:
             if equations is None:
                 return cells
             moved = equations.solved((self._noise(gradient) / _MOVE) ** 2)
-            numbers = self._starts.numbers(cells) + moved
-            cells = cells.clone()
-            low, high = self._encoder.low[self._place], self._encoder.high[self._place]
-            cells[:, self._continuous] = self._starts.values(numbers.clamp(low, high))
+            cells = self._starts.with_numbers(cells, self._starts.numbers(cells) + moved)
         gradient.take(self._client.encode(cells).double(), counts)
         return cells
 
@@ -347,12 +332,9 @@ class Harvester:
                 # Dead units leave numbers that nothing depends on.
                 break
             moved = moved.view(free, len(cells)).T
-            low, high = self._encoder.low[self._place], self._encoder.high[self._place]
-            cells, counts = cells.clone(), counts.clone()
-            numbers = (self._starts.numbers(cells) + moved[:, :columns]).clamp(low, high)
-            cells[:, self._continuous] = self._starts.values(numbers)
+            cells = self._starts.with_numbers(cells, self._starts.numbers(cells) + moved[:, :columns])
             if targets:
-                counts[:, 1] += moved[:, columns]
+                counts = torch.cat([counts[:, :1], counts[:, 1:] + moved[:, columns:]], 1)
         gradient.take(self._client.encode(best[0]).double(), best[1])
         return best
 
@@ -372,17 +354,14 @@ class Harvester:
         return gradient.contributions(torch.cat(all_rows), torch.cat(all_counts))
 
     def _spread(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
-        spread = torch.full_like(cells, torch.nan)
-        if self._continuous:
-            spread[:, self._continuous] = torch.inf
         equations = self._equations(gradient, cells, counts)
-        if equations is not None and equations.size <= _INVERTED_AT_ONCE:
-            noise = self._noise(gradient)
-            gram = equations.gram()
-            gram.diagonal().add_(noise**2)
-            variance = torch.linalg.inv(gram).diagonal().view(len(cells), -1)
-            spread[:, self._continuous] = variance.sqrt() * noise * self._encoder.std[self._place]
-        return spread
+        if equations is None or equations.size > _INVERTED_AT_ONCE:
+            return self._starts.spread(cells, torch.inf)
+        noise = self._noise(gradient)
+        gram = equations.gram()
+        gram.diagonal().add_(noise**2)
+        variance = torch.linalg.inv(gram).diagonal().view(len(cells), -1)
+        return self._starts.spread(cells, variance.sqrt() * noise * self._encoder.std[self._place])
 
     def _noise(self, gradient: Gradient) -> float:
         """Return the standard deviation of rounding errors in scaled gradients."""

@@ -88,9 +88,8 @@ class InexactHarvester:
             spread = search.spread(ends) * self._encoder.std[self._starts.place]
         cells = self._starts.cells(ends)
         repeats = counts.sum(1).long()
-        spreads = torch.full_like(cells, torch.nan)
-        spreads[:, self._starts.continuous] = spread
-        cells, spreads = cells.repeat_interleave(repeats, 0), spreads.repeat_interleave(repeats, 0)
+        spreads = self._starts.spread(cells, spread).repeat_interleave(repeats, 0)
+        cells = cells.repeat_interleave(repeats, 0)
         return Harvest.of_spans(spans, cells, copies_labels(counts), spreads)
 
     def _occurring(self, gradient: Gradient, noise: float) -> Bool[Tensor, " encoded"]:

@@ -158,8 +158,7 @@ class NormalisedHarvester:
 
     def _harvest(self, seen: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
         """Return the records, with the standard errors of their numbers where these are known."""
-        errors = torch.full_like(cells, torch.nan)
-        errors[:, self._starts.continuous] = torch.inf if spread is None else spread
+        errors = self._starts.spread(cells, torch.inf if spread is None else spread)
         return Harvest.of_spans(seen.spans, cells, labels, errors, complete=spread is not None)
 
     def _replayed(
@@ -185,9 +184,7 @@ class NormalisedHarvester:
             error = inverse.diagonal().clamp_min(0).sqrt() * max(1.0, float(rest.square().mean().sqrt()))
             spread = error.view_as(spread) * self._encoder.std[place]
             moved = (numbers - inverse @ (slope @ rest)).view(len(cells), -1)
-            tried = cells.clone()
-            inside = moved.clamp(self._encoder.low[place], self._encoder.high[place])
-            tried[:, starts.continuous] = starts.values(inside)
+            tried = starts.with_numbers(cells, moved)
             numbers = self._client.encode(tried).double()[:, place].flatten()
             after = left(numbers[None])[0]
             if not float(after.norm()) < float(rest.norm()):

@@ -441,8 +441,7 @@ def _fitted(
     replay = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise, parameters)
     if not replay.fits:
         return replace(harvest, traceless=replay.traceless)
-    spread = torch.full_like(harvest.spread, torch.nan)
-    spread[:, starts.continuous] = replay.error[:, None] * client.std[starts.place].to(replay.error)
+    spread = starts.spread(harvest.cells, replay.error[:, None] * client.std[starts.place].to(replay.error))
     return replace(harvest, cells=replay.cells, traceless=replay.traceless, spread=spread, complete=True)
 
 

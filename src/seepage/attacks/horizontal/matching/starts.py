@@ -87,6 +87,22 @@ class Starts:
         values = numbers * self.encoder.std[self.place] + self.encoder.mean[self.place]
         return torch.where(self._whole, values.round(), values)
 
+    def with_numbers(
+        self, cells: Float[Tensor, "row column"], numbers: Float[Tensor, "row continuous"]
+    ) -> Float[Tensor, "row column"]:
+        """Return cells with other standardised numbers, brought into their columns' bounds."""
+        changed = cells.clone()
+        low, high = self.encoder.low[self.place], self.encoder.high[self.place]
+        changed[:, self.continuous] = self.values(numbers.clamp(low, high))
+        return changed
+
+    def spread(self, cells: Float[Tensor, "row column"], errors: Tensor | float) -> Float[Tensor, "row column"]:
+        """Return the standard errors of continuous cells in place; NaN for discrete ones."""
+        spread = torch.full_like(cells, torch.nan)
+        if self.continuous:
+            spread[:, self.continuous] = errors
+        return spread
+
     def cells(self, ends: SearchEnds) -> Float[Tensor, "start column"]:
         """Return the ends of searches as cells."""
         cells = self.encoder.mean.new_empty(len(ends.codes), len(self.encoder.schema.columns))
