@@ -77,7 +77,6 @@ class CellsSearch:
         schema = encoder.schema
         starts = [block.start for block in schema.blocks]
         device = encoder.mean.device
-        self._encoder = encoder
         self._first = torch.tensor([starts[i] for i in schema.discrete], dtype=torch.long, device=device)
         self._place = torch.tensor([starts[i] for i in schema.continuous], dtype=torch.long, device=device)
         options = [
@@ -244,12 +243,9 @@ class CellsSearch:
 
 @dataclass(frozen=True)
 class _Tap:
-    """Map from the inputs of a deeper layer to their part outside of their span.
+    """Map from the inputs of a deeper layer to their part outside of their span, with its constant part.
 
-    Attributes:
-        off, shift: map from the input to what lies outside, and its constant part.
-        rows: span itself with its constant part where it has fewer dimensions, which is cheaper.
-        constant: 1 where the layer has a bias, else 0.
+    ``rows`` are those of the span itself where it has fewer dimensions, which is cheaper.
     """
 
     off: Float[Tensor, "rest input"]

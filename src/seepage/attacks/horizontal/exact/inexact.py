@@ -151,25 +151,18 @@ class InexactHarvester:
 
         Args:
             layers: received or remaining gradient, layer by layer.
-            first: largest number for layers that take the row; None for any.
+            first: largest number of dimensions for layers that take the row; None for any.
         """
-        network = gradient.network
-        affine, some = len(network.entries()), layers[: network.taps[0].at + 1]
-        return [
-            self._span(gradient, at, layer, noise[at], most if at >= affine else first) for at, layer in enumerate(some)
-        ]
-
-    def _span(self, gradient: Gradient, at: int, layer: Tensor, noise: float, most: int | None) -> Span:
-        largest = float(torch.linalg.matrix_norm(layer, 2))
-        return Span.of(layer, torch.ones_like(layer[:, 0]), largest, gradient.rounding, noise, most)
+        affine, spans = len(gradient.network.entries()), []
+        for at, layer in enumerate(layers[: gradient.network.taps[0].at + 1]):
+            largest, dimensions = float(torch.linalg.matrix_norm(layer, 2)), most if at >= affine else first
+            ones = torch.ones_like(layer[:, 0])
+            spans.append(Span.of(layer, ones, largest, gradient.rounding, noise[at], dimensions))
+        return spans
 
 
 def counted(evidence: CandidateEvidence, spare: int) -> Float[Tensor, "record label"]:
-    """Return the number of copies with each label that comes nearest to the evidence.
-
-    Args:
-        spare: number of records of the batch beyond these.
-    """
+    """Return the copies of each label nearest to the evidence: at most ``spare`` in all beyond one of each record."""
     counts, off = _whole(evidence, 1)
     if not len(counts):
         return counts

@@ -31,11 +31,7 @@ class Size(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """The direction v in which parameters move: by_dot R + by_square G, with R the received and G the dummy gradient.
-
-    Attributes:
-        by_dot, by_square: factors of each parameter, by batch.
-    """
+    """The direction in which each parameter moves: by_dot R + by_square G, R the received and G the dummy gradient."""
 
     by_dot: Sequence[Float[Tensor, "batch 1 1"]]
     by_square: Sequence[Float[Tensor, "batch 1 1"]]
@@ -116,12 +112,7 @@ class _ChainPass(Pass):
 
 @dataclass(frozen=True)
 class Affine:
-    """A layer of weights and biases.
-
-    Attributes:
-        place: position of its weight among the parameters; its bias is the next one.
-        weight_back, received_back: the same transposed, as rows in memory.
-    """
+    """A layer of weights and biases, the parameters at ``place`` and behind it; those to go back are transposed."""
 
     place: int
     weight: Float[Tensor, "*victim unit input"]
@@ -237,11 +228,7 @@ class _RectifierPass(Pass):
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Batch normalisation over the records (and positions) of each batch.
-
-    Attributes:
-        place: position of its scale among the parameters; its shift is the next one.
-    """
+    """Batch normalisation over the records (and positions) of each batch, by the parameters at ``place`` and behind."""
 
     place: int
     scale: Float[Tensor, "*victim channel"]
@@ -343,11 +330,7 @@ class _NormalisationPass(Pass):
 
 @dataclass(frozen=True)
 class Convolution:
-    """A one-dimensional convolution of the rows themselves, one channel in, without bias or padding.
-
-    Attributes:
-        place: position of its weight among the parameters.
-    """
+    """A one-dimensional convolution of the rows themselves, one channel in, without bias or padding."""
 
     place: int
     weight: Float[Tensor, "*victim channel kernel"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,10 +17,10 @@ from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest
 from seepage.attacks.horizontal.exact.inexact import counted
 from seepage.attacks.horizontal.exact.networks import Layered, Network, extended
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
+from seepage.attacks.horizontal.exact.traced import frozen
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
 from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, Moments, normalisations
-from seepage.models.copies import copied
 from seepage.models.resnet import Residual
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView
@@ -151,9 +150,7 @@ class NormalisedHarvester:
                 return self._harvest(seen, fitted, labels, spread)
         return self._harvest(seen, cells, copies_labels(self._counts(seen, cells, 0)), None)
 
-    def _counts(
-        self, seen: ReplayedBatch, cells: Float[Tensor, "record column"], spare: int
-    ) -> Float[Tensor, "record label"]:
+    def _counts(self, seen: ReplayedBatch, cells: Tensor, spare: int) -> Float[Tensor, "record label"]:
         return counted(seen.evidence(self._client.encode(cells).double()), max(0, spare))
 
     def _harvest(self, seen: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
@@ -216,13 +213,16 @@ class ReplayedBatch:
         }
         self.occurring = torch.ones_like(encoder.is_continuous)
         self._counts: Tensor | None = None
-        self._averaging: Tensor | None = None
 
     @property
     def tells(self) -> bool:
         """Whether so much lies outside the spans that lying inside is evidence."""
-        outside = sum(len(span.off_rows) for span in self.spans)
+        outside = sum(len(span.off_rows) for span in self._searched)
         return outside >= len(self._encoder.schema.columns) + _LEAST_OUTSIDE
+
+    @property
+    def _searched(self) -> list[Span]:
+        return self.spans
 
     def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
         """Return the last layer's evidence about copies and labels, if these are all records."""
@@ -270,25 +270,11 @@ class ReplayedBatch:
         entries = [g.flatten() for other, g in self._received.items() if other.rpartition(".")[0] == layer]
         return max(float(torch.cat(entries).square().mean().sqrt()), 1e-300)
 
-    def _moving(
-        self, weight: Float[Tensor, "unit encoded"], norm: str | None, positions: int = 1
-    ) -> Float[Tensor, "channel encoded"] | None:
-        """Return how the granted mean moves with an entry of one row, in roundings of its usual size."""
-        if norm is None:
-            return None
-        mean, variance = self._moments[norm]
-        level = float((mean.square() + variance).mean().sqrt()) * math.sqrt(len(mean))
-        return weight.unflatten(0, (-1, positions)).mean(1) / (self._records * level * self._rounding)
-
     def _biased(self, positions: int) -> float:
         return 1 - 1 / (self._records * positions)
 
     def _basis(self, parts: Sequence[Tensor], centred: bool) -> Float[Tensor, "rank input"]:
-        """Return orthonormal rows that a layer's gradient spans.
-
-        Args:
-            centred: whether its errors add up to zero, so that its bias says nothing.
-        """
+        """Return orthonormal rows that a layer's gradient spans; where errors add up to zero the bias says nothing."""
         sent = torch.cat([parts[0], *(bias[:, None] for bias in parts[1:])], 1) if not centred else parts[0]
         _, values, right = torch.linalg.svd(sent / row_scale(sent)[:, None], full_matrices=False)
         most = self._records - centred
@@ -332,7 +318,6 @@ class Seen(ReplayedBatch):
                     self._counts = raw * records
                     self.occurring = encoder.is_continuous | (self._counts > 0.5)
                 first = span_of(torch.cat([basis, open_]), mean)
-        self._averaging = self._moving(weight, opened.first_norm and self._names[opened.first_norm], positions)
         inside = len(weight)
         basis = self._basis(self._gradient_of(opened.second), opened.second_norm is not None)
         if opened.second_norm is None:
@@ -388,15 +373,13 @@ class Seen(ReplayedBatch):
         assert parts is not None
         last = parts[-1]
         assert isinstance(last, nn.Linear)
-        body = copied(self._model.module).eval().to(self._encoder.mean)
+        applied = {}
         for norm, name in self._names.items():
             if name in self._moments:
-                mean, variance = self._moments[name]
-                fixed = body.get_submodule(name)
                 assert isinstance(norm, BatchNorm)
-                assert isinstance(fixed, BatchNorm)
-                fixed.running_mean = mean
-                fixed.running_var = variance * self._biased(positions.get(norm, 1))
+                mean, variance = self._moments[name]
+                applied[name] = Moments(mean, variance * self._biased(positions.get(norm, 1)))
+        body = frozen(self._model.module, applied).to(self._encoder.mean)
         body.set_submodule(self._names[last], nn.Identity())
         return body, last
 

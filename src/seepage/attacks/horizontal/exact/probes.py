@@ -78,17 +78,12 @@ class WatchedLayer:
         return extended(values) if self.biased else values
 
     def received(self, module: nn.Module, message: Mapping[str, Tensor], row: Tensor) -> Float[Tensor, "unit _"]:
-        """Return the gradient of weight and bias side by side.
-
-        Args:
-            row: any encoded row.
-        """
+        """Return the gradient of weight and bias side by side; any encoded row does."""
         if self.computed:
             weight = linear_calls(module, row[None], [self.place], graph=True, until=[self.place]).calls[0].weight
             parameters = dict(module.named_parameters())
-            gradient = _of_weight(
-                weight, [parameters[name] for name in self.weights], [message[n] for n in self.weights]
-            )
+            own, sent = [parameters[name] for name in self.weights], [message[name] for name in self.weights]
+            gradient = _of_weight(weight, own, sent)
         else:
             gradient = message[self.weights[0]]
         if self.bias is None:
@@ -185,11 +180,7 @@ def probed(
     rows = rows[: min(_MOST_ROWS, max(_LEAST_ROWS, 2 * wide))]
     with inputs_seen(trained) as inputs:
         run = watched_run(trained, rows, graph=True)
-    several, alone = (
-        (run, watched_run(module, rows[:1]))
-        if trained is module
-        else (watched_run(module, rows), watched_run(module, rows[:1]))
-    )
+    several, alone = run if trained is module else watched_run(module, rows), watched_run(module, rows[:1])
     if len(several.calls) != len(alone.calls) or not close(several.outputs[:1], alone.outputs):
         raise UnreadableError("a record's outputs depend on the others")
     labels = torch.arange(len(rows), device=rows.device) % max(2, run.outputs.shape[1])
@@ -306,16 +297,8 @@ def _layer(
         if not normalised:
             return f"the errors at {name!r} add up to zero over the batch"
         centred = normalised[0]
-    return WatchedLayer(
-        name,
-        call.place,
-        names,
-        own is None,
-        isometric,
-        None if centred else _bias(call, added, parameters, gradients),
-        token,
-        centred,
-    )
+    bias = None if centred else _bias(call, added, parameters, gradients)
+    return WatchedLayer(name, call.place, names, own is None, isometric, bias, token, centred)
 
 
 def _bias(

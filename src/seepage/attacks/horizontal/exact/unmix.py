@@ -401,23 +401,17 @@ def _noise(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> l
     rounded = [cast_noise(view.message[name], view.precision) for name in names]
     if isinstance(view, GradientView):
         return [math.hypot(knowledge.defense.noise, size) for size in rounded]
+    records = knowledge.batch_size // view.clients
     if view.training.optimizer != "sgd":
-        return layer_noise(first_gradient(view, knowledge.batch_size // view.clients))
-    steps = view.training.steps(knowledge.batch_size // view.clients)
-    moved = moved_by(view, knowledge.batch_size // view.clients)
+        return layer_noise(first_gradient(view, records))
+    steps, moved = view.training.steps(records), moved_by(view, records)
     weights = [view.model.parameters[name] for name in names]
-    return [
-        math.hypot(
-            knowledge.defense.noise,
-            _ROUNDING_OF_A_STEP
-            * torch.finfo(weight.dtype).eps
-            * float(weight.detach().double().square().mean().sqrt())
-            * math.sqrt(steps)
-            / moved,
-            size / moved,
-        )
-        for weight, size in zip(weights, rounded, strict=True)
-    ]
+    deviations = []
+    for weight, size in zip(weights, rounded, strict=True):
+        usual = float(weight.detach().double().square().mean().sqrt())
+        steps_rounding = _ROUNDING_OF_A_STEP * torch.finfo(weight.dtype).eps * usual * math.sqrt(steps) / moved
+        deviations.append(math.hypot(knowledge.defense.noise, steps_rounding, size / moved))
+    return deviations
 
 
 def _unread(harvest: Harvest) -> str | None:

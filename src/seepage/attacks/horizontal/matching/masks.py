@@ -85,7 +85,5 @@ class MaskedEngine:
 
 def joined(engines: Sequence[MaskedEngine]) -> Float[Tensor, "victim restart record mask"] | None:
     """Return the masks that engines learnt for parts of the restarts, in their order; None where they learnt none."""
-    masks = [engine.masks for engine in engines]
-    return (
-        torch.cat([mask for mask in masks if mask is not None], 1) if all(mask is not None for mask in masks) else None
-    )
+    masks = [engine.masks for engine in engines if engine.masks is not None]
+    return torch.cat(masks, 1) if len(masks) == len(engines) else None

@@ -55,11 +55,7 @@ class Starts:
     def near(
         self, cells: Float[Tensor, "row column"], redrawn: float, generator: torch.Generator
     ) -> tuple[Int[Tensor, "start discrete"], Float[Tensor, "start continuous"]]:
-        """Return codes and standardised numbers of given rows in turn, some of whose cells are drawn anew.
-
-        Args:
-            redrawn: chance of a cell to be drawn from the public marginals.
-        """
+        """Return codes and standardised numbers of rows in turn, each cell drawn anew by the chance ``redrawn``."""
         uniform = torch.rand(self.count, cells.shape[1], generator=generator, dtype=torch.float64)
         again = torch.rand(self.count, cells.shape[1], generator=generator, dtype=torch.float64) < redrawn
         of = torch.arange(self.count) % len(cells)

@@ -20,11 +20,7 @@ Epochs = Float[Tensor, "victim restart epoch record encoded"]
 
 
 class StepRun(NamedTuple):
-    """Values of one local step that the backward pass needs; all with the dummy clients as leading axis.
-
-    Attributes:
-        inputs: inputs of each layer, with a last column of ones.
-    """
+    """Values of a local step that going back needs, by dummy client; layers' inputs have a last column of ones."""
 
     inputs: list[Tensor]
     errors: list[Tensor]
