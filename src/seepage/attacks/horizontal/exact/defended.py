@@ -141,10 +141,7 @@ def weigh_counts(
 
 
 def counts_by_sign(
-    signs: Float[Tensor, "victim class"],
-    mean: Float[Tensor, " class"],
-    records: int,
-    share: Float[Tensor, " class"],
+    signs: Float[Tensor, "victim class"], mean: Float[Tensor, " class"], records: int, share: Float[Tensor, " class"]
 ) -> Float[Tensor, "victim class"]:
     """Return the expected class counts of a batch for which only the signs of the bias gradient are known.
 

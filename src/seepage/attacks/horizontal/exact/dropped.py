@@ -17,10 +17,10 @@ from torch import Tensor
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.gradients import Gradient
-from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, RecordHarvester
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork
-from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
+from seepage.attacks.horizontal.matching.starts import rounds_within
 from seepage.models.copies import copied
 from seepage.models.linear_calls import linear_calls
 from seepage.models.model import Model
@@ -60,50 +60,46 @@ def obstacle(network: TracedNetwork, model: Model) -> str | None:
     return None
 
 
-def read_dropped(
-    network: TracedNetwork,
-    view: GradientView,
-    victim: int,
-    records: int,
-    client: Encoder,
-    starts: Starts,
-    rounds: int,
-    seconds: float | None,
-    seed: int,
-    guess: Callable[[], RecordsGuess],
-) -> Harvest:
-    """Return records that lie in the span of the first layer's gradient; none of them is proved.
+_Estimate = Callable[[], RecordsGuess]
+
+
+class DroppedHarvester(RecordHarvester):
+    """Reads records that lie in the span of the first layer's gradient; none of them is proved.
 
     Source: own, after SPEAR (Dimitrov et al., NeurIPS 2024), which distinguishes records by the zeros of their errors
     as well.
-
-    Args:
-        seconds: time after which no round begins; None for no limit.
-        guess: function that returns an estimate of the batch, near which further searches begin once those
-            from public marginals find nothing more: many combinations of records lie in the span, too.
     """
-    generator = torch.Generator().manual_seed(seed)
-    network = replace(network, layers=network.layers[:1], maps=network.maps[:1], taps=())
-    gradient = TracedGradient(network, view, victim, records)
-    taken = _Taken(gradient, client, starts.encoder)
-    spans, barren = [taken.span()], 0
-    near: Tensor | None = None
-    for _ in rounds_within(rounds, seconds):
-        span = taken.span()
-        if not span.rank or len(span.off_rows) < _LEAST_OUTSIDE or len(taken.cells) >= records:
-            break
-        if barren == _PATIENCE:
-            if near is not None:
+
+    def run(
+        self, network: TracedNetwork, view: GradientView, victim: int, records: int, seed: int, guess: _Estimate
+    ) -> Harvest:
+        """Read the records that can be distinguished from combinations of records.
+
+        Args:
+            guess: function that returns an estimate of the batch, near which further searches begin once those
+                from public marginals find nothing more: many combinations of records lie in the span, too.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        network = replace(network, layers=network.layers[:1], maps=network.maps[:1], taps=())
+        gradient, starts = TracedGradient(network, view, victim, records), self._starts
+        taken = _Taken(gradient, self._client, self._encoder)
+        spans, barren = [taken.span()], 0
+        near: Tensor | None = None
+        for _ in rounds_within(self._rounds, self._seconds):
+            span = taken.span()
+            if not span.rank or len(span.off_rows) < _LEAST_OUTSIDE or len(taken.cells) >= records:
                 break
-            near, barren = guess().cells[0], 0
-        allowed = occurring(starts.encoder, span, gradient.rounding)
-        begun = starts.draw(allowed, generator) if near is None else starts.near(near, _REDRAWN, generator)
-        ends = CellsSearch(starts.encoder, network, [span], allowed).run(*begun, CHANGES)
-        candidates = starts.distinct(starts.ends(ends, gradient.tolerances.misfit))
-        barren = 0 if taken.take(network, span, candidates, records) else barren + 1
-    cells, errors = taken.cells, taken.errors
-    spread = starts.spread(cells, 0.0)
-    return Harvest.of_spans(spans, cells, _labels(network, gradient, client, cells, errors), spread)
+            if barren == _PATIENCE:
+                if near is not None:
+                    break
+                near, barren = guess().cells[0], 0
+            allowed = occurring(self._encoder, span, gradient.rounding)
+            begun = starts.draw(allowed, generator) if near is None else starts.near(near, _REDRAWN, generator)
+            ends = CellsSearch(self._encoder, network, [span], allowed).run(*begun, CHANGES)
+            candidates = starts.distinct(starts.ends(ends, gradient.tolerances.misfit))
+            barren = 0 if taken.take(network, span, candidates, records) else barren + 1
+        labels = _labels(network, gradient, self._client, taken.cells, taken.errors)
+        return Harvest.of_spans(spans, taken.cells, labels, starts.spread(taken.cells, 0.0))
 
 
 class _Taken:

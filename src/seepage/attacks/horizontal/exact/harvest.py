@@ -86,17 +86,24 @@ class Harvest:
 _Records = tuple[Tensor, Tensor]
 
 
-class Harvester:
+class RecordHarvester:
+    """Encoders, starts and limits of the searches for single records, see ``Unmix``."""
+
+    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
+        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
+        self._encoder, self._continuous, self._place = starts.encoder, starts.continuous, starts.place
+
+    def _rows(self, cells: Tensor) -> Float[Tensor, "record encoded"]:
+        """Return encoded rows as the client computes them, in float64."""
+        return self._client.encode(cells).double()
+
+
+class Harvester(RecordHarvester):
     """Reads records from gradients, one victim at a time; the kernel decides what is proved, see ``seepage.kernel``.
 
     Records of no active unit add the same to the gradient, whatever their cells are. A typical one of them stands for
     each.
     """
-
-    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
-        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
-        self._encoder = starts.encoder
-        self._continuous, self._place = starts.continuous, starts.place
 
     def run(self, gradient: Gradient, seed: int) -> Harvest:
         """Read the records that can be proved, and remove them from the gradient."""
@@ -130,7 +137,7 @@ class Harvester:
         complete = int(gradient.copies(counts).sum()) == gradient.records
         if complete and (surely is not None or not isinstance(gradient.network, Network)):
             cells, counts = self._fitted(gradient, cells, counts)
-        rows = self._client.encode(cells).double()
+        rows = self._rows(cells)
         complete = complete and gradient.explained(rows, counts)
         if not complete and surely is not None:
             harvest = self._joined(gradient, surely, (cells, counts), dimensions)
@@ -143,9 +150,9 @@ class Harvester:
     ) -> Harvest:
         """Return the records read with strict tolerances, their numbers fitted without the rest, then the rest."""
         gradient.tolerances = STRICT
-        gradient.take(self._client.encode(surely[0]).double(), surely[1])
+        gradient.take(self._rows(surely[0]), surely[1])
         strict = self._harvest(gradient, *surely, False, dimensions)
-        gradient.take(self._client.encode(all_taken[0]).double(), all_taken[1])
+        gradient.take(self._rows(all_taken[0]), all_taken[1])
         harvest = self._harvest(gradient, *all_taken, False, dimensions)
         cells = torch.cat([strict.cells, harvest.cells[len(strict.cells) :]])
         spread = torch.cat([strict.spread, harvest.spread[len(strict.cells) :]])
@@ -155,7 +162,7 @@ class Harvester:
         self, gradient: Gradient, cells: Tensor, counts: Tensor, complete: bool, dimensions: tuple[int, ...]
     ) -> Harvest:
         """Return the records that were read."""
-        rows, repeats = self._client.encode(cells).double(), gradient.copies(counts).long()
+        rows, repeats = self._rows(cells), gradient.copies(counts).long()
         return Harvest(
             cells=cells.repeat_interleave(repeats, 0),
             labels=gradient.labels(counts),
@@ -207,7 +214,7 @@ class Harvester:
     def _silent(self, gradient: Gradient) -> Float[Tensor, "one column"]:
         """Return the most typical of some rows that activate no unit of the first layer; none where all do."""
         cells = self._starts.typical(_TYPICAL)
-        rows = self._client.encode(cells).double()
+        rows = self._rows(cells)
         return cells[gradient.network.run(rows).silent()][:1]
 
     def _alone(self, gradient: Gradient) -> Tensor:
@@ -225,7 +232,7 @@ class Harvester:
         return self._encoder.decode(rows[near])
 
     def _proved(self, gradient: Gradient, spans: Sequence[Span], cells: Tensor, left: int) -> tuple[Tensor, Tensor]:
-        rows = self._client.encode(cells).double()
+        rows = self._rows(cells)
         proofs: list[Passed] = []
         for tower in gradient.network.towers:
             proof = self._of_layers(gradient, [(at, spans[at]) for at in tower.layers if at < len(spans)], rows, left)
@@ -263,25 +270,25 @@ class Harvester:
     def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         """Return the cells with the numbers that explain the gradient best, and remove the records."""
         for _ in range(2):
-            gradient.take(self._client.encode(cells).double(), counts)
+            gradient.take(self._rows(cells), counts)
             equations = self._equations(gradient, cells, counts)
             if equations is None:
                 return cells
             moved = equations.solved((self._noise(gradient) / _MOVE) ** 2)
             cells = self._starts.with_numbers(cells, self._starts.numbers(cells) + moved)
-        gradient.take(self._client.encode(cells).double(), counts)
+        gradient.take(self._rows(cells), counts)
         return cells
 
     def _equations(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> _NumberEquations | None:
         """Return the equations of the numbers, outside of what the records not yet found can span; None without any."""
         if not self._continuous or not len(cells):
             return None
-        errors, _ = gradient.contributions(self._client.encode(cells).double(), counts)
+        errors, _ = gradient.contributions(self._rows(cells), counts)
         network, spans = gradient.network, gradient.spans()
         # How the layers' inputs move with each number: of those that take the row, and the taps'.
         entries = [entry[:, self._place].T[None] for entry in network.entries()]
         changes = list(enumerate(entries))
-        rows = self._client.encode(cells).double()
+        rows = self._rows(cells)
         state = torch.nn.functional.linear(rows, network.state_weight, network.state_bias)
         taps = [tap.at for tap in network.taps if tap.at < len(spans)]
         slopes = network.slopes(state, network.state_weight[:, self._place]) if taps else []
@@ -309,7 +316,7 @@ class Harvester:
         best = cells, counts
         scales = [gradient.rounding * row_scale(layer) for layer in gradient.received]
         for _ in range(_FITS):
-            gradient.take(self._client.encode(cells).double(), counts)
+            gradient.take(self._rows(cells), counts)
             length = sum(float((w / s[:, None]).square().sum()) for w, s in zip(gradient.left, scales, strict=True))
             if length >= before:
                 break
@@ -335,7 +342,7 @@ class Harvester:
             cells = self._starts.with_numbers(cells, self._starts.numbers(cells) + moved[:, :columns])
             if targets:
                 counts = torch.cat([counts[:, :1], counts[:, 1:] + moved[:, columns:]], 1)
-        gradient.take(self._client.encode(best[0]).double(), best[1])
+        gradient.take(self._rows(best[0]), best[1])
         return best
 
     def _added(

@@ -11,10 +11,9 @@ from torch import Tensor
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds
 from seepage.attacks.horizontal.exact.first_layer import quotients
 from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, Gradient, copies_labels
-from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, tells
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, RecordHarvester, tells
 from seepage.attacks.horizontal.exact.spans import Span
-from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
-from seepage.tabular.encoder import Encoder
+from seepage.attacks.horizontal.matching.starts import rounds_within
 
 # Squared misfit at which a search has arrived; false ends lie at 0.1 and above as long as spans are good for anything.
 _ARRIVED = 0.05
@@ -34,7 +33,7 @@ _OCCURS = 4.0
 _ROUNDINGS = 1e3
 
 
-class InexactHarvester:
+class InexactHarvester(RecordHarvester):
     """Reads records from gradients blurred by noise or by several local steps, one victim at a time.
 
     The size of the blur is known: the standard deviation of a defense's noise, or the rounding of an update's
@@ -48,10 +47,6 @@ class InexactHarvester:
 
     Nothing is proved here, see ``replayed``.
     """
-
-    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
-        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
-        self._encoder = starts.encoder
 
     def run(self, gradient: Gradient, noise: Sequence[float], seed: int) -> Harvest:
         """Read the records that can be distinguished from combinations of records.
@@ -76,14 +71,14 @@ class InexactHarvester:
                     starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(ends.misfit))
                 ends = self._distinct(ends, search.run(*starts, CHANGES, self._starts.report), gradient.records)
                 cells = self._starts.cells(ends)
-                rows = self._client.encode(cells).double()
+                rows = self._rows(cells)
                 gradient.take(rows, counted(gradient.evidence(deeper, spans[deeper], rows), 0))
                 barren = 0 if len(ends.misfit) > before else barren + 1
                 before = max(before, len(ends.misfit))
                 if barren == _PATIENCE or before == gradient.records:
                     break
             # Only now: what looks like a copy may have been a record that was not found yet.
-            rows = self._client.encode(self._starts.cells(ends)).double()
+            rows = self._rows(self._starts.cells(ends))
             counts = counted(gradient.evidence(deeper, spans[deeper], rows), gradient.records - len(ends.misfit))
             spread = search.spread(ends) * self._encoder.std[self._starts.place]
         cells = self._starts.cells(ends)

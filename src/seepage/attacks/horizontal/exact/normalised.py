@@ -13,12 +13,12 @@ from torch.func import functional_call
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch
 from seepage.attacks.horizontal.exact.chains import branch_of, parts_of
 from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, copies_labels
-from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, RecordHarvester
 from seepage.attacks.horizontal.exact.inexact import counted
 from seepage.attacks.horizontal.exact.networks import Layered, Network, extended
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.exact.traced import frozen
-from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
+from seepage.attacks.horizontal.matching.starts import rounds_within
 from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, Moments, normalisations
 from seepage.models.resnet import Residual
@@ -98,7 +98,7 @@ def _block(parts: list[nn.Module]) -> tuple[_Block | None, bool, list[nn.Module]
     return block, False, behind[1:]
 
 
-class NormalisedHarvester:
+class NormalisedHarvester(RecordHarvester):
     """Reads records from gradients of networks with batch normalisation, one victim at a time.
 
     With the statistics of a batch at hand, normalisation is an affine map of each record by itself, so that what the
@@ -113,10 +113,6 @@ class NormalisedHarvester:
     of the statistics. That is likely to be right, and no proof.
     """
 
-    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
-        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
-        self._encoder = starts.encoder
-
     def run(self, seen: ReplayedBatch, records: int, seed: int) -> Harvest:
         """Read the records that can be distinguished from combinations of records."""
         generator = torch.Generator().manual_seed(seed)
@@ -126,7 +122,7 @@ class NormalisedHarvester:
             if not seen.tells:
                 break
             # Every other round as if nothing were found, in case something that was is wrong.
-            allowed = seen.occurring if barren % 2 else seen.missing(self._client.encode(cells).double())
+            allowed = seen.occurring if barren % 2 else seen.missing(self._rows(cells))
             search = CellsSearch(self._encoder, seen.network, seen.spans, allowed)
             arrived = self._starts.ends(
                 search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report), _ARRIVED
@@ -139,7 +135,7 @@ class NormalisedHarvester:
             barren = 0 if len(cells) > before else barren + 1
             if len(cells) == records or barren == _PATIENCE:
                 break
-        for tried in (cells, torch.cat([cells, seen.rest(self._client.encode(cells).double())])):
+        for tried in (cells, torch.cat([cells, seen.rest(self._rows(cells))])):
             counts = self._counts(seen, tried, records - len(tried))
             repeats = counts.sum(1).long()
             if int(repeats.sum()) != records:
@@ -151,7 +147,7 @@ class NormalisedHarvester:
         return self._harvest(seen, cells, copies_labels(self._counts(seen, cells, 0)), None)
 
     def _counts(self, seen: ReplayedBatch, cells: Tensor, spare: int) -> Float[Tensor, "record label"]:
-        return counted(seen.evidence(self._client.encode(cells).double()), max(0, spare))
+        return counted(seen.evidence(self._rows(cells)), max(0, spare))
 
     def _harvest(self, seen: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
         """Return the records, with the standard errors of their numbers where these are known."""
@@ -166,11 +162,11 @@ class NormalisedHarvester:
         spread = cells.new_full((len(cells), len(starts.continuous)), torch.inf)
 
         def left(numbers: Tensor) -> Tensor:
-            rows = self._client.encode(cells).double().repeat(len(numbers), 1, 1)
+            rows = self._rows(cells).repeat(len(numbers), 1, 1)
             rows[..., place] = numbers.view(len(numbers), len(cells), -1)
             return seen.left(rows, labels)
 
-        numbers = self._client.encode(cells).double()[:, place].flatten()
+        numbers = self._rows(cells)[:, place].flatten()
         rest = left(numbers[None])[0]
         if not 0 < len(numbers) <= _FITTED_AT_ONCE:
             return cells, seen.is_rounding(rest), spread
@@ -182,7 +178,7 @@ class NormalisedHarvester:
             spread = error.view_as(spread) * self._encoder.std[place]
             moved = (numbers - inverse @ (slope @ rest)).view(len(cells), -1)
             tried = starts.with_numbers(cells, moved)
-            numbers = self._client.encode(tried).double()[:, place].flatten()
+            numbers = self._rows(tried)[:, place].flatten()
             after = left(numbers[None])[0]
             if not float(after.norm()) < float(rest.norm()):
                 break

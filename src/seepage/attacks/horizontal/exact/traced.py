@@ -327,11 +327,7 @@ def frozen(module: nn.Module, moments: Mapping[str, Moments]) -> nn.Module:
 
 
 def _state(
-    module: nn.Module,
-    first: WatchedLayer,
-    maps: Sequence[tuple[Tensor, Tensor]],
-    probes: Probes,
-    by_outputs: bool,
+    module: nn.Module, first: WatchedLayer, maps: Sequence[tuple[Tensor, Tensor]], probes: Probes, by_outputs: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the map from the encoded row to the state, and its constant."""
     row = probes.rows[:1]

@@ -16,7 +16,7 @@ from seepage import kernel
 from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_noise, lost_sizes
 from seepage.attacks.horizontal.exact.cells_search import COMBINED, MANY_OUTSIDE
 from seepage.attacks.horizontal.exact.chains import affine_layers
-from seepage.attacks.horizontal.exact.dropped import obstacle, read_dropped
+from seepage.attacks.horizontal.exact.dropped import DroppedHarvester, obstacle
 from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
@@ -190,7 +190,7 @@ class Unmix:
             if dropping:
                 assert own is not None
                 near = partial(estimate, victim, progress)
-                harvest = read_dropped(own, read, victim, facts.batch_size, *limits, seed, near)
+                harvest = DroppedHarvester(*limits).run(own, read, victim, facts.batch_size, seed, near)
             elif normalised:
                 granted = facts.batch_statistics or {}
                 seen = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics)
