@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -55,7 +56,7 @@ class Harvest:
     """Records read from one victim's gradient.
 
     Attributes:
-        cells: cells of the records; each copy of a record has its own row.
+        cells: cells of the records, copies in rows of their own.
         spread: standard error of each number in its column's unit, NaN for discrete columns.
         left: remaining gradient by parameter; empty where it was not taken apart.
         complete: whether the records replay the message, so that nothing but rounding is left.
@@ -183,15 +184,12 @@ class Harvester(RecordHarvester):
             allowed = torch.ones_like(self._encoder.is_continuous)
         if len(spans) > 1 or not isinstance(network, Network):
             search = CellsSearch(self._encoder, network, spans, allowed)
-            search_ends = search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report)
-            return self._starts.distinct(torch.cat([single, self._arrived(gradient, search_ends)]))
-        ends, rows = search_one_layer(
-            *(self._encoder, network, gradient.left[0], spans[0], allowed),
-            lambda: self._starts.draw(allowed, generator),
-            CHANGES,
-        )
-        arrived = [self._arrived(gradient, part) for part in ends]
-        return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *arrived]))
+            ends = [search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report)]
+        else:
+            draw = partial(self._starts.draw, allowed, generator)
+            ends, rows = search_one_layer(self._encoder, network, gradient.left[0], spans[0], allowed, draw, CHANGES)
+            single = torch.cat([single, self._encoder.decode(rows)])
+        return self._starts.distinct(torch.cat([single, *(self._arrived(gradient, part) for part in ends)]))
 
     def _arrived(self, gradient: Gradient, ends: SearchEnds) -> Tensor:
         arrived = self._starts.ends(ends, gradient.tolerances.misfit)
@@ -386,13 +384,10 @@ def _first_of_alike(entering: Sequence[Float[Tensor, "record _"]]) -> Bool[Tenso
 
 
 class _Term(NamedTuple):
-    """Equations of one layer for the numbers of the records.
+    """Equations of one layer for the numbers of the records, outside of what other records' errors and inputs span.
 
-    Attributes:
-        errors: errors of the records, outside of what other records' errors span.
-        changes: derivatives of the records' inputs by each number, outside of what other records' inputs span; once
-            for all records where they have the same, as in a first layer.
-        rest: remaining gradient of the layer there.
+    ``changes`` are the derivatives of the records' inputs by each number: once for all where they are the same, as in
+    a first layer; ``rest`` is the remaining gradient.
     """
 
     errors: Float[Tensor, "record other"]
@@ -401,16 +396,13 @@ class _Term(NamedTuple):
 
     @property
     def together(self) -> Float[Tensor, "record record"]:
-        """Products of the records' errors."""
         return self.errors @ self.errors.T
 
     def pulled(self, left: Float[Tensor, "record rest"]) -> Float[Tensor, "record number"]:
         """Return the product of what each record has left and how its numbers change it."""
         return left @ self.changes[0].T if len(self.changes) == 1 else torch.einsum("nv,ncv->nc", left, self.changes)
 
-    def applied(
-        self, together: Float[Tensor, "record record"], moved: Float[Tensor, "record number"]
-    ) -> Float[Tensor, "record number"]:
+    def applied(self, together: Tensor, moved: Float[Tensor, "record number"]) -> Float[Tensor, "record number"]:
         """Return the product of the normal equations' matrix and moves of the numbers."""
         if len(self.changes) == 1:
             return (together @ moved) @ (self.changes[0] @ self.changes[0].T)
@@ -430,12 +422,7 @@ class _NumberEquations:
 
     def __init__(self, terms: Sequence[_Term]) -> None:
         self._terms = terms
-        self._records, self._columns = len(terms[0].errors), terms[0].changes.shape[1]
-
-    @property
-    def size(self) -> int:
-        """Number of unknowns."""
-        return self._records * self._columns
+        self.size = len(terms[0].errors) * terms[0].changes.shape[1]
 
     def gram(self) -> Float[Tensor, "unknown unknown"]:
         """Return the matrix of the equations."""

@@ -144,7 +144,7 @@ class LayerProbe:
     """Properties of a linear map, measured on typical rows.
 
     Attributes:
-        inputs, outputs: numbers of its inputs and of the network's outputs.
+        outputs: number of the network's outputs.
         linear: map from the encoded row to its input and the constant part, where that is affine.
         rank: number of dimensions of its gradient, however many records there are.
         scale: factor that brings its inputs to the usual length.
@@ -234,8 +234,7 @@ def watched_run(
     try:
         return linear_calls(module, rows, places, graph=graph)
     except Exception as error:  # A user's module may raise anything.
-        why = one_line(error)
-        raise UnreadableError(f"the network cannot be run in float64 ({why})") from error
+        raise UnreadableError(f"the network cannot be run in float64 ({one_line(error)})") from error
 
 
 def _affine(

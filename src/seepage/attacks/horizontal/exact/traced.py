@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -63,16 +62,13 @@ class TracedNetwork:
 
     Attributes:
         module: module in float64, in evaluation mode.
-        layers: watched layers that distinguish single records: the one that takes the row first.
-        maps: maps from the encoded row to the inputs of the first of these layers, which are affine in it, with their
-            constants.
+        layers: watched layers that distinguish single records, the ones that are affine in the row first.
+        maps: maps from the encoded row to the inputs of those, with their constants.
         by_outputs: whether all else depends on the first layer's outputs alone, which are the state then; else the
             state is the encoded row.
-        taps: layers whose inputs a search compares.
         memory: numbers a row that computing the taps' inputs takes.
         work: multiplications of a row's pass.
         last: layer whose errors are those of the outputs; None where there is none.
-        towers: groups of columns that no layer takes together.
     """
 
     module: nn.Module
@@ -295,20 +291,15 @@ def traced(model: Model, schema: Schema, statistics: Statistics) -> TracedNetwor
     # A change in place counts a parameter's version up.
     key = (model.head, schema, statistics, tuple((id(p), p._version) for p in model.module.parameters()))
     cached = _TRACED.get(model.module)
-    if cached is None or cached.key != key:
+    if cached is None or cached[0] != key:
         encoder = Encoder(schema, statistics, device=next(model.module.parameters()).device)
         network = TracedNetwork.of(model, typical_rows(encoder, statistics), model.parameters, encoder=encoder)
-        cached = _TRACED[model.module] = _CachedNetwork(key, network)
-    return cached.network
+        cached = _TRACED[model.module] = key, network
+    return cached[1]
 
 
-class _CachedNetwork(NamedTuple):
-    key: tuple[object, ...]
-    network: TracedNetwork
-
-
-# What was traced last of each module, so that counting records and reading them looks at it once.
-_TRACED: WeakKeyDictionary[nn.Module, _CachedNetwork] = WeakKeyDictionary()
+# What was traced last of each module, by its key, so that counting records and reading them looks at it once.
+_TRACED: WeakKeyDictionary[nn.Module, tuple[tuple[object, ...], TracedNetwork]] = WeakKeyDictionary()
 
 
 def typical_rows(encoder: Encoder, statistics: Statistics) -> Float[Tensor, "row encoded"]:

@@ -85,9 +85,7 @@ def restore_labels(
         generator = torch.Generator().manual_seed(seed)
         uniform = torch.rand(_BIAS_DUMMIES, len(knowledge.schema.columns), generator=generator, dtype=torch.float64)
         dummies = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
-    # Where each victim's gradient was taken at its own parameters, each has outputs of its own.
-    places = [model.parameters] if view.parameters is None else _each(view.parameters)
-    ends = [_output_layer(model, dummies, place) for place in places]
+    places, ends = _ends(view, dummies)
     layer, name = ends[0].layer, ends[0].name
     mean = torch.stack([_probabilities(model, end.outputs).mean(0) for end in ends]).expand(view.victims, -1)
     defense = knowledge.defense
@@ -144,8 +142,7 @@ def restore_labels(
 def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies: Tensor) -> Tensor:
     """Return labels as a published method restores them, or refuse a case outside its assumptions."""
     model, records = view.model, knowledge.batch_size
-    places = [model.parameters] if view.parameters is None else _each(view.parameters)
-    ends = [_output_layer(model, dummies, place) for place in places]
+    places, ends = _ends(view, dummies)
     layer, name = ends[0].layer, ends[0].name
     if layer is None:
         raise _no_end(model)
@@ -227,9 +224,12 @@ class _End(NamedTuple):
     outputs: Tensor
 
 
-def _each(parameters: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    victims = len(next(iter(parameters.values())))
-    return [{name: p[v] for name, p in parameters.items()} for v in range(victims)]
+def _ends(view: GradientView, rows: Tensor) -> tuple[list[dict[str, Tensor]], list[_End]]:
+    """Return parameters and output layer: each victim's where its gradient was taken at its own, else those of all."""
+    places = [view.model.parameters]
+    if view.parameters is not None:
+        places = [view.place(victim) for victim in range(view.victims)]
+    return places, [_output_layer(view.model, rows, place) for place in places]
 
 
 def _probabilities(model: Model, outputs: Tensor) -> Tensor:
