@@ -54,7 +54,11 @@ class GradientMembership:
         """
         records, like = knowledge.batch_size, next(view.model.module.parameters())
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=like.dtype)
-        scale = _scale(view, records)
+        # Number by which a mean gradient is multiplied in the message.
+        scale = 1.0
+        if isinstance(view, UpdateView):
+            training = view.training
+            scale = training.learning_rate * training.epochs * len(training.batches(records // view.clients))
         messages = torch.cat([part.flatten(1) for part in view.message.values()], 1).double() / scale
         together = max(1, _ENTRIES_AT_ONCE // messages[0].numel())
         scores = []
@@ -89,14 +93,6 @@ class GradientMembership:
         if bound is None:
             return rows
         return rows * (bound / rows.norm(dim=1, keepdim=True).clamp(min=1e-30)).clamp(max=1.0)
-
-
-def _scale(view: GradientView | UpdateView, records: int) -> float:
-    """Return the number by which a mean gradient is multiplied in the message."""
-    if isinstance(view, GradientView):
-        return 1.0
-    training = view.training
-    return float(training.learning_rate) * training.epochs * len(training.batches(records // view.clients))
 
 
 def _log_density(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ class _Taken:
         errors, sure, testable = _own_errors(network, span, rows)
         if not bool(testable.any()) and len(cells) <= span.rank:
             # Where no unit tells records apart, all that fit are taken if they fit together.
-            errors, sure = _joint_errors(self._left, extended), torch.ones_like(sure)
+            errors, sure = (self._left @ torch.linalg.pinv(extended)).T, torch.ones_like(sure)
         before = len(self.cells)
         for row, error, cell in zip(extended[sure], errors[sure], cells[sure], strict=True):
             now = self.span()
@@ -162,13 +162,6 @@ def _own_errors(
             errors[at] = torch.where(reacted, (columns @ right[-1]) * span.scale.nan_to_num(posinf=0.0), 0.0)
             sure[at] = True
     return errors, sure, testable
-
-
-def _joint_errors(
-    left: Float[Tensor, "unit extended"], extended: Float[Tensor, "row extended"]
-) -> Float[Tensor, "row unit"]:
-    """Return the errors with which rows explain as much of a gradient as they can."""
-    return (left @ torch.linalg.pinv(extended)).T
 
 
 def _labels(

@@ -204,8 +204,12 @@ def probed(
         if not close(each.entering[:1], single.entering) or not close(each.weight, single.weight):
             refused.append(f"what enters {layer.name!r} depends on other records")
             continue
-        whole, error = layer.entered(call), layer.chosen(call.by_unit(back))
-        layers.append((layer, each, _rank(error.T @ whole), close(error, out)))
+        error = layer.chosen(call.by_unit(back))
+        sent = error.T @ layer.entered(call)
+        values = torch.linalg.svdvals(sent / row_scale(sent)[:, None])
+        # Dimensions above the rounding of float32.
+        rank = int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
+        layers.append((layer, each, rank, close(error, out)))
     if not layers:
         why = f" ({'; '.join(dict.fromkeys(refused[:NAMED]))})" if refused else ""
         raise UnreadableError(f"no affine layer with one input a record{why}")
@@ -357,12 +361,6 @@ def _is_isometric(weight: Tensor, parameters: Sequence[Tensor]) -> bool:
     same = sum(int((part != 0).sum()) for part in parts) == way.numel()
     lengths = math.fsum(float(part.square().sum()) for part in parts)
     return len(parts) == 1 and same and abs(lengths / float(way.square().sum()) - 1) < _SAME
-
-
-def _rank(gradient: Tensor) -> int:
-    """Return the number of dimensions of a gradient above the rounding of float32."""
-    values = torch.linalg.svdvals(gradient / row_scale(gradient)[:, None])
-    return int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
 
 
 def close(values: Tensor, wanted: Tensor, share: float = _SAME) -> bool:

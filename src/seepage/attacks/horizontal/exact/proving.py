@@ -21,6 +21,8 @@ from seepage.wire.horizontal import Knowledge, UpdateView, View
 _MOVED_TOGETHER = 200
 
 
+# Doubt where only some records were read.
+NO_WITNESS = "not all records were read, so that none can be replayed"
 _Tensors = Mapping[str, Tensor]
 _Cells = Float[Tensor, "record column"]
 

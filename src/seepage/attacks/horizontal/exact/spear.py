@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.duals import Directions, merged, refined, sampled
 from seepage.attacks.horizontal.exact.first_layer import FirstLayer, choose_records, first_layer, quotients
-from seepage.attacks.horizontal.exact.proving import proof_of
+from seepage.attacks.horizontal.exact.proving import NO_WITNESS, proof_of
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.optimise import Progress
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
@@ -108,8 +108,7 @@ class Spear:
             search = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), facts.batch_size, seed)
             records, whole = _cells(encoder, facts, search)
             cells.append(records.cpu())
-            doubt = None if whole else "not all records were read, so that none can be replayed"
-            proofs.append(proof_of(view, knowledge, victim, cells[-1], None, doubt))
+            proofs.append(proof_of(view, knowledge, victim, cells[-1], None, None if whole else NO_WITNESS))
             regime.append(_regime(search, facts.batch_size))
             if progress is not None:
                 progress(1 / len(seeds))

@@ -24,7 +24,7 @@ from seepage.attacks.horizontal.exact.normalised import NormalisedHarvester
 from seepage.attacks.horizontal.exact.normalised_forms import normalised_inputs, seen_of
 from seepage.attacks.horizontal.exact.pace import Pace
 from seepage.attacks.horizontal.exact.probes import UnreadableError
-from seepage.attacks.horizontal.exact.proving import proofs_of
+from seepage.attacks.horizontal.exact.proving import NO_WITNESS, proofs_of
 from seepage.attacks.horizontal.exact.replay import can_replay, replayed
 from seepage.attacks.horizontal.exact.traced import TracedNetwork, gradient_of, traced, typical_rows
 from seepage.attacks.horizontal.exact.updates import moved_by
@@ -213,7 +213,8 @@ class Unmix:
         else:
             batches = self._estimated(harvests, facts.batch_size, encoder, lambda i: estimate(i, pace.rest))
         cells, labels, doubt, course = batches
-        proofs = proofs_of(view, knowledge, cells, labels, [_unread(harvest) for harvest in harvests])
+        doubts = [None if harvest.complete else NO_WITNESS for harvest in harvests]
+        proofs = proofs_of(view, knowledge, cells, labels, doubts)
         engine = match(read, self.fallback.matching)
         loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
         regimes = [_regime(harvest, proof, exact) for harvest, proof in zip(harvests, proofs, strict=True)]
@@ -412,11 +413,6 @@ def _noise(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> l
         steps_rounding = _ROUNDING_OF_A_STEP * torch.finfo(weight.dtype).eps * usual * math.sqrt(steps) / moved
         deviations.append(math.hypot(knowledge.defense.noise, steps_rounding, size / moved))
     return deviations
-
-
-def _unread(harvest: Harvest) -> str | None:
-    """Return why the records read are no witness of the whole batch; None where they are."""
-    return None if harvest.complete else "not all records were read, so that none can be replayed"
 
 
 def _fitted(

@@ -87,7 +87,8 @@ def restore_labels(
         dummies = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
     places, ends = _ends(view, dummies)
     layer, name = ends[0].layer, ends[0].name
-    mean = torch.stack([_probabilities(model, end.outputs).mean(0) for end in ends]).expand(view.victims, -1)
+    chances = [end.outputs.softmax(-1) if model.head == "softmax" else end.outputs.sigmoid() for end in ends]
+    mean = torch.stack([part.mean(0) for part in chances]).expand(view.victims, -1)
     defense = knowledge.defense
     if method == "geng" and defense.signs:
         raise BadInputError(
@@ -230,10 +231,6 @@ def _ends(view: GradientView, rows: Tensor) -> tuple[list[dict[str, Tensor]], li
     if view.parameters is not None:
         places = [view.place(victim) for victim in range(view.victims)]
     return places, [_output_layer(view.model, rows, place) for place in places]
-
-
-def _probabilities(model: Model, outputs: Tensor) -> Tensor:
-    return outputs.softmax(-1) if model.head == "softmax" else outputs.sigmoid()
 
 
 def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> _End:

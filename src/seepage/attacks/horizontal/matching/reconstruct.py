@@ -129,6 +129,7 @@ class Reconstruction:
         rounds = view.rounds if isinstance(view, RoundsView) else (view,)
         for round_view in rounds:
             check(round_view, knowledge, seeds)
+        victims, records = view.victims, knowledge.batch_size
         first = next(iter(rounds[0].message.values()))
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=first.dtype, device=first.device)
         gradients = [as_gradient(round_view, knowledge) for round_view in rounds]
@@ -163,12 +164,12 @@ class Reconstruction:
             if view.training.optimizer != "sgd":
                 target = smoothed(view, knowledge, encoder)
             if not knowledge.ordered:
-                labels = torch.stack([_shuffled(label, seed) for label, seed in zip(labels, seeds, strict=True)])
+                orders = [torch.randperm(records, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+                labels = labels.take_along_dim(torch.stack(orders).to(labels.device), 1)
         moved = None
         # Signs do not reveal the length of the client's way.
         if isinstance(view, UpdateView) and self.local == "sme" and not knowledge.defense.signs:
             moved = moved_by(view, knowledge.batch_size // view.clients)
-        victims, records = view.victims, knowledge.batch_size
         budget = self.rows_at_once or ROWS_AT_ONCE.get(first.device.type, ROWS_AT_ONCE["cpu"])
         if isinstance(target, UpdateView):
             # Each dummy client has weights of its own: the cost of products grows with clients, not with their records.
@@ -297,11 +298,6 @@ def _counts_by_step(view: View) -> TypeGuard[UpdateView]:
     if not isinstance(view, UpdateView) or view.training.optimizer == "sgd":
         return False
     return view.model.head != "regression" and not normalisations(view.model.module)
-
-
-def _shuffled(labels: Float[Tensor, " record"], seed: int) -> Float[Tensor, " record"]:
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    return labels[order.to(labels.device)]
 
 
 def check(view: View, knowledge: Knowledge, seeds: Sequence[int]) -> None:

@@ -113,7 +113,8 @@ class Unrolled(ClosedFormSteps):
             # Records of a batch that is dropped have none.
             derivative = torch.zeros_like(epochs)
             flat = derivative.flatten(0, 1)
-            batches = [(epoch, batch) for epoch in range(epochs.shape[2]) for batch in self._batches(epochs.shape[3])]
+            local = self._view.training.batches(epochs.shape[3])
+            batches = [(epoch, batch) for epoch in range(epochs.shape[2]) for batch in local]
             adjoint = [-by_update for by_update in self._by_updates(distance, updates)]
             for (epoch, batch), step in zip(reversed(batches), reversed(steps), strict=True):
                 flat[:, epoch, batch] = self._back(weights, adjoint, step)
@@ -121,9 +122,6 @@ class Unrolled(ClosedFormSteps):
 
     def _updates(self, epochs: Tensor, labels: Tensor) -> list[Tensor]:
         return [begin - end for begin, end in zip(self._begin, self._train(epochs, labels)[0], strict=True)]
-
-    def _batches(self, records: int) -> list[slice]:
-        return self._view.training.batches(records)
 
     def _train(self, epochs: Tensor, labels: Tensor) -> tuple[list[Tensor], list[StepRun]]:
         """Return each dummy client's weights after its training, and its steps."""
@@ -133,7 +131,7 @@ class Unrolled(ClosedFormSteps):
         weights = [w.expand(len(rows), *w.shape).contiguous() for w in self._begin]
         steps = []
         for epoch in range(count):
-            for batch in self._batches(records):
+            for batch in self._view.training.batches(records):
                 step = self._forward(weights, rows[:, epoch, batch], repeated_labels[:, batch])
                 steps.append(step)
                 for w, a, e in zip(weights, step.inputs, step.errors, strict=True):
