@@ -121,7 +121,6 @@ def weigh_counts(
     restored count. The two are combined in proportion to their precision.
 
     Args:
-        counts: counts restored from the gradient.
         knowledge: side information with the batch size and the noise; without noise the counts are returned unchanged.
         growth: growth of the noise, see ``counts_by_effects``.
 

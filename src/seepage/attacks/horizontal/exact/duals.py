@@ -57,10 +57,6 @@ def sampled(
 
     Where the chosen shares are dependent the vector is one of many, or not finite.
 
-    Args:
-        shares: shares of the units that reacted.
-        generator: generator of the choices, on the CPU.
-
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
         >>> sampled(shares, 1, torch.Generator().manual_seed(0)).abs().tolist()
@@ -83,7 +79,6 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
     Args:
         least: number of units that a direction has to vanish on.
         shares: shares of all units, of unit length where they reacted.
-        vectors: directions nearly orthogonal to some of them.
 
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8]], dtype=torch.float64)

@@ -57,7 +57,6 @@ class Span:
         """Return the spans of a gradient.
 
         Args:
-            scale: divisor of each unit's row, see ``row_scale``.
             largest: largest singular value of the whole scaled gradient.
             rounding: relative precision of the received numbers.
             roundings: bound on rounding, in units of precision times the largest singular value.
