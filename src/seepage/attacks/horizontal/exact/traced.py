@@ -181,7 +181,7 @@ class TracedNetwork:
         """Names of each watched layer's weights, the first of those it is computed from, and bias."""
         return [(layer.weights[0], layer.bias) for layer in self.layers]
 
-    @cached_property
+    @property
     def takes_rows(self) -> bool:
         """Whether the first layer takes the encoded row itself and has a bias."""
         if not self.maps or not self.layers[0].biased:

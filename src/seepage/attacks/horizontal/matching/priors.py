@@ -25,6 +25,7 @@ class Prior(Protocol):
         Raises:
             BadInputError: the prior needs knowledge that the attacker is not granted.
         """
+        ...
 
 
 class Guided:
