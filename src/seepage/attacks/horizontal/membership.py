@@ -54,8 +54,13 @@ class GradientMembership:
         """
         records, like = knowledge.batch_size, next(view.model.module.parameters())
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=like.dtype)
-        scale = _scale(view, records)
+        # Number by which a mean gradient is multiplied in the message.
+        scale = 1.0
+        if isinstance(view, UpdateView):
+            training = view.training
+            scale = training.learning_rate * training.epochs * len(training.batches(records // view.clients))
         messages = torch.cat([part.flatten(1) for part in view.message.values()], 1).double() / scale
+        together = max(1, _ENTRIES_AT_ONCE // messages[0].numel())
         scores = []
         for victim, seed in enumerate(seeds):
             drawn = torch.Generator().manual_seed(seed % 2**62)
@@ -64,38 +69,19 @@ class GradientMembership:
             # Labels of reference records are those of the candidates, in a random order.
             order = torch.randint(len(labels[victim]), (self.references,), generator=drawn)
             references = self._clipped(view, knowledge, encoder.encode(rows), labels[victim][order])
-            scores.append(
-                self._scores(
-                    view, knowledge, encoder, messages[victim], references, candidates[victim], labels[victim], scale
-                )
-            )
+            parts = []
+            for some, targets in zip(candidates[victim].split(together), labels[victim].split(together), strict=True):
+                own = self._clipped(view, knowledge, encoder.encode(some), targets)
+                size = own.square().sum(1)
+                products = own @ references.T
+                mean, spread = products.mean(1), products.var(1)
+                noise = (knowledge.defense.noise / scale) ** 2 * size
+                without = (mean, spread / records + noise)
+                among = (mean * (records - 1) / records + size / records, spread * (records - 1) / records**2 + noise)
+                statistic = own @ messages[victim]
+                parts.append(_log_density(statistic, *among) - _log_density(statistic, *without))
+            scores.append(torch.cat(parts))
         return torch.stack(scores)
-
-    def _scores(
-        self,
-        view: GradientView | UpdateView,
-        knowledge: Knowledge,
-        encoder: Encoder,
-        message: Tensor,
-        references: Tensor,
-        candidates: Tensor,
-        labels: Tensor,
-        scale: float,
-    ) -> Tensor:
-        records = knowledge.batch_size
-        together = max(1, _ENTRIES_AT_ONCE // message.numel())
-        scores = []
-        for rows, targets in zip(candidates.split(together), labels.split(together), strict=True):
-            own = self._clipped(view, knowledge, encoder.encode(rows), targets)
-            size = own.square().sum(1)
-            products = own @ references.T
-            mean, spread = products.mean(1), products.var(1)
-            noise = (knowledge.defense.noise / scale) ** 2 * size
-            without = (mean, spread / records + noise)
-            among = (mean * (records - 1) / records + size / records, spread * (records - 1) / records**2 + noise)
-            statistic = own @ message
-            scores.append(_log_density(statistic, *among) - _log_density(statistic, *without))
-        return torch.cat(scores)
 
     def _clipped(
         self, view: GradientView | UpdateView, knowledge: Knowledge, encoded: Tensor, labels: Tensor
@@ -107,14 +93,6 @@ class GradientMembership:
         if bound is None:
             return rows
         return rows * (bound / rows.norm(dim=1, keepdim=True).clamp(min=1e-30)).clamp(max=1.0)
-
-
-def _scale(view: GradientView | UpdateView, records: int) -> float:
-    """Return the number by which a mean gradient is multiplied in the message."""
-    if isinstance(view, GradientView):
-        return 1.0
-    training = view.training
-    return float(training.learning_rate) * training.epochs * len(training.batches(records // view.clients))
 
 
 def _log_density(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

@@ -37,6 +37,16 @@ class SearchEnds:
     numbers: Float[Tensor, "start continuous"]
     misfit: Float[Tensor, " start"]
 
+    @classmethod
+    def joined(cls, parts: Sequence[SearchEnds]) -> SearchEnds:
+        """Return the ends of several searches, one after the other."""
+        codes, numbers = torch.cat([part.codes for part in parts]), torch.cat([part.numbers for part in parts])
+        return cls(codes, numbers, torch.cat([part.misfit for part in parts]))
+
+    def of(self, chosen: Tensor) -> SearchEnds:
+        """Return some of the ends, by a mask or by their places."""
+        return SearchEnds(self.codes[chosen], self.numbers[chosen], self.misfit[chosen])
+
 
 class CellsSearch:
     """Coordinate descent on the cells of one record, from many starts at once.
@@ -67,7 +77,6 @@ class CellsSearch:
         schema = encoder.schema
         starts = [block.start for block in schema.blocks]
         device = encoder.mean.device
-        self._encoder = encoder
         self._first = torch.tensor([starts[i] for i in schema.discrete], dtype=torch.long, device=device)
         self._place = torch.tensor([starts[i] for i in schema.continuous], dtype=torch.long, device=device)
         options = [
@@ -102,11 +111,6 @@ class CellsSearch:
             self._errors = 0.0
 
     @property
-    def discrete(self) -> int:
-        """Number of discrete columns."""
-        return len(self._first)
-
-    @property
     def determined(self) -> bool:
         """Whether distances from the first layer's span determine the numbers."""
         values = torch.linalg.svdvals(self._away_slope)
@@ -138,11 +142,7 @@ class CellsSearch:
             parts.append(self._run(c.clone(), n.clone(), rounds))
             if report is not None:
                 report(len(c) / len(codes))
-        return SearchEnds(
-            torch.cat([part.codes for part in parts]),
-            torch.cat([part.numbers for part in parts]),
-            torch.cat([part.misfit for part in parts]),
-        )
+        return SearchEnds.joined(parts)
 
     def hidden_outputs(self, ends: SearchEnds) -> Float[Tensor, "start unit"]:
         """Return the first layer's outputs at the ends of searches, before its ReLU."""
@@ -243,12 +243,9 @@ class CellsSearch:
 
 @dataclass(frozen=True)
 class _Tap:
-    """Map from the inputs of a deeper layer to their part outside of their span.
+    """Map from the inputs of a deeper layer to their part outside of their span, with its constant part.
 
-    Attributes:
-        off, shift: map from the input to what lies outside, and its constant part.
-        rows: span itself with its constant part where it has fewer dimensions, which is cheaper.
-        constant: 1 where the layer has a bias, else 0.
+    ``rows`` are those of the span itself where it has fewer dimensions, which is cheaper.
     """
 
     off: Float[Tensor, "rest input"]

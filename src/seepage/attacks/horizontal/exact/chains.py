@@ -7,22 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from seepage.attacks.horizontal.exact.layers import (
-    Affine,
-    Chain,
-    Concatenation,
-    Convolution,
-    DifferentiatedLayer,
-    Flattening,
-    Normalisation,
-    Rectifier,
-)
+from seepage.attacks.horizontal.exact import layers
 from seepage.models.batch_norm import BatchNorm
 from seepage.models.calling import watched
 from seepage.models.dropout import drops_of
 from seepage.models.resnet import Residual
 
-_LAYERS = (nn.Linear, nn.ReLU, BatchNorm, nn.Unflatten, nn.Conv1d, nn.Flatten)
 # Random rows with which the form of a network is looked at.
 _ROWS = 64
 
@@ -104,40 +94,14 @@ def affine_layers(module: nn.Module) -> list[nn.Linear] | None:
         True
     """
     parts = parts_of(module) or []
-    layers = [part for part in parts if isinstance(part, nn.Linear)]
-    plain = [type(part) for part in parts] == [nn.ReLU if i % 2 else nn.Linear for i in range(2 * len(layers) - 1)]
-    return layers if plain and layers else None
-
-
-def obstacle(module: nn.Module) -> str:
-    """Return in a few words why a network is no plain ReLU network.
-
-    Example:
-        >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)))
-        'it has Tanh'
-        >>> obstacle(nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 1)))
-        'a layer without a bias'
-        >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
-        'its layers are in another order'
-        >>> obstacle(nn.Sequential(nn.Linear(2, 3), nn.Dropout(0), nn.Tanh(), nn.Linear(3, 1)))
-        'it has Tanh'
-    """
-    leaves = [part for part in module.modules() if next(part.children(), None) is None]
-    strange = [type(part).__name__ for part in leaves if not isinstance(part, _LAYERS) and not _does_nothing(part)]
-    if strange:
-        return f"it has {', '.join(dict.fromkeys(strange))}"
-    if any(isinstance(part, nn.Linear) and part.bias is None for part in leaves):
-        return "a layer without a bias"
-    return "its layers are in another order"
-
-
-def _does_nothing(part: nn.Module) -> bool:
-    return isinstance(part, nn.Identity) or (isinstance(part, nn.Dropout) and part.p == 0)
+    affine = [part for part in parts if isinstance(part, nn.Linear)]
+    plain = [type(part) for part in parts] == [nn.ReLU if i % 2 else nn.Linear for i in range(2 * len(affine) - 1)]
+    return affine if plain and affine else None
 
 
 def chain_of(
     parts: Sequence[nn.Module], module: nn.Module, parameters: Sequence[Tensor], received: Sequence[Tensor]
-) -> Chain:
+) -> layers.Chain:
     """Return the layers of ``parts_of``, ready to run; the module gives the order of parameters.
 
     Args:
@@ -145,34 +109,25 @@ def chain_of(
         received: gradients, one a parameter, (victim, *parameter).
     """
     places = {id(parameter): i for i, parameter in enumerate(module.parameters())}
-    layers: list[DifferentiatedLayer] = []
+    chain: list[layers.DifferentiatedLayer] = []
     for part in parts:
         if isinstance(part, Residual):
-            layers.append(Concatenation(chain_of(branch_of(part), module, parameters, received)))
-        elif isinstance(part, nn.Linear):
-            i = places[id(part.weight)]
-            layers.append(
-                Affine(
-                    place=i,
-                    weight=parameters[i],
-                    bias=parameters[i + 1],
-                    received=received[i],
-                    received_bias=received[i + 1],
-                    weight_back=parameters[i].transpose(-2, -1).contiguous(),
-                    received_back=received[i].transpose(1, 2).contiguous(),
-                )
-            )
-        elif isinstance(part, BatchNorm):
-            i = places[id(part.weight)]
-            layers.append(Normalisation(i, parameters[i], parameters[i + 1], part.eps, received[i], received[i + 1]))
-        elif isinstance(part, nn.Conv1d):
-            i = places[id(part.weight)]
-            layers.append(Convolution(i, parameters[i][..., 0, :], received[i][:, :, 0]))
+            chain.append(layers.Concatenation(chain_of(branch_of(part), module, parameters, received)))
         elif isinstance(part, nn.ReLU):
-            layers.append(Rectifier())
+            chain.append(layers.rectified)
         elif isinstance(part, nn.Flatten):
-            layers.append(Flattening())
-    return Chain(layers)
+            chain.append(layers.flattened)
+        elif isinstance(part, nn.Linear | BatchNorm | nn.Conv1d):
+            i = places[id(part.weight)]
+            weight, own = parameters[i], received[i]
+            if isinstance(part, nn.Conv1d):
+                chain.append(layers.Convolution(i, weight[..., 0, :], own[:, :, 0]))
+            elif isinstance(part, BatchNorm):
+                chain.append(layers.Normalisation(i, weight, parameters[i + 1], part.eps, own, received[i + 1]))
+            else:
+                back = weight.transpose(-2, -1).contiguous(), own.transpose(1, 2).contiguous()
+                chain.append(layers.Affine(i, weight, parameters[i + 1], own, received[i + 1], *back))
+    return layers.Chain(chain)
 
 
 def _sequence(modules: Sequence[nn.Module]) -> list[nn.Module]:

@@ -9,12 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.first_layer import choose_records, first_layer, quotients
+from seepage.attacks.horizontal.exact.first_layer import first_layer, nearest_records, quotients
 from seepage.attacks.horizontal.matching.optimise import Progress, report_interval
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError, check_count
 from seepage.registry import attacks
-from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 # The mean of log cosh of a standard normal variable.
@@ -75,8 +74,7 @@ class CocktailParty:
         layer = first_layer(read)
         mixed = torch.cat([layer.weight, layer.bias[..., None]], dim=2).double()
         unmixed = self.unmix(mixed, knowledge.batch_size, progress)
-        encoder = Encoder(knowledge.schema, knowledge.statistics, device=layer.weight.device)
-        return RecordsGuess(choose_records(encoder, knowledge, quotients(unmixed[..., :-1], unmixed[..., -1])).cpu())
+        return nearest_records(knowledge, quotients(unmixed[..., :-1], unmixed[..., -1]))
 
     def unmix(
         self, mixed: Float[Tensor, "victim neuron extended"], records: int, progress: Progress | None

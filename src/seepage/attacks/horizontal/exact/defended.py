@@ -121,7 +121,6 @@ def weigh_counts(
     restored count. The two are combined in proportion to their precision.
 
     Args:
-        counts: counts restored from the gradient.
         knowledge: side information with the batch size and the noise; without noise the counts are returned unchanged.
         growth: growth of the noise, see ``counts_by_effects``.
 
@@ -141,10 +140,7 @@ def weigh_counts(
 
 
 def counts_by_sign(
-    signs: Float[Tensor, "victim class"],
-    mean: Float[Tensor, " class"],
-    records: int,
-    share: Float[Tensor, " class"],
+    signs: Float[Tensor, "victim class"], mean: Float[Tensor, " class"], records: int, share: Float[Tensor, " class"]
 ) -> Float[Tensor, "victim class"]:
     """Return the expected class counts of a batch for which only the signs of the bias gradient are known.
 

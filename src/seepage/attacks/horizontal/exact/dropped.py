@@ -17,10 +17,10 @@ from torch import Tensor
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.gradients import Gradient
-from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, RecordHarvester
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork
-from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
+from seepage.attacks.horizontal.matching.starts import rounds_within
 from seepage.models.copies import copied
 from seepage.models.linear_calls import linear_calls
 from seepage.models.model import Model
@@ -60,59 +60,46 @@ def obstacle(network: TracedNetwork, model: Model) -> str | None:
     return None
 
 
-def read_dropped(
-    network: TracedNetwork,
-    view: GradientView,
-    victim: int,
-    records: int,
-    client: Encoder,
-    starts: Starts,
-    rounds: int,
-    seconds: float | None,
-    seed: int,
-    guess: Callable[[], RecordsGuess],
-) -> Harvest:
-    """Return records that lie in the span of the first layer's gradient; none of them is proved.
+_Estimate = Callable[[], RecordsGuess]
+
+
+class DroppedHarvester(RecordHarvester):
+    """Reads records that lie in the span of the first layer's gradient; none of them is proved.
 
     Source: own, after SPEAR (Dimitrov et al., NeurIPS 2024), which distinguishes records by the zeros of their errors
     as well.
-
-    Args:
-        seconds: time after which no round begins; None for no limit.
-        guess: function that returns an estimate of the batch, near which further searches begin once those
-            from public marginals find nothing more: many combinations of records lie in the span, too.
     """
-    generator = torch.Generator().manual_seed(seed)
-    network = replace(network, layers=network.layers[:1], maps=network.maps[:1], taps=())
-    gradient = TracedGradient(network, view, victim, records)
-    taken = _Taken(gradient, client, starts.encoder)
-    dimensions, barren = taken.span().rank, 0
-    near: Tensor | None = None
-    for _ in rounds_within(rounds, seconds):
-        span = taken.span()
-        if not span.rank or len(span.off_rows) < _LEAST_OUTSIDE or len(taken.cells) >= records:
-            break
-        if barren == _PATIENCE:
-            if near is not None:
+
+    def run(
+        self, network: TracedNetwork, view: GradientView, victim: int, records: int, seed: int, guess: _Estimate
+    ) -> Harvest:
+        """Read the records that can be distinguished from combinations of records.
+
+        Args:
+            guess: function that returns an estimate of the batch, near which further searches begin once those
+                from public marginals find nothing more: many combinations of records lie in the span, too.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        network = replace(network, layers=network.layers[:1], maps=network.maps[:1], taps=())
+        gradient, starts = TracedGradient(network, view, victim, records), self._starts
+        taken = _Taken(gradient, self._client, self._encoder)
+        spans, barren = [taken.span()], 0
+        near: Tensor | None = None
+        for _ in rounds_within(self._rounds, self._seconds):
+            span = taken.span()
+            if not span.rank or len(span.off_rows) < _LEAST_OUTSIDE or len(taken.cells) >= records:
                 break
-            near, barren = guess().cells[0], 0
-        allowed = occurring(starts.encoder, span, gradient.rounding)
-        begun = starts.draw(allowed, generator) if near is None else starts.near(near, _REDRAWN, generator)
-        ends = CellsSearch(starts.encoder, network, [span], allowed).run(*begun, CHANGES)
-        candidates = starts.distinct(starts.ends(ends, gradient.tolerances.misfit))
-        barren = 0 if taken.take(network, span, candidates, records) else barren + 1
-    cells, errors = taken.cells, taken.errors
-    spread = torch.full_like(cells, torch.nan)
-    spread[:, starts.continuous] = 0.0
-    return Harvest(
-        cells=cells,
-        labels=_labels(network, gradient, client, cells, errors),
-        spread=spread,
-        left={},
-        complete=False,
-        traceless=torch.zeros(len(cells), dtype=torch.bool, device=cells.device),
-        dimensions=(dimensions,),
-    )
+            if barren == _PATIENCE:
+                if near is not None:
+                    break
+                near, barren = guess().cells[0], 0
+            allowed = occurring(self._encoder, span, gradient.rounding)
+            begun = starts.draw(allowed, generator) if near is None else starts.near(near, _REDRAWN, generator)
+            ends = CellsSearch(self._encoder, network, [span], allowed).run(*begun, CHANGES)
+            candidates = starts.distinct(starts.ends(ends, gradient.tolerances.misfit))
+            barren = 0 if taken.take(network, span, candidates, records) else barren + 1
+        labels = _labels(network, gradient, self._client, taken.cells, taken.errors)
+        return Harvest.of_spans(spans, taken.cells, labels, starts.spread(taken.cells, 0.0))
 
 
 class _Taken:
@@ -137,7 +124,7 @@ class _Taken:
         errors, sure, testable = _own_errors(network, span, rows)
         if not bool(testable.any()) and len(cells) <= span.rank:
             # Where no unit tells records apart, all that fit are taken if they fit together.
-            errors, sure = _joint_errors(self._left, extended), torch.ones_like(sure)
+            errors, sure = (self._left @ torch.linalg.pinv(extended)).T, torch.ones_like(sure)
         before = len(self.cells)
         for row, error, cell in zip(extended[sure], errors[sure], cells[sure], strict=True):
             now = self.span()
@@ -167,9 +154,7 @@ def _own_errors(
     # The span's columns, in units of the gradient's own rows.
     columns = torch.linalg.svd(span.inverse.T @ span.rows.T, full_matrices=False).U
     reacted = span.scale.isfinite()
-    run = network.run(rows)
-    directions = torch.arange(1.0, run.outputs.shape[1] + 1).to(run.outputs).expand_as(run.outputs)
-    silent = (run.errors(directions)[0] == 0) & reacted
+    silent = network.run(rows).quiet() & reacted
     testable = silent.sum(1) >= span.rank + _LEAST_SILENT
     for at in testable.nonzero()[:, 0].tolist():
         _, values, right = torch.linalg.svd(columns[silent[at]])
@@ -177,13 +162,6 @@ def _own_errors(
             errors[at] = torch.where(reacted, (columns @ right[-1]) * span.scale.nan_to_num(posinf=0.0), 0.0)
             sure[at] = True
     return errors, sure, testable
-
-
-def _joint_errors(
-    left: Float[Tensor, "unit extended"], extended: Float[Tensor, "row extended"]
-) -> Float[Tensor, "row unit"]:
-    """Return the errors with which rows explain as much of a gradient as they can."""
-    return (left @ torch.linalg.pinv(extended)).T
 
 
 def _labels(

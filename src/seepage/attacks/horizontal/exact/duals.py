@@ -36,6 +36,19 @@ class Directions(NamedTuple):
     vectors: Float[Tensor, "direction rank"]
     silent: Bool[Tensor, "direction unit"]
 
+    @classmethod
+    def none(cls, shares: Float[Tensor, "unit rank"]) -> Directions:
+        """Return no directions in the coordinates of these shares."""
+        return cls(shares[:0], torch.empty(0, len(shares), dtype=torch.bool, device=shares.device))
+
+    def joined(self, other: Directions) -> Directions:
+        """Return these directions, and then others."""
+        return Directions(torch.cat([self.vectors, other.vectors]), torch.cat([self.silent, other.silent]))
+
+    def of(self, chosen: Tensor) -> Directions:
+        """Return some of the directions, by a mask or by their places."""
+        return Directions(self.vectors[chosen], self.silent[chosen])
+
 
 def sampled(
     shares: Float[Tensor, "unit rank"], count: int, generator: torch.Generator
@@ -43,10 +56,6 @@ def sampled(
     """Return a vector orthogonal to the shares of rank - 1 units, for many random choices of these.
 
     Where the chosen shares are dependent the vector is one of many, or not finite.
-
-    Args:
-        shares: shares of the units that reacted.
-        generator: generator of the choices, on the CPU.
 
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
@@ -70,7 +79,6 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
     Args:
         least: number of units that a direction has to vanish on.
         shares: shares of all units, of unit length where they reacted.
-        vectors: directions nearly orthogonal to some of them.
 
     Example:
         >>> shares = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8]], dtype=torch.float64)
@@ -87,8 +95,7 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
     alone = values[:, 1] > _SECOND**2 * values[:, -1] if shares.shape[1] > 1 else torch.ones_like(values[:, 0]).bool()
     vectors = own[alone, :, 0]
     silent = _silent(shares, vectors, _ZERO, left[alone])
-    enough = silent.sum(1) >= least
-    return merged(Directions(vectors[enough], silent[enough]), len(vectors))
+    return merged(Directions(vectors, silent).of(silent.sum(1) >= least), len(vectors))
 
 
 def guided(shares: Float[Tensor, "unit rank"], activity: Float[Tensor, "record unit"], least: int) -> Directions:
@@ -128,8 +135,7 @@ def merged(directions: Directions, most: int) -> Directions:
     first = torch.full((len(kinds),), len(which), device=which.device)
     first = first.scatter_reduce(0, which, torch.arange(len(which), device=which.device), "amin")
     order = kinds.sum(1).argsort(descending=True, stable=True)[:most]
-    chosen = first[order]
-    return Directions(directions.vectors[chosen], directions.silent[chosen])
+    return directions.of(first[order])
 
 
 def _silent(shares: Tensor, vectors: Tensor, tolerance: float, least: Tensor | float = 0.0) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError
 from seepage.tabular.encoder import Encoder
-from seepage.wire.horizontal import GradientView, Knowledge
+from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 
 
 class FirstLayer(NamedTuple):
@@ -49,6 +49,12 @@ def first_layer(view: GradientView) -> FirstLayer:
             "not begin with an nn.Linear that has one; audit such a model, or leave the attack out."
         )
     return FirstLayer(layer, view.gradient[names[0]], view.gradient[names[1]])
+
+
+def nearest_records(knowledge: Knowledge, candidates: Float[Tensor, "victim candidate encoded"]) -> RecordsGuess:
+    """Return the guess of the candidate rows that are nearest to valid ones, see ``choose_records``."""
+    encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=candidates.dtype, device=candidates.device)
+    return RecordsGuess(choose_records(encoder, knowledge, candidates).cpu())
 
 
 def refuse_frozen(attack: str, view: GradientView, names: Sequence[str]) -> None:

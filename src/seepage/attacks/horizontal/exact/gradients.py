@@ -50,6 +50,11 @@ class Passed(NamedTuple):
     passed: Bool[Tensor, " candidate"]
     counts: Float[Tensor, "candidate label"]
 
+    def joined(self, other: Passed) -> Passed:
+        """Return the candidates that pass here, or else there."""
+        counts = torch.where(self.passed[:, None], self.counts, other.counts)
+        return Passed(self.passed | other.passed, counts)
+
 
 def copies_labels(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
     """Return the label of each copy, record by record.

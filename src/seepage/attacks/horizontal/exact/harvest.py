@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -55,7 +56,7 @@ class Harvest:
     """Records read from one victim's gradient.
 
     Attributes:
-        cells: cells of the records; each copy of a record has its own row.
+        cells: cells of the records, copies in rows of their own.
         spread: standard error of each number in its column's unit, NaN for discrete columns.
         left: remaining gradient by parameter; empty where it was not taken apart.
         complete: whether the records replay the message, so that nothing but rounding is left.
@@ -73,21 +74,37 @@ class Harvest:
     dimensions: tuple[int, ...]
     ceiling: int | None = None
 
+    @classmethod
+    def of_spans(
+        cls, spans: Sequence[Span], cells: Tensor, labels: Tensor, spread: Tensor, complete: bool = False
+    ) -> Harvest:
+        """Return records that were searched in the spans of layers, all with a trace, of which nothing was removed."""
+        traceless = torch.zeros(len(cells), dtype=torch.bool, device=cells.device)
+        return cls(cells, labels, spread, {}, complete, traceless, tuple(span.rank for span in spans))
 
-class Harvester:
-    """Reads records from gradients, one victim at a time.
 
-    Where nothing but rounding is left in the end, the records replay the gradient. The kernel decides what that proves,
-    see ``seepage.kernel``.
+# Cells and counts of records that were taken from a gradient.
+_Records = tuple[Tensor, Tensor]
+
+
+class RecordHarvester:
+    """Encoders, starts and limits of the searches for single records, see ``Unmix``."""
+
+    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
+        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
+        self._encoder, self._continuous, self._place = starts.encoder, starts.continuous, starts.place
+
+    def _rows(self, cells: Tensor) -> Float[Tensor, "record encoded"]:
+        """Return encoded rows as the client computes them, in float64."""
+        return self._client.encode(cells).double()
+
+
+class Harvester(RecordHarvester):
+    """Reads records from gradients, one victim at a time; the kernel decides what is proved, see ``seepage.kernel``.
 
     Records of no active unit add the same to the gradient, whatever their cells are. A typical one of them stands for
     each.
     """
-
-    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
-        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
-        self._encoder = starts.encoder
-        self._continuous, self._place = starts.continuous, starts.place
 
     def run(self, gradient: Gradient, seed: int) -> Harvest:
         """Read the records that can be proved, and remove them from the gradient."""
@@ -121,7 +138,7 @@ class Harvester:
         complete = int(gradient.copies(counts).sum()) == gradient.records
         if complete and (surely is not None or not isinstance(gradient.network, Network)):
             cells, counts = self._fitted(gradient, cells, counts)
-        rows = self._client.encode(cells).double()
+        rows = self._rows(cells)
         complete = complete and gradient.explained(rows, counts)
         if not complete and surely is not None:
             harvest = self._joined(gradient, surely, (cells, counts), dimensions)
@@ -130,22 +147,13 @@ class Harvester:
         return replace(harvest, ceiling=ceiling)
 
     def _joined(
-        self,
-        gradient: Gradient,
-        surely: tuple[Tensor, Tensor],
-        all_taken: tuple[Tensor, Tensor],
-        dimensions: tuple[int, ...],
+        self, gradient: Gradient, surely: _Records, all_taken: _Records, dimensions: tuple[int, ...]
     ) -> Harvest:
-        """Return the records read with strict tolerances, their numbers fitted without the rest, then the rest.
-
-        Args:
-            surely: cells and counts of the records read with strict tolerances.
-            all_taken: cells and counts of all records, these first.
-        """
+        """Return the records read with strict tolerances, their numbers fitted without the rest, then the rest."""
         gradient.tolerances = STRICT
-        gradient.take(self._client.encode(surely[0]).double(), surely[1])
+        gradient.take(self._rows(surely[0]), surely[1])
         strict = self._harvest(gradient, *surely, False, dimensions)
-        gradient.take(self._client.encode(all_taken[0]).double(), all_taken[1])
+        gradient.take(self._rows(all_taken[0]), all_taken[1])
         harvest = self._harvest(gradient, *all_taken, False, dimensions)
         cells = torch.cat([strict.cells, harvest.cells[len(strict.cells) :]])
         spread = torch.cat([strict.spread, harvest.spread[len(strict.cells) :]])
@@ -155,7 +163,7 @@ class Harvester:
         self, gradient: Gradient, cells: Tensor, counts: Tensor, complete: bool, dimensions: tuple[int, ...]
     ) -> Harvest:
         """Return the records that were read."""
-        rows, repeats = self._client.encode(cells).double(), gradient.copies(counts).long()
+        rows, repeats = self._rows(cells), gradient.copies(counts).long()
         return Harvest(
             cells=cells.repeat_interleave(repeats, 0),
             labels=gradient.labels(counts),
@@ -176,15 +184,12 @@ class Harvester:
             allowed = torch.ones_like(self._encoder.is_continuous)
         if len(spans) > 1 or not isinstance(network, Network):
             search = CellsSearch(self._encoder, network, spans, allowed)
-            search_ends = search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report)
-            return self._starts.distinct(torch.cat([single, self._arrived(gradient, search_ends)]))
-        ends, rows = search_one_layer(
-            *(self._encoder, network, gradient.left[0], spans[0], allowed),
-            lambda: self._starts.draw(allowed, generator),
-            CHANGES,
-        )
-        arrived = [self._arrived(gradient, part) for part in ends]
-        return self._starts.distinct(torch.cat([single, self._encoder.decode(rows), *arrived]))
+            ends = [search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report)]
+        else:
+            draw = partial(self._starts.draw, allowed, generator)
+            ends, rows = search_one_layer(self._encoder, network, gradient.left[0], spans[0], allowed, draw, CHANGES)
+            single = torch.cat([single, self._encoder.decode(rows)])
+        return self._starts.distinct(torch.cat([single, *(self._arrived(gradient, part) for part in ends)]))
 
     def _arrived(self, gradient: Gradient, ends: SearchEnds) -> Tensor:
         arrived = self._starts.ends(ends, gradient.tolerances.misfit)
@@ -207,7 +212,7 @@ class Harvester:
     def _silent(self, gradient: Gradient) -> Float[Tensor, "one column"]:
         """Return the most typical of some rows that activate no unit of the first layer; none where all do."""
         cells = self._starts.typical(_TYPICAL)
-        rows = self._client.encode(cells).double()
+        rows = self._rows(cells)
         return cells[gradient.network.run(rows).silent()][:1]
 
     def _alone(self, gradient: Gradient) -> Tensor:
@@ -225,7 +230,7 @@ class Harvester:
         return self._encoder.decode(rows[near])
 
     def _proved(self, gradient: Gradient, spans: Sequence[Span], cells: Tensor, left: int) -> tuple[Tensor, Tensor]:
-        rows = self._client.encode(cells).double()
+        rows = self._rows(cells)
         proofs: list[Passed] = []
         for tower in gradient.network.towers:
             proof = self._of_layers(gradient, [(at, spans[at]) for at in tower.layers if at < len(spans)], rows, left)
@@ -255,40 +260,33 @@ class Harvester:
         """Return which candidates pass in one of these layers; None where no layer can decide."""
         merged: Passed | None = None
         for at, span in spans:
-            if not tells(span) or not len(rows):
-                continue
-            proof = gradient.prove(at, span, rows, left)
-            if merged is not None:
-                counts = torch.where(merged.passed[:, None], merged.counts, proof.counts)
-                proof = Passed(merged.passed | proof.passed, counts)
-            merged = proof
+            if tells(span) and len(rows):
+                proof = gradient.prove(at, span, rows, left)
+                merged = proof if merged is None else merged.joined(proof)
         return merged
 
     def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         """Return the cells with the numbers that explain the gradient best, and remove the records."""
         for _ in range(2):
-            gradient.take(self._client.encode(cells).double(), counts)
+            gradient.take(self._rows(cells), counts)
             equations = self._equations(gradient, cells, counts)
             if equations is None:
                 return cells
             moved = equations.solved((self._noise(gradient) / _MOVE) ** 2)
-            numbers = self._starts.numbers(cells) + moved
-            cells = cells.clone()
-            low, high = self._encoder.low[self._place], self._encoder.high[self._place]
-            cells[:, self._continuous] = self._starts.values(numbers.clamp(low, high))
-        gradient.take(self._client.encode(cells).double(), counts)
+            cells = self._starts.with_numbers(cells, self._starts.numbers(cells) + moved)
+        gradient.take(self._rows(cells), counts)
         return cells
 
     def _equations(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> _NumberEquations | None:
         """Return the equations of the numbers, outside of what the records not yet found can span; None without any."""
         if not self._continuous or not len(cells):
             return None
-        errors, _ = gradient.contributions(self._client.encode(cells).double(), counts)
+        errors, _ = gradient.contributions(self._rows(cells), counts)
         network, spans = gradient.network, gradient.spans()
         # How the layers' inputs move with each number: of those that take the row, and the taps'.
         entries = [entry[:, self._place].T[None] for entry in network.entries()]
         changes = list(enumerate(entries))
-        rows = self._client.encode(cells).double()
+        rows = self._rows(cells)
         state = torch.nn.functional.linear(rows, network.state_weight, network.state_bias)
         taps = [tap.at for tap in network.taps if tap.at < len(spans)]
         slopes = network.slopes(state, network.state_weight[:, self._place]) if taps else []
@@ -316,7 +314,7 @@ class Harvester:
         best = cells, counts
         scales = [gradient.rounding * row_scale(layer) for layer in gradient.received]
         for _ in range(_FITS):
-            gradient.take(self._client.encode(cells).double(), counts)
+            gradient.take(self._rows(cells), counts)
             length = sum(float((w / s[:, None]).square().sum()) for w, s in zip(gradient.left, scales, strict=True))
             if length >= before:
                 break
@@ -339,13 +337,10 @@ class Harvester:
                 # Dead units leave numbers that nothing depends on.
                 break
             moved = moved.view(free, len(cells)).T
-            low, high = self._encoder.low[self._place], self._encoder.high[self._place]
-            cells, counts = cells.clone(), counts.clone()
-            numbers = (self._starts.numbers(cells) + moved[:, :columns]).clamp(low, high)
-            cells[:, self._continuous] = self._starts.values(numbers)
+            cells = self._starts.with_numbers(cells, self._starts.numbers(cells) + moved[:, :columns])
             if targets:
-                counts[:, 1] += moved[:, columns]
-        gradient.take(self._client.encode(best[0]).double(), best[1])
+                counts = torch.cat([counts[:, :1], counts[:, 1:] + moved[:, columns:]], 1)
+        gradient.take(self._rows(best[0]), best[1])
         return best
 
     def _added(
@@ -364,17 +359,14 @@ class Harvester:
         return gradient.contributions(torch.cat(all_rows), torch.cat(all_counts))
 
     def _spread(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
-        spread = torch.full_like(cells, torch.nan)
-        if self._continuous:
-            spread[:, self._continuous] = torch.inf
         equations = self._equations(gradient, cells, counts)
-        if equations is not None and equations.size <= _INVERTED_AT_ONCE:
-            noise = self._noise(gradient)
-            gram = equations.gram()
-            gram.diagonal().add_(noise**2)
-            variance = torch.linalg.inv(gram).diagonal().view(len(cells), -1)
-            spread[:, self._continuous] = variance.sqrt() * noise * self._encoder.std[self._place]
-        return spread
+        if equations is None or equations.size > _INVERTED_AT_ONCE:
+            return self._starts.spread(cells, torch.inf)
+        noise = self._noise(gradient)
+        gram = equations.gram()
+        gram.diagonal().add_(noise**2)
+        variance = torch.linalg.inv(gram).diagonal().view(len(cells), -1)
+        return self._starts.spread(cells, variance.sqrt() * noise * self._encoder.std[self._place])
 
     def _noise(self, gradient: Gradient) -> float:
         """Return the standard deviation of rounding errors in scaled gradients."""
@@ -392,13 +384,10 @@ def _first_of_alike(entering: Sequence[Float[Tensor, "record _"]]) -> Bool[Tenso
 
 
 class _Term(NamedTuple):
-    """Equations of one layer for the numbers of the records.
+    """Equations of one layer for the numbers of the records, outside of what other records' errors and inputs span.
 
-    Attributes:
-        errors: errors of the records, outside of what other records' errors span.
-        changes: derivatives of the records' inputs by each number, outside of what other records' inputs span; once
-            for all records where they have the same, as in a first layer.
-        rest: remaining gradient of the layer there.
+    ``changes`` are the derivatives of the records' inputs by each number: once for all where they are the same, as in
+    a first layer; ``rest`` is the remaining gradient.
     """
 
     errors: Float[Tensor, "record other"]
@@ -407,16 +396,13 @@ class _Term(NamedTuple):
 
     @property
     def together(self) -> Float[Tensor, "record record"]:
-        """Products of the records' errors."""
         return self.errors @ self.errors.T
 
     def pulled(self, left: Float[Tensor, "record rest"]) -> Float[Tensor, "record number"]:
         """Return the product of what each record has left and how its numbers change it."""
         return left @ self.changes[0].T if len(self.changes) == 1 else torch.einsum("nv,ncv->nc", left, self.changes)
 
-    def applied(
-        self, together: Float[Tensor, "record record"], moved: Float[Tensor, "record number"]
-    ) -> Float[Tensor, "record number"]:
+    def applied(self, together: Tensor, moved: Float[Tensor, "record number"]) -> Float[Tensor, "record number"]:
         """Return the product of the normal equations' matrix and moves of the numbers."""
         if len(self.changes) == 1:
             return (together @ moved) @ (self.changes[0] @ self.changes[0].T)
@@ -436,12 +422,7 @@ class _NumberEquations:
 
     def __init__(self, terms: Sequence[_Term]) -> None:
         self._terms = terms
-        self._records, self._columns = len(terms[0].errors), terms[0].changes.shape[1]
-
-    @property
-    def size(self) -> int:
-        """Number of unknowns."""
-        return self._records * self._columns
+        self.size = len(terms[0].errors) * terms[0].changes.shape[1]
 
     def gram(self) -> Float[Tensor, "unknown unknown"]:
         """Return the matrix of the equations."""

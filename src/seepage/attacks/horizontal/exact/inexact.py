@@ -11,10 +11,9 @@ from torch import Tensor
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds
 from seepage.attacks.horizontal.exact.first_layer import quotients
 from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, Gradient, copies_labels
-from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, tells
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, RecordHarvester, tells
 from seepage.attacks.horizontal.exact.spans import Span
-from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
-from seepage.tabular.encoder import Encoder
+from seepage.attacks.horizontal.matching.starts import rounds_within
 
 # Squared misfit at which a search has arrived; false ends lie at 0.1 and above as long as spans are good for anything.
 _ARRIVED = 0.05
@@ -34,7 +33,7 @@ _OCCURS = 4.0
 _ROUNDINGS = 1e3
 
 
-class InexactHarvester:
+class InexactHarvester(RecordHarvester):
     """Reads records from gradients blurred by noise or by several local steps, one victim at a time.
 
     The size of the blur is known: the standard deviation of a defense's noise, or the rounding of an update's
@@ -49,10 +48,6 @@ class InexactHarvester:
     Nothing is proved here, see ``replayed``.
     """
 
-    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
-        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
-        self._encoder = starts.encoder
-
     def run(self, gradient: Gradient, noise: Sequence[float], seed: int) -> Harvest:
         """Read the records that can be distinguished from combinations of records.
 
@@ -63,7 +58,8 @@ class InexactHarvester:
         network = gradient.network
         deeper = network.taps[0].at
         spans = self._spans(gradient, gradient.received, noise, gradient.records, None)
-        ends, counts = self._none(), self._encoder.mean.new_empty(0, gradient.classes)
+        none = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
+        ends, counts = SearchEnds(*self._starts.of(none), none.sum(1)), none.new_empty(0, gradient.classes)
         spread = ends.numbers
         if tells(spans[0]) and tells(spans[deeper]):
             allowed = self._occurring(gradient, noise[0])
@@ -75,37 +71,21 @@ class InexactHarvester:
                     starts = self._towards(gradient, noise, allowed, starts, gradient.records - len(ends.misfit))
                 ends = self._distinct(ends, search.run(*starts, CHANGES, self._starts.report), gradient.records)
                 cells = self._starts.cells(ends)
-                rows = self._client.encode(cells).double()
+                rows = self._rows(cells)
                 gradient.take(rows, counted(gradient.evidence(deeper, spans[deeper], rows), 0))
                 barren = 0 if len(ends.misfit) > before else barren + 1
                 before = max(before, len(ends.misfit))
                 if barren == _PATIENCE or before == gradient.records:
                     break
             # Only now: what looks like a copy may have been a record that was not found yet.
-            rows = self._client.encode(self._starts.cells(ends)).double()
+            rows = self._rows(self._starts.cells(ends))
             counts = counted(gradient.evidence(deeper, spans[deeper], rows), gradient.records - len(ends.misfit))
             spread = search.spread(ends) * self._encoder.std[self._starts.place]
         cells = self._starts.cells(ends)
         repeats = counts.sum(1).long()
-        spreads = torch.full_like(cells, torch.nan)
-        spreads[:, self._starts.continuous] = spread
-        return Harvest(
-            cells=cells.repeat_interleave(repeats, 0),
-            labels=copies_labels(counts),
-            spread=spreads.repeat_interleave(repeats, 0),
-            left={},
-            complete=False,
-            traceless=torch.zeros(int(repeats.sum()), dtype=torch.bool, device=cells.device),
-            dimensions=tuple(span.rank for span in spans),
-        )
-
-    def _none(self) -> SearchEnds:
-        like = self._encoder.mean
-        return SearchEnds(
-            like.new_empty(0, len(self._starts.discrete), dtype=torch.long),
-            like.new_empty(0, len(self._starts.continuous)),
-            like.new_empty(0),
-        )
+        spreads = self._starts.spread(cells, spread).repeat_interleave(repeats, 0)
+        cells = cells.repeat_interleave(repeats, 0)
+        return Harvest.of_spans(spans, cells, copies_labels(counts), spreads)
 
     def _occurring(self, gradient: Gradient, noise: float) -> Bool[Tensor, " encoded"]:
         """Return which raw columns some record has: errors times raw cells add up to zero for the others."""
@@ -120,11 +100,8 @@ class InexactHarvester:
 
     def _distinct(self, ends: SearchEnds, new: SearchEnds, most: int) -> SearchEnds:
         """Return the ends nearest to the spans that are no two ends of one record's searches."""
-        arrived = new.misfit < _ARRIVED
-        codes = torch.cat([ends.codes, new.codes[arrived]])
-        numbers = torch.cat([ends.numbers, new.numbers[arrived]])
-        misfit = torch.cat([ends.misfit, new.misfit[arrived]])
-        sorted_ends = _of(SearchEnds(codes, numbers, misfit), misfit.argsort(stable=True))
+        all_ends = SearchEnds.joined([ends, new.of(new.misfit < _ARRIVED)])
+        sorted_ends = all_ends.of(all_ends.misfit.argsort(stable=True))
         cells = self._starts.cells(sorted_ends)
         # Near a record's end there may be another one of its own searches, clearly worse, or another record's.
         worse = sorted_ends.misfit[:, None] > _WORSE * sorted_ends.misfit
@@ -135,7 +112,7 @@ class InexactHarvester:
                 break
             if bool(apart[i, chosen].all()):
                 chosen.append(i)
-        return _of(sorted_ends, torch.tensor(chosen, dtype=torch.long, device=misfit.device))
+        return sorted_ends.of(torch.tensor(chosen, dtype=torch.long, device=cells.device))
 
     def _towards(
         self,
@@ -169,25 +146,18 @@ class InexactHarvester:
 
         Args:
             layers: received or remaining gradient, layer by layer.
-            first: largest number for layers that take the row; None for any.
+            first: largest number of dimensions for layers that take the row; None for any.
         """
-        network = gradient.network
-        affine, some = len(network.entries()), layers[: network.taps[0].at + 1]
-        return [
-            self._span(gradient, at, layer, noise[at], most if at >= affine else first) for at, layer in enumerate(some)
-        ]
-
-    def _span(self, gradient: Gradient, at: int, layer: Tensor, noise: float, most: int | None) -> Span:
-        largest = float(torch.linalg.matrix_norm(layer, 2))
-        return Span.of(layer, torch.ones_like(layer[:, 0]), largest, gradient.rounding, noise, most)
+        affine, spans = len(gradient.network.entries()), []
+        for at, layer in enumerate(layers[: gradient.network.taps[0].at + 1]):
+            largest, dimensions = float(torch.linalg.matrix_norm(layer, 2)), most if at >= affine else first
+            ones = torch.ones_like(layer[:, 0])
+            spans.append(Span.of(layer, ones, largest, gradient.rounding, noise[at], dimensions))
+        return spans
 
 
 def counted(evidence: CandidateEvidence, spare: int) -> Float[Tensor, "record label"]:
-    """Return the number of copies with each label that comes nearest to the evidence.
-
-    Args:
-        spare: number of records of the batch beyond these.
-    """
+    """Return the copies of each label nearest to the evidence: at most ``spare`` in all beyond one of each record."""
     counts, off = _whole(evidence, 1)
     if not len(counts):
         return counts
@@ -215,7 +185,3 @@ def _whole(evidence: CandidateEvidence, copies: int) -> tuple[Float[Tensor, "rec
         over = counts.sum(1) > copies
         counts[over, torch.where(counts > 0, estimates - counts, torch.inf)[over].argmin(1)] -= 1
     return counts, (estimates - counts).abs().amax(1) / copies
-
-
-def _of(ends: SearchEnds, chosen: Tensor) -> SearchEnds:
-    return SearchEnds(ends.codes[chosen], ends.numbers[chosen], ends.misfit[chosen])

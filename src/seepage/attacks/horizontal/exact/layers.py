@@ -10,9 +10,9 @@ matrices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -31,11 +31,7 @@ class Size(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """The direction v in which parameters move: by_dot R + by_square G, with R the received and G the dummy gradient.
-
-    Attributes:
-        by_dot, by_square: factors of each parameter, by batch.
-    """
+    """The direction in which each parameter moves: by_dot R + by_square G, R the received and G the dummy gradient."""
 
     by_dot: Sequence[Float[Tensor, "batch 1 1"]]
     by_square: Sequence[Float[Tensor, "batch 1 1"]]
@@ -49,34 +45,28 @@ def direction_of(distance: Distance) -> Direction:
     return Direction(by_dot, by_square)
 
 
-@runtime_checkable
-class Pass(Protocol):
+class Pass:
     """One layer's share of a step. Its calls come in this order, the last two only where a derivative is needed."""
 
     def back(self, error: Tensor, needed: bool) -> Tensor | None:
         """Return the loss's derivative by the inputs from that by the outputs; None where it is not needed."""
-        ...
+        raise NotImplementedError
 
     def products(self) -> list[tuple[Tensor, Tensor]]:
         """Return dot product with the received gradient and squared norm, (victim, restart) each, by parameter."""
-        ...
+        return []
 
     def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         """Return the outputs' rate of change from the inputs'; None for the rows themselves, which are fixed."""
-        ...
+        raise NotImplementedError
 
     def pull(self, direction: Direction, change: Tensor) -> Tensor:
         """Return the rate of change of the inputs' derivative from that of the outputs' derivative."""
-        ...
+        raise NotImplementedError
 
 
-@runtime_checkable
-class DifferentiatedLayer(Protocol):
-    """A layer in the form that passes need, which no step changes."""
-
-    def run(self, size: Size, inputs: Tensor) -> tuple[Pass, Tensor]:
-        """Return the outputs and the pass, which stores the values it needs."""
-        ...
+# A layer, which no step changes: from the inputs to the pass, which stores the values it needs, and the outputs.
+DifferentiatedLayer = Callable[[Size, Tensor], tuple[Pass, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -85,23 +75,20 @@ class Chain:
 
     layers: Sequence[DifferentiatedLayer]
 
-    def run(self, size: Size, inputs: Tensor) -> tuple[ChainPass, Tensor]:
-        """Return the outputs and the pass, which stores the values it needs."""
+    def __call__(self, size: Size, inputs: Tensor) -> tuple[Pass, Tensor]:
+        """Return the pass and the outputs."""
         passes: list[Pass] = []
         for layer in self.layers:
-            each, inputs = layer.run(size, inputs)
+            each, inputs = layer(size, inputs)
             passes.append(each)
-        return ChainPass(passes), inputs
+        return _ChainPass(passes), inputs
 
 
-class ChainPass:
-    """The passes of a chain."""
-
+class _ChainPass(Pass):
     def __init__(self, passes: Sequence[Pass]) -> None:
         self._passes = passes
 
     def back(self, error: Tensor, needed: bool) -> Tensor | None:
-        """Return the loss's derivative with respect to the inputs of the first layer."""
         current: Tensor | None = error
         for i in range(len(self._passes) - 1, -1, -1):
             assert current is not None
@@ -109,18 +96,15 @@ class ChainPass:
         return current
 
     def products(self) -> list[tuple[Tensor, Tensor]]:
-        """Return the products of all layers."""
         return [pair for each in self._passes for pair in each.products()]
 
     def push(self, direction: Direction, change: Tensor | None) -> Tensor:
-        """Return the rate of change of the last layer's outputs."""
         for each in self._passes:
             change = each.push(direction, change)
         assert change is not None
         return change
 
     def pull(self, direction: Direction, change: Tensor) -> Tensor:
-        """Return the rate of change of the derivative with respect to the first layer's inputs."""
         for each in reversed(self._passes):
             change = each.pull(direction, change)
         return change
@@ -128,12 +112,7 @@ class ChainPass:
 
 @dataclass(frozen=True)
 class Affine:
-    """A layer of weights and biases.
-
-    Attributes:
-        place: position of its weight among the parameters; its bias is the next one.
-        weight_back, received_back: the same transposed, as rows in memory.
-    """
+    """A layer of weights and biases, the parameters at ``place`` and behind it; those to go back are transposed."""
 
     place: int
     weight: Float[Tensor, "*victim unit input"]
@@ -143,12 +122,12 @@ class Affine:
     weight_back: Float[Tensor, "*victim input unit"]
     received_back: Float[Tensor, "victim input unit"]
 
-    def run(self, size: Size, inputs: Tensor) -> tuple[_AffinePass, Tensor]:
-        """Return the outputs and the pass, which stores the values it needs."""
+    def __call__(self, size: Size, inputs: Tensor) -> tuple[Pass, Tensor]:
+        """Return the pass and the outputs."""
         return _AffinePass(self, size, inputs), _through(inputs, self.weight, self.bias)
 
 
-class _AffinePass:
+class _AffinePass(Pass):
     """With ``a`` the inputs and ``e`` the errors the gradient is G = e'a, and 1'e for the bias.
 
     Where a batch has few records, G (units x inputs) is never formed: norms and products with it follow from the
@@ -223,25 +202,18 @@ class _AffinePass:
         return (factors.view(victims, restarts, 1, 1) * received[:, None]).flatten(0, 1)
 
 
-@dataclass(frozen=True)
-class Rectifier:
-    """A ReLU of another layer's outputs: all four passes work in place."""
-
-    def run(self, size: Size, inputs: Tensor) -> tuple[_RectifierPass, Tensor]:
-        """Return the outputs and the pass, which stores the values it needs."""
-        outputs = inputs.relu_()
-        return _RectifierPass(outputs), outputs
+def rectified(size: Size, inputs: Tensor) -> tuple[Pass, Tensor]:
+    """Run a ReLU of another layer's outputs: all four passes work in place."""
+    outputs = inputs.relu_()
+    return _RectifierPass(outputs), outputs
 
 
-class _RectifierPass:
+class _RectifierPass(Pass):
     def __init__(self, outputs: Tensor) -> None:
         self._outputs = outputs
 
     def back(self, error: Tensor, needed: bool) -> Tensor | None:
         return self._mask(error)
-
-    def products(self) -> list[tuple[Tensor, Tensor]]:
-        return []
 
     def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         assert change is not None
@@ -256,11 +228,7 @@ class _RectifierPass:
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Batch normalisation over the records (and positions) of each batch.
-
-    Attributes:
-        place: position of its scale among the parameters; its shift is the next one.
-    """
+    """Batch normalisation over the records (and positions) of each batch, by the parameters at ``place`` and behind."""
 
     place: int
     scale: Float[Tensor, "*victim channel"]
@@ -269,8 +237,8 @@ class Normalisation:
     received_scale: Float[Tensor, "victim channel"]
     received_shift: Float[Tensor, "victim channel"]
 
-    def run(self, size: Size, inputs: Tensor) -> tuple[_NormalisationPass, Tensor]:
-        """Return the outputs and the pass, which stores the values it needs."""
+    def __call__(self, size: Size, inputs: Tensor) -> tuple[Pass, Tensor]:
+        """Return the pass and the outputs."""
         x = inputs.view(size.victims * size.restarts, size.records, *inputs.shape[1:])
         over = (1, *range(3, x.dim()))
         # In one pass over memory each: var_mean and sums with a broadcast first term are ten times slower.
@@ -284,7 +252,7 @@ class Normalisation:
         return _NormalisationPass(self, size, normal, inverse, scale), outputs.view(inputs.shape)
 
 
-class _NormalisationPass:
+class _NormalisationPass(Pass):
     """With h the normalised inputs, s the inverse deviation, c the scale and bars for means over a batch.
 
     Errors e go down to s c (e - mean(e) - h mean(eh)); changes go up by the same matrix. Sums over a batch are stored
@@ -362,18 +330,14 @@ class _NormalisationPass:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A one-dimensional convolution of the rows themselves, one channel in, without bias or padding.
-
-    Attributes:
-        place: position of its weight among the parameters.
-    """
+    """A one-dimensional convolution of the rows themselves, one channel in, without bias or padding."""
 
     place: int
     weight: Float[Tensor, "*victim channel kernel"]
     received: Float[Tensor, "victim channel kernel"]
 
-    def run(self, size: Size, inputs: Tensor) -> tuple[_ConvolutionPass, Tensor]:
-        """Return the outputs and the pass, which stores the values it needs."""
+    def __call__(self, size: Size, inputs: Tensor) -> tuple[Pass, Tensor]:
+        """Return the pass and the outputs."""
         # (record, kernel, position); overlapping in memory, so copied for products.
         patches = inputs.unfold(1, self.weight.shape[-1], 1).transpose(1, 2).contiguous()
         each = self.weight if self.weight.dim() == 3 else self.weight.expand(size.victims, -1, -1)
@@ -381,7 +345,7 @@ class Convolution:
         return _ConvolutionPass(self, size, patches, weight), weight @ patches
 
 
-class _ConvolutionPass:
+class _ConvolutionPass(Pass):
     def __init__(self, layer: Convolution, size: Size, patches: Tensor, weight: Tensor) -> None:
         self.layer, self.size, self.patches, self.weight = layer, size, patches, weight
 
@@ -415,24 +379,17 @@ class _ConvolutionPass:
         return result
 
 
-@dataclass(frozen=True)
-class Flattening:
-    """Channels and positions of a record as one axis."""
-
-    def run(self, size: Size, inputs: Tensor) -> tuple[_FlatteningPass, Tensor]:
-        """Return the outputs and the pass, which stores the values it needs."""
-        return _FlatteningPass(inputs.shape), inputs.flatten(1)
+def flattened(size: Size, inputs: Tensor) -> tuple[Pass, Tensor]:
+    """Make channels and positions of a record one axis."""
+    return _FlatteningPass(inputs.shape), inputs.flatten(1)
 
 
-class _FlatteningPass:
+class _FlatteningPass(Pass):
     def __init__(self, shape: torch.Size) -> None:
         self._shape = shape
 
     def back(self, error: Tensor, needed: bool) -> Tensor | None:
         return error.view(self._shape)
-
-    def products(self) -> list[tuple[Tensor, Tensor]]:
-        return []
 
     def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         assert change is not None
@@ -448,14 +405,14 @@ class Concatenation:
 
     branch: Chain
 
-    def run(self, size: Size, inputs: Tensor) -> tuple[_ConcatenationPass, Tensor]:
-        """Return the outputs and the pass, which stores the values it needs."""
-        branch, outputs = self.branch.run(size, inputs)
+    def __call__(self, size: Size, inputs: Tensor) -> tuple[Pass, Tensor]:
+        """Return the pass and the outputs."""
+        branch, outputs = self.branch(size, inputs)
         return _ConcatenationPass(branch, outputs.shape[1], inputs.shape[1]), torch.cat([outputs, inputs], dim=1)
 
 
-class _ConcatenationPass:
-    def __init__(self, branch: ChainPass, width: int, inputs: int) -> None:
+class _ConcatenationPass(Pass):
+    def __init__(self, branch: Pass, width: int, inputs: int) -> None:
         self._branch, self._width, self._inputs = branch, width, inputs
 
     def back(self, error: Tensor, needed: bool) -> Tensor | None:

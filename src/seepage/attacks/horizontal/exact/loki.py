@@ -9,11 +9,10 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.first_layer import choose_records, quotients
+from seepage.attacks.horizontal.exact.first_layer import nearest_records, quotients
 from seepage.attacks.horizontal.matching.reconstruct import check
 from seepage.errors import BadInputError
 from seepage.registry import attacks
-from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
@@ -36,6 +35,7 @@ class Loki:
         >>> from seepage.datasets.planted import distinct
         >>> from seepage.models.loki import loki
         >>> from seepage.protocols.fedsgd import FedSGD
+        >>> from seepage.tabular.encoder import Encoder
         >>> data = distinct(rows=20)
         >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
         >>> ran = FedSGD(1, clients=3).run(loki(data.schema, clients=3), data.train, encoder, seeds=[1])
@@ -56,12 +56,11 @@ class Loki:
         check(view, knowledge, seeds)
         blocks = _blocks(view, knowledge)
         clients = blocks.shape[1]
-        encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=blocks.dtype, device=blocks.device)
         each = replace(knowledge, batch_size=knowledge.batch_size // clients)
         # A client whose gradient is zero must not be measured by the other clients' gradients.
         flat = blocks.flatten(0, 1)
-        cells = choose_records(encoder, each, quotients(flat[..., :-1], flat[..., -1]))
-        return RecordsGuess(cells.unflatten(0, (-1, clients)).flatten(1, 2).cpu())
+        cells = nearest_records(each, quotients(flat[..., :-1], flat[..., -1])).cells
+        return RecordsGuess(cells.unflatten(0, (-1, clients)).flatten(1, 2))
 
 
 def _blocks(view: View, knowledge: Knowledge) -> Float[Tensor, "victim client bin extended"]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -13,31 +14,28 @@ from torch import Tensor
 from seepage.attacks.horizontal.exact.spans import Span
 
 
-@runtime_checkable
-class ForwardRun(Protocol):
-    """Records on their way through a network."""
+@dataclass(frozen=True)
+class ForwardRun:
+    """Records on their way through a network.
 
-    @property
-    def entering(self) -> list[Float[Tensor, "record _"]]:
-        """Inputs of each layer, with an appended 1 where it has a bias: errors times these add up to its gradient."""
-        ...
+    Attributes:
+        entering: inputs of each layer, with an appended 1 where it has a bias: errors times these add up to its
+            gradient.
+        outputs: outputs of the network.
+        errors: derivative with respect to each layer's outputs, from that with respect to the network's.
+        quiet: whether each unit of the first layer has no error by a record, whatever its label is.
+        reach: squared length, for the first two layers, of the terms that add up to a record's inputs; generous.
+    """
 
-    @property
-    def outputs(self) -> Float[Tensor, "record output"]:
-        """Outputs of the network."""
-        ...
-
-    def errors(self, error: Float[Tensor, "record output"]) -> list[Float[Tensor, "record _"]]:
-        """Return the derivative with respect to each layer's outputs, from that with respect to the network's."""
-        ...
+    entering: list[Float[Tensor, "record _"]]
+    outputs: Float[Tensor, "record output"]
+    errors: Callable[[Tensor], list[Tensor]]
+    quiet: Callable[[], Bool[Tensor, "record unit"]]
+    reach: Callable[[], list[Tensor]]
 
     def silent(self) -> Bool[Tensor, " record"]:
-        """Return which records leave the first layer's units without an error, whatever their labels are."""
-        ...
-
-    def reach(self) -> list[Float[Tensor, " record"]]:
-        """Return, for the first two layers, the squared length of the terms that add up to their inputs."""
-        ...
+        """Return which records leave the first layer's units without an error."""
+        return self.quiet().all(1)
 
 
 class Tap(NamedTuple):
@@ -128,41 +126,6 @@ class Layered(Protocol):
 
 
 @dataclass(frozen=True)
-class PlainRun:
-    """Records on their way through a plain ReLU network.
-
-    Attributes:
-        inputs: inputs of each layer, and last the outputs.
-    """
-
-    network: Network
-    inputs: list[Tensor]
-
-    @property
-    def entering(self) -> list[Float[Tensor, "record _"]]:
-        """Inputs of each layer, with an appended 1."""
-        return [extended(entered) for entered in self.inputs[:-1]]
-
-    @property
-    def outputs(self) -> Float[Tensor, "record output"]:
-        """Outputs of the network."""
-        return self.inputs[-1]
-
-    def errors(self, error: Float[Tensor, "record output"]) -> list[Float[Tensor, "record _"]]:
-        """Return the derivative with respect to each layer's outputs before its ReLU."""
-        return self.network.errors(self.inputs, error)
-
-    def silent(self) -> Bool[Tensor, " record"]:
-        """Return which records activate no unit of the first layer."""
-        return ~(self.inputs[1] > 0).any(1)
-
-    def reach(self) -> list[Float[Tensor, " record"]]:
-        """Return the squared length of the terms that add up to the first two layers' inputs."""
-        rows, weight, bias = self.inputs[0], self.network.weights[0], self.network.biases[0]
-        return [rows.square().sum(1) + 1, 1 + (rows.square() @ weight.square().T + bias.square()).sum(1)]
-
-
-@dataclass(frozen=True)
 class Network:
     """A fully connected ReLU network in float64.
 
@@ -225,9 +188,15 @@ class Network:
         """Nothing besides the state."""
         return 0
 
-    def run(self, rows: Float[Tensor, "record encoded"]) -> PlainRun:
+    def run(self, rows: Float[Tensor, "record encoded"]) -> ForwardRun:
         """Return the records' way through the network."""
-        return PlainRun(self, self.inputs(rows))
+        inputs, weight, bias = self.inputs(rows), self.weights[0], self.biases[0]
+
+        def reach() -> list[Tensor]:
+            return [rows.square().sum(1) + 1, 1 + (rows.square() @ weight.square().T + bias.square()).sum(1)]
+
+        entering = [extended(entered) for entered in inputs[:-1]]
+        return ForwardRun(entering, inputs[-1], partial(self.errors, inputs), lambda: ~(inputs[1] > 0), reach)
 
     def away(self, spans: Sequence[Span]) -> tuple[Float[Tensor, "rest encoded"], Float[Tensor, " rest"]]:
         """Return the map from the encoded row to what lies outside the span of the first layer's inputs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,14 +13,14 @@ from torch.func import functional_call
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch
 from seepage.attacks.horizontal.exact.chains import branch_of, parts_of
 from seepage.attacks.horizontal.exact.gradients import CandidateEvidence, copies_labels
-from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest
+from seepage.attacks.horizontal.exact.harvest import CHANGES, Harvest, RecordHarvester
 from seepage.attacks.horizontal.exact.inexact import counted
 from seepage.attacks.horizontal.exact.networks import Layered, Network, extended
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
-from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
+from seepage.attacks.horizontal.exact.traced import frozen
+from seepage.attacks.horizontal.matching.starts import rounds_within
 from seepage.learning import batch_statistics, gradient
 from seepage.models.batch_norm import BatchNorm, Moments, normalisations
-from seepage.models.copies import copied
 from seepage.models.resnet import Residual
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView
@@ -99,7 +98,7 @@ def _block(parts: list[nn.Module]) -> tuple[_Block | None, bool, list[nn.Module]
     return block, False, behind[1:]
 
 
-class NormalisedHarvester:
+class NormalisedHarvester(RecordHarvester):
     """Reads records from gradients of networks with batch normalisation, one victim at a time.
 
     With the statistics of a batch at hand, normalisation is an affine map of each record by itself, so that what the
@@ -114,10 +113,6 @@ class NormalisedHarvester:
     of the statistics. That is likely to be right, and no proof.
     """
 
-    def __init__(self, client: Encoder, starts: Starts, rounds: int, seconds: float | None = None) -> None:
-        self._client, self._starts, self._rounds, self._seconds = client, starts, rounds, seconds
-        self._encoder = starts.encoder
-
     def run(self, seen: ReplayedBatch, records: int, seed: int) -> Harvest:
         """Read the records that can be distinguished from combinations of records."""
         generator = torch.Generator().manual_seed(seed)
@@ -127,7 +122,7 @@ class NormalisedHarvester:
             if not seen.tells:
                 break
             # Every other round as if nothing were found, in case something that was is wrong.
-            allowed = seen.occurring if barren % 2 else seen.missing(self._client.encode(cells).double())
+            allowed = seen.occurring if barren % 2 else seen.missing(self._rows(cells))
             search = CellsSearch(self._encoder, seen.network, seen.spans, allowed)
             arrived = self._starts.ends(
                 search.run(*self._starts.draw(allowed, generator), CHANGES, self._starts.report), _ARRIVED
@@ -140,7 +135,7 @@ class NormalisedHarvester:
             barren = 0 if len(cells) > before else barren + 1
             if len(cells) == records or barren == _PATIENCE:
                 break
-        for tried in (cells, torch.cat([cells, seen.rest(self._client.encode(cells).double())])):
+        for tried in (cells, torch.cat([cells, seen.rest(self._rows(cells))])):
             counts = self._counts(seen, tried, records - len(tried))
             repeats = counts.sum(1).long()
             if int(repeats.sum()) != records:
@@ -151,24 +146,13 @@ class NormalisedHarvester:
                 return self._harvest(seen, fitted, labels, spread)
         return self._harvest(seen, cells, copies_labels(self._counts(seen, cells, 0)), None)
 
-    def _counts(
-        self, seen: ReplayedBatch, cells: Float[Tensor, "record column"], spare: int
-    ) -> Float[Tensor, "record label"]:
-        return counted(seen.evidence(self._client.encode(cells).double()), max(0, spare))
+    def _counts(self, seen: ReplayedBatch, cells: Tensor, spare: int) -> Float[Tensor, "record label"]:
+        return counted(seen.evidence(self._rows(cells)), max(0, spare))
 
     def _harvest(self, seen: ReplayedBatch, cells: Tensor, labels: Tensor, spread: Tensor | None) -> Harvest:
         """Return the records, with the standard errors of their numbers where these are known."""
-        errors = torch.full_like(cells, torch.nan)
-        errors[:, self._starts.continuous] = torch.inf if spread is None else spread
-        return Harvest(
-            cells=cells,
-            labels=labels,
-            spread=errors,
-            left={},
-            complete=spread is not None,
-            traceless=torch.zeros(len(cells), dtype=torch.bool, device=cells.device),
-            dimensions=tuple(span.rank for span in seen.spans),
-        )
+        errors = self._starts.spread(cells, torch.inf if spread is None else spread)
+        return Harvest.of_spans(seen.spans, cells, labels, errors, complete=spread is not None)
 
     def _replayed(
         self, seen: ReplayedBatch, cells: Float[Tensor, "record column"], labels: Float[Tensor, " record"]
@@ -178,11 +162,11 @@ class NormalisedHarvester:
         spread = cells.new_full((len(cells), len(starts.continuous)), torch.inf)
 
         def left(numbers: Tensor) -> Tensor:
-            rows = self._client.encode(cells).double().repeat(len(numbers), 1, 1)
+            rows = self._rows(cells).repeat(len(numbers), 1, 1)
             rows[..., place] = numbers.view(len(numbers), len(cells), -1)
             return seen.left(rows, labels)
 
-        numbers = self._client.encode(cells).double()[:, place].flatten()
+        numbers = self._rows(cells)[:, place].flatten()
         rest = left(numbers[None])[0]
         if not 0 < len(numbers) <= _FITTED_AT_ONCE:
             return cells, seen.is_rounding(rest), spread
@@ -193,10 +177,8 @@ class NormalisedHarvester:
             error = inverse.diagonal().clamp_min(0).sqrt() * max(1.0, float(rest.square().mean().sqrt()))
             spread = error.view_as(spread) * self._encoder.std[place]
             moved = (numbers - inverse @ (slope @ rest)).view(len(cells), -1)
-            tried = cells.clone()
-            inside = moved.clamp(self._encoder.low[place], self._encoder.high[place])
-            tried[:, starts.continuous] = starts.values(inside)
-            numbers = self._client.encode(tried).double()[:, place].flatten()
+            tried = starts.with_numbers(cells, moved)
+            numbers = self._rows(tried)[:, place].flatten()
             after = left(numbers[None])[0]
             if not float(after.norm()) < float(rest.norm()):
                 break
@@ -227,13 +209,16 @@ class ReplayedBatch:
         }
         self.occurring = torch.ones_like(encoder.is_continuous)
         self._counts: Tensor | None = None
-        self._averaging: Tensor | None = None
 
     @property
     def tells(self) -> bool:
         """Whether so much lies outside the spans that lying inside is evidence."""
-        outside = sum(len(span.off_rows) for span in self.spans)
+        outside = sum(len(span.off_rows) for span in self._searched)
         return outside >= len(self._encoder.schema.columns) + _LEAST_OUTSIDE
+
+    @property
+    def _searched(self) -> list[Span]:
+        return self.spans
 
     def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
         """Return the last layer's evidence about copies and labels, if these are all records."""
@@ -281,25 +266,11 @@ class ReplayedBatch:
         entries = [g.flatten() for other, g in self._received.items() if other.rpartition(".")[0] == layer]
         return max(float(torch.cat(entries).square().mean().sqrt()), 1e-300)
 
-    def _moving(
-        self, weight: Float[Tensor, "unit encoded"], norm: str | None, positions: int = 1
-    ) -> Float[Tensor, "channel encoded"] | None:
-        """Return how the granted mean moves with an entry of one row, in roundings of its usual size."""
-        if norm is None:
-            return None
-        mean, variance = self._moments[norm]
-        level = float((mean.square() + variance).mean().sqrt()) * math.sqrt(len(mean))
-        return weight.unflatten(0, (-1, positions)).mean(1) / (self._records * level * self._rounding)
-
     def _biased(self, positions: int) -> float:
         return 1 - 1 / (self._records * positions)
 
     def _basis(self, parts: Sequence[Tensor], centred: bool) -> Float[Tensor, "rank input"]:
-        """Return orthonormal rows that a layer's gradient spans.
-
-        Args:
-            centred: whether its errors add up to zero, so that its bias says nothing.
-        """
+        """Return orthonormal rows that a layer's gradient spans; where errors add up to zero the bias says nothing."""
         sent = torch.cat([parts[0], *(bias[:, None] for bias in parts[1:])], 1) if not centred else parts[0]
         _, values, right = torch.linalg.svd(sent / row_scale(sent)[:, None], full_matrices=False)
         most = self._records - centred
@@ -343,7 +314,6 @@ class Seen(ReplayedBatch):
                     self._counts = raw * records
                     self.occurring = encoder.is_continuous | (self._counts > 0.5)
                 first = span_of(torch.cat([basis, open_]), mean)
-        self._averaging = self._moving(weight, opened.first_norm and self._names[opened.first_norm], positions)
         inside = len(weight)
         basis = self._basis(self._gradient_of(opened.second), opened.second_norm is not None)
         if opened.second_norm is None:
@@ -399,15 +369,13 @@ class Seen(ReplayedBatch):
         assert parts is not None
         last = parts[-1]
         assert isinstance(last, nn.Linear)
-        body = copied(self._model.module).eval().to(self._encoder.mean)
+        applied = {}
         for norm, name in self._names.items():
             if name in self._moments:
-                mean, variance = self._moments[name]
-                fixed = body.get_submodule(name)
                 assert isinstance(norm, BatchNorm)
-                assert isinstance(fixed, BatchNorm)
-                fixed.running_mean = mean
-                fixed.running_var = variance * self._biased(positions.get(norm, 1))
+                mean, variance = self._moments[name]
+                applied[name] = Moments(mean, variance * self._biased(positions.get(norm, 1)))
+        body = frozen(self._model.module, applied).to(self._encoder.mean)
         body.set_submodule(self._names[last], nn.Identity())
         return body, last
 

@@ -76,17 +76,14 @@ class TracedSeen(ReplayedBatch):
             raise UnreadableError("batch normalisation, and no affine layer whose errors are those of the outputs")
         for name, entered in given.items():
             if entered.shape == rows[:2].shape and torch.equal(entered.double(), rows[:2].to(entered).double()):
-                eye = torch.eye(encoder.width, dtype=rows.dtype, device=rows.device)
-                self._say(self._moments[name].mean * encoder.std + encoder.mean, eye, name)
+                self._take_mean(self._moments[name].mean * encoder.std + encoder.mean)
         pairs = zip(self._traced.layers, self._traced.gradients(self._received), strict=True)
         self.spans = [self._span(at, layer, sent) for at, (layer, sent) in enumerate(pairs)]
 
     @property
-    def tells(self) -> bool:
-        """Whether so much lies outside the spans that lying inside is evidence."""
-        searched = {*range(self._traced.affine), *(tap.at for tap in self._traced.taps)}
-        outside = sum(len(span.off_rows) for at, span in enumerate(self.spans) if at in searched)
-        return outside >= len(self._encoder.schema.columns) + 2
+    def _searched(self) -> list[Span]:
+        places = {*range(self._traced.affine), *(tap.at for tap in self._traced.taps)}
+        return [span for at, span in enumerate(self.spans) if at in places]
 
     def evidence(self, rows: Float[Tensor, "record encoded"]) -> CandidateEvidence:
         """Return the last layer's evidence about copies and labels, if these are all records."""
@@ -111,17 +108,16 @@ class TracedSeen(ReplayedBatch):
             raw, open_ = mean_row(encoder, weight @ linear, outputs - weight @ constant, basis)
             middle = linear @ ((raw - encoder.mean) / encoder.std) + constant
             if not len(open_):
-                self._say(raw, weight @ linear, layer.centred)
+                self._take_mean(raw)
             open_ = open_ @ linear.T
         else:
             middle, open_ = solved(weight, outputs)
         return span_of(torch.cat([basis, open_]), middle)
 
-    def _say(self, raw: Float[Tensor, " encoded"], weight: Float[Tensor, "unit encoded"], norm: str) -> None:
-        """Note the mean of the raw rows, and how the moments that give it move with a row."""
+    def _take_mean(self, raw: Float[Tensor, " encoded"]) -> None:
+        """Note the mean of the raw rows."""
         self._counts = raw * self._records
         self.occurring = self._encoder.is_continuous | (self._counts > 0.5)
-        self._averaging = self._moving(weight, norm)
 
 
 def normalised_inputs(module: nn.Module, rows: Float[Tensor, "row encoded"]) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -53,51 +53,42 @@ def search_one_layer(
     """
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)
-    duals = Directions(shares[:0], torch.empty(0, len(shares), dtype=torch.bool, device=shares.device))
-    searches: list[tuple[SearchEnds, bool]] = []
+    duals = Directions.none(shares)
+    # Ends of searches that do not determine their numbers fit all spans, and prove nothing.
+    searches: list[SearchEnds] = []
+    determined: list[SearchEnds] = []
     activity: list[Tensor] = []
     barren = 0
     for i in range(_SEARCHES):
         search = CellsSearch(encoder, network, [_without(span, duals.vectors)], allowed, _WEIGHTS[i % len(_WEIGHTS)])
         ends = search.run(*draw(), rounds)
-        searches.append((ends, search.determined))
+        searches.append(ends)
+        determined += [ends] if search.determined else []
         activity.append(search.hidden_outputs(ends) / norms)
         new = _possible(guided(shares, activity[-1], span.rank + _BEYOND_CHANCE), shares, span, network)
-        together = Directions(torch.cat([duals.vectors, new.vectors]), torch.cat([duals.silent, new.silent]))
+        together = duals.joined(new)
         before, duals = len(duals.vectors), _independent(merged(together, len(together.vectors)))
         if len(duals.vectors) == span.rank:
             rows = torch.linalg.inv(duals.vectors.T) @ span.rows
-            return _determined(searches), rows[:, :-1] / rows[:, -1:]
+            return determined, rows[:, :-1] / rows[:, -1:]
         barren = 0 if len(duals.vectors) > before else barren + 1
         if barren == _PATIENCE:
             break
-    active, ends = torch.cat(activity) > 0, _joined([part for part, _ in searches])
+    active, ends = torch.cat(activity) > 0, SearchEnds.joined(searches)
     for i in range(len(duals.vectors)):
         # A known record is orthogonal to all other known directions.
         others = torch.cat([duals.vectors[:i], duals.vectors[i + 1 :]])
         near = (active == duals.silent[i]).sum(1).argsort(stable=True)[:_NEAREST]
         search = CellsSearch(encoder, network, [_without(span, others)], allowed, _WEIGHTS[0])
-        searches.append((search.run(ends.codes[near], ends.numbers[near], rounds), search.determined))
-    return _determined(searches), span.rows[:0, :-1]
+        more = search.run(ends.codes[near], ends.numbers[near], rounds)
+        determined += [more] if search.determined else []
+    return determined, span.rows[:0, :-1]
 
 
 def _without(span: Span, vectors: Float[Tensor, "direction rank"]) -> Span:
     """Return the span of rows that are orthogonal to directions."""
     basis = torch.linalg.qr(vectors.T).Q.T
     return replace(span, off_rows=torch.cat([span.off_rows, basis @ span.rows]))
-
-
-def _determined(searches: Sequence[tuple[SearchEnds, bool]]) -> list[SearchEnds]:
-    """Return the ends of searches that determine their numbers: others fit all spans, and prove nothing."""
-    return [part for part, determined in searches if determined]
-
-
-def _joined(ends: Sequence[SearchEnds]) -> SearchEnds:
-    return SearchEnds(
-        torch.cat([part.codes for part in ends]),
-        torch.cat([part.numbers for part in ends]),
-        torch.cat([part.misfit for part in ends]),
-    )
 
 
 def _possible(directions: Directions, shares: Tensor, span: Span, network: Network) -> Directions:
@@ -107,7 +98,7 @@ def _possible(directions: Directions, shares: Tensor, span: Span, network: Netwo
     basis = torch.linalg.qr(back.mT).Q
     off = error - (basis @ (basis.mT @ error[..., None]))[..., 0]
     fits = torch.linalg.vector_norm(off, dim=1) < _OFF
-    return Directions(directions.vectors[fits], directions.silent[fits])
+    return directions.of(fits)
 
 
 def _independent(directions: Directions) -> Directions:
@@ -119,4 +110,4 @@ def _independent(directions: Directions) -> Directions:
         if rest.norm() > _INDEPENDENT:
             chosen.append(i)
             basis = torch.cat([basis, (rest / rest.norm())[None]])
-    return Directions(directions.vectors[chosen], directions.silent[chosen])
+    return directions.of(torch.tensor(chosen, dtype=torch.long, device=basis.device))

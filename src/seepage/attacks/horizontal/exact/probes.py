@@ -32,7 +32,7 @@ _USUAL = 4.0
 _CONJUGATE = 200
 _CONJUGATE_END = 1e-24
 # Layers that a message names.
-_NAMED = 3
+NAMED = 3
 
 
 class UnreadableError(Exception):
@@ -78,17 +78,12 @@ class WatchedLayer:
         return extended(values) if self.biased else values
 
     def received(self, module: nn.Module, message: Mapping[str, Tensor], row: Tensor) -> Float[Tensor, "unit _"]:
-        """Return the gradient of weight and bias side by side.
-
-        Args:
-            row: any encoded row.
-        """
+        """Return the gradient of weight and bias side by side; any encoded row does."""
         if self.computed:
             weight = linear_calls(module, row[None], [self.place], graph=True, until=[self.place]).calls[0].weight
             parameters = dict(module.named_parameters())
-            gradient = _of_weight(
-                weight, [parameters[name] for name in self.weights], [message[n] for n in self.weights]
-            )
+            own, sent = [parameters[name] for name in self.weights], [message[name] for name in self.weights]
+            gradient = _of_weight(weight, own, sent)
         else:
             gradient = message[self.weights[0]]
         if self.bias is None:
@@ -149,7 +144,7 @@ class LayerProbe:
     """Properties of a linear map, measured on typical rows.
 
     Attributes:
-        inputs, outputs: numbers of its inputs and of the network's outputs.
+        outputs: number of the network's outputs.
         linear: map from the encoded row to its input and the constant part, where that is affine.
         rank: number of dimensions of its gradient, however many records there are.
         scale: factor that brings its inputs to the usual length.
@@ -185,12 +180,8 @@ def probed(
     rows = rows[: min(_MOST_ROWS, max(_LEAST_ROWS, 2 * wide))]
     with inputs_seen(trained) as inputs:
         run = watched_run(trained, rows, graph=True)
-    several, alone = (
-        (run, watched_run(module, rows[:1]))
-        if trained is module
-        else (watched_run(module, rows), watched_run(module, rows[:1]))
-    )
-    if len(several.calls) != len(alone.calls) or not _close(several.outputs[:1], alone.outputs):
+    several, alone = run if trained is module else watched_run(module, rows), watched_run(module, rows[:1])
+    if len(several.calls) != len(alone.calls) or not close(several.outputs[:1], alone.outputs):
         raise UnreadableError("a record's outputs depend on the others")
     labels = torch.arange(len(rows), device=rows.device) % max(2, run.outputs.shape[1])
     loss = mean_loss(head, run.outputs, labels.double())
@@ -210,13 +201,17 @@ def probed(
         if isinstance(layer, str):
             refused += [layer] if layer else []
             continue
-        if not _close(each.entering[:1], single.entering) or not _close(each.weight, single.weight):
+        if not close(each.entering[:1], single.entering) or not close(each.weight, single.weight):
             refused.append(f"what enters {layer.name!r} depends on other records")
             continue
-        whole, error = layer.entered(call), layer.chosen(call.by_unit(back))
-        layers.append((layer, each, _rank(error.T @ whole), _close(error, out)))
+        error = layer.chosen(call.by_unit(back))
+        sent = error.T @ layer.entered(call)
+        values = torch.linalg.svdvals(sent / row_scale(sent)[:, None])
+        # Dimensions above the rounding of float32.
+        rank = int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
+        layers.append((layer, each, rank, close(error, out)))
     if not layers:
-        why = f" ({'; '.join(dict.fromkeys(refused[:_NAMED]))})" if refused else ""
+        why = f" ({'; '.join(dict.fromkeys(refused[:NAMED]))})" if refused else ""
         raise UnreadableError(f"no affine layer with one input a record{why}")
     probes, maps = Probes.anywhere(rows), list[tuple[Tensor, Tensor] | None]()
     for tried in (probes, None if encoder is None else Probes.valid(encoder)):
@@ -243,8 +238,7 @@ def watched_run(
     try:
         return linear_calls(module, rows, places, graph=graph)
     except Exception as error:  # A user's module may raise anything.
-        why = one_line(error)
-        raise UnreadableError(f"the network cannot be run in float64 ({why})") from error
+        raise UnreadableError(f"the network cannot be run in float64 ({one_line(error)})") from error
 
 
 def _affine(
@@ -255,7 +249,7 @@ def _affine(
         return None
     linear, constant = probes.map(layer.chosen(probe_call.entering))
     entered = layer.chosen(call.entering).detach()
-    return (linear, constant) if _close(rows @ linear.T + constant, entered) else None
+    return (linear, constant) if close(rows @ linear.T + constant, entered) else None
 
 
 def _layer(
@@ -295,27 +289,19 @@ def _layer(
     if own is None:
         tensors = [parameters[part] for part in names]
         isometric = _is_isometric(call.weight, tensors)
-        if not _close(_of_weight(call.weight, tensors, parts), total, _SOLVED):
+        if not close(_of_weight(call.weight, tensors, parts), total, _SOLVED):
             return f"the weight of {name!r} is computed from parameters whose gradient does not tell its own"
-    elif not _close(parts[0], total):
+    elif not close(parts[0], total):
         return f"the weight of {name!r} is used more than once"
     added = errors.sum(0)
     centred = None
     if bool((added.abs() <= _SAME * errors.abs().sum(0).max()).all()):
-        normalised = [norm for norm, given in inputs.items() if _close(given, call.by_unit(call.returned).detach())]
+        normalised = [norm for norm, given in inputs.items() if close(given, call.by_unit(call.returned).detach())]
         if not normalised:
             return f"the errors at {name!r} add up to zero over the batch"
         centred = normalised[0]
-    return WatchedLayer(
-        name,
-        call.place,
-        names,
-        own is None,
-        isometric,
-        None if centred else _bias(call, added, parameters, gradients),
-        token,
-        centred,
-    )
+    bias = None if centred else _bias(call, added, parameters, gradients)
+    return WatchedLayer(name, call.place, names, own is None, isometric, bias, token, centred)
 
 
 def _bias(
@@ -328,7 +314,7 @@ def _bias(
     )
     for name in alike:
         sent = gradients[name]
-        if sent is not None and _close(sent.flatten(), added):
+        if sent is not None and close(sent.flatten(), added):
             return name
     return None
 
@@ -377,13 +363,8 @@ def _is_isometric(weight: Tensor, parameters: Sequence[Tensor]) -> bool:
     return len(parts) == 1 and same and abs(lengths / float(way.square().sum()) - 1) < _SAME
 
 
-def _rank(gradient: Tensor) -> int:
-    """Return the number of dimensions of a gradient above the rounding of float32."""
-    values = torch.linalg.svdvals(gradient / row_scale(gradient)[:, None])
-    return int((values > ROUNDINGS * torch.finfo(torch.float32).eps * values.max()).sum())
-
-
-def _close(values: Tensor, wanted: Tensor, share: float = _SAME) -> bool:
+def close(values: Tensor, wanted: Tensor, share: float = _SAME) -> bool:
+    """Return whether two results of the same shape differ by no more than this share of the largest entry."""
     return values.shape == wanted.shape and bool(
         ((values - wanted).abs() <= share * wanted.abs().max().clamp_min(1e-12)).all()
     )

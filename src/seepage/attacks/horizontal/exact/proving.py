@@ -7,7 +7,7 @@ from dataclasses import MISSING, asdict, fields
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from seepage import kernel
 from seepage.learning import mean_loss
@@ -19,6 +19,12 @@ from seepage.wire.horizontal import Knowledge, UpdateView, View
 
 # Numbers of a batch that are moved together, at the most.
 _MOVED_TOGETHER = 200
+
+
+# Doubt where only some records were read.
+NO_WITNESS = "not all records were read, so that none can be replayed"
+_Tensors = Mapping[str, Tensor]
+_Cells = Float[Tensor, "record column"]
 
 
 def columns_of(schema: Schema, statistics: Statistics) -> tuple[kernel.EncodedColumn, ...]:
@@ -73,22 +79,16 @@ def proofs_of(
     view: View,
     knowledge: Knowledge,
     cells: Float[Tensor, "victim record column"],
-    labels: Float[Tensor, "victim record"] | None,
+    labels: Float[Tensor, "victim record"],
     doubts: Sequence[str | None],
 ) -> tuple[kernel.Certified, ...]:
     """Return the proof of each victim's guess, see ``proof_of``."""
-    given = [None] * len(cells) if labels is None else labels
-    victims = enumerate(zip(cells, given, doubts, strict=True))
+    victims = enumerate(zip(cells, labels, doubts, strict=True))
     return tuple(proof_of(view, knowledge, i, own, label, doubt) for i, (own, label, doubt) in victims)
 
 
 def proof_of(
-    view: View,
-    knowledge: Knowledge,
-    victim: int,
-    cells: Float[Tensor, "record column"],
-    labels: Float[Tensor, " record"] | None,
-    doubt: str | None,
+    view: View, knowledge: Knowledge, victim: int, cells: _Cells, labels: Tensor | None, doubt: str | None
 ) -> kernel.Certified:
     """Return the proof of a victim's guess.
 
@@ -112,11 +112,7 @@ def proof_of(
 
 
 def labels_of(
-    model: Model,
-    parameters: Mapping[str, Tensor],
-    message: Mapping[str, Tensor],
-    declared: kernel.Declaration,
-    cells: Float[Tensor, "record column"],
+    model: Model, parameters: _Tensors, message: _Tensors, declared: kernel.Declaration, cells: _Cells
 ) -> Float[Tensor, " record"]:
     """Return the labels with which records explain a mean gradient best.
 
@@ -133,7 +129,9 @@ def labels_of(
     flat = torch.cat([slopes[name].flatten(2) for name in message], 2)
     received = torch.cat([part.double().flatten() for part in message.values()]) / (declared.rate or 1.0)
     solved = torch.linalg.lstsq(flat.flatten(0, 1).T, received[:, None] * len(cells) / declared.steps).solution
-    errors, here = solved.view(flat.shape[:2]), outputs_of(module, at, rows)
+    errors = solved.view(flat.shape[:2])
+    with torch.no_grad():
+        here = torch.func.functional_call(module, at, (rows,))
     if model.head == "softmax":
         return (here.softmax(1) - errors).argmax(1).double()
     if model.head == "sigmoid":
@@ -142,13 +140,8 @@ def labels_of(
 
 
 def _refined(
-    model: Model,
-    parameters: Mapping[str, Tensor],
-    message: Mapping[str, Tensor],
-    declared: kernel.Declaration,
-    cells: Float[Tensor, "record column"],
-    labels: Float[Tensor, " record"],
-) -> Float[Tensor, "record column"]:
+    model: Model, parameters: _Tensors, message: _Tensors, declared: kernel.Declaration, cells: _Cells, labels: Tensor
+) -> _Cells:
     """Return cells whose numbers, where they are not whole, are moved to explain a gradient best.
 
     What an attack reads to its own precision may miss the message by more than the message's roundings.
@@ -191,9 +184,3 @@ def _refined(
     refined = cells.double().clone()
     refined[:, place] = numbers
     return refined
-
-
-def outputs_of(module: nn.Module, at: dict[str, Tensor], rows: Tensor) -> Tensor:
-    """Return the outputs of a network for rows."""
-    with torch.no_grad():
-        return torch.func.functional_call(module, at, (rows,))

@@ -7,10 +7,10 @@ from collections import Counter
 import torch
 
 from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
-from seepage.attacks.horizontal.exact.gradients import STRICT, Gradient
+from seepage.attacks.horizontal.exact.gradients import STRICT
 from seepage.attacks.horizontal.exact.harvest import CHANGES, tells
 from seepage.attacks.horizontal.exact.probes import UnreadableError
-from seepage.attacks.horizontal.exact.traced import TracedGradient, traced
+from seepage.attacks.horizontal.exact.traced import gradient_of, traced
 from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.models.batch_norm import normalisations
 from seepage.tabular.encoder import Encoder
@@ -54,11 +54,7 @@ def count_records(
         network = traced(view.model, schema, statistics)
     except UnreadableError:
         return None
-    if network is None:
-        gradient = Gradient.of(view, victim, 1)
-    else:
-        own = view.place(victim)
-        gradient = TracedGradient(network.at(own), view, victim, 1)
+    gradient = gradient_of(None if network is None else network.at(view.place(victim)), view, victim, 1)
     spans = gradient.spans()
     deeper = next((tap.at for tap in gradient.network.taps if tap.at < len(spans)), None)
     if deeper is None or not tells(spans[deeper]):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.exact.gradients import Gradient
@@ -107,7 +107,9 @@ def replayed(
     entries = sum(left[name].numel() for layer in layers for name in layer if name is not None)
     fits = length <= entries + _CHANCE * math.sqrt(2 * entries)
     rows = client.encode(cells).double()
-    kind = _kinds(starts, cells)
+    # Copies of a record count together: the number of the first one of each, without gaps.
+    alike = ~starts.apart(cells, cells, _COPIES)
+    kind = alike.long().argmax(1).unique(return_inverse=True)[1]
     errors, inputs = read.contributions(rows, counts)
     merged = errors[0].new_zeros(int(kind.max()) + 1, errors[0].shape[1]).index_add_(0, kind, errors[0])
     blur = [max(size, math.ulp(0.0)) for size in noise]
@@ -123,12 +125,6 @@ def _apart(vectors: Float[Tensor, "vector entry"], none: float) -> Float[Tensor,
     left, values, _ = torch.linalg.svd(vectors, full_matrices=len(vectors) > vectors.shape[1])
     values = torch.cat([values, values.new_zeros(left.shape[1] - len(values))])
     return (left.square() / (values.square() + none**2)).sum(1).rsqrt()
-
-
-def _kinds(starts: Starts, cells: Float[Tensor, "record column"]) -> Int[Tensor, " record"]:
-    """Return the number of the first record that each one is a copy of, counted without gaps."""
-    alike = ~starts.apart(cells, cells, _COPIES)
-    return alike.long().argmax(1).unique(return_inverse=True)[1]
 
 
 def _left(view: View, victim: int, client: Encoder, cells: Tensor, labels: Tensor) -> dict[str, Tensor]:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from seepage.attacks.horizontal.exact.first_layer import choose_records, first_layer, quotients
+from seepage.attacks.horizontal.exact.first_layer import first_layer, nearest_records, quotients
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.errors import BadInputError
 from seepage.registry import attacks
-from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
@@ -50,5 +49,4 @@ class RobbingTheFed:
             part[:, order] - part[:, order].roll(-1, dims=1).index_fill(1, order.new_tensor([len(order) - 1]), 0)
             for part in (layer.weight, layer.bias)
         )
-        encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=weight.dtype, device=weight.device)
-        return RecordsGuess(choose_records(encoder, knowledge, quotients(weight, bias)).cpu())
+        return nearest_records(knowledge, quotients(weight, bias))

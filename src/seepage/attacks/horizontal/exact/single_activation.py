@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seepage.attacks.horizontal.exact.first_layer import choose_records, first_layer, quotients
+from seepage.attacks.horizontal.exact.first_layer import first_layer, nearest_records, quotients
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
 from seepage.registry import attacks
-from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
 
@@ -30,6 +29,7 @@ class SingleActivation:
         >>> from seepage.datasets.planted import distinct
         >>> from seepage.models.mlp import nn1
         >>> from seepage.protocols.fedsgd import FedSGD
+        >>> from seepage.tabular.encoder import Encoder
         >>> data = distinct(rows=20)
         >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
         >>> ran = FedSGD(1).run(nn1(data.schema, seed=0), data.train, encoder, seeds=[1])
@@ -47,5 +47,4 @@ class SingleActivation:
         check(view, knowledge, seeds)
         read, knowledge = as_gradient(view, knowledge)
         layer = first_layer(read)
-        encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=layer.weight.dtype, device=layer.weight.device)
-        return RecordsGuess(choose_records(encoder, knowledge, quotients(layer.weight, layer.bias)).cpu())
+        return nearest_records(knowledge, quotients(layer.weight, layer.bias))

@@ -30,7 +30,6 @@ class Span:
         rows, off_rows: bases of the span of the rows and of its complement, (rank, extended) and (rest, extended).
         off_columns: basis of the complement of the span of the scaled columns, (rest, unit).
         inverse: pseudo-inverse of the scaled gradient, (extended, unit).
-        least: bound on singular values above which a dimension counts.
     """
 
     scale: Float[Tensor, " unit"]
@@ -38,7 +37,6 @@ class Span:
     off_rows: Float[Tensor, "rest extended"]
     off_columns: Float[Tensor, "other unit"]
     inverse: Float[Tensor, "extended unit"]
-    least: float = 0.0
 
     @property
     def rank(self) -> int:
@@ -59,11 +57,9 @@ class Span:
         """Return the spans of a gradient.
 
         Args:
-            gradient: gradient of weights and bias side by side, or the rest of it.
-            scale: divisor of each unit's row, see ``row_scale``.
             largest: largest singular value of the whole scaled gradient.
             rounding: relative precision of the received numbers.
-            roundings: bound on rounding, as a share of the largest singular value, in roundings of the numbers.
+            roundings: bound on rounding, in units of precision times the largest singular value.
 
         Example:
             >>> gradient = torch.tensor([[1.0, 1.0], [2.0, 2.0]], dtype=torch.float64)
@@ -74,55 +70,10 @@ class Span:
         left, values, right = torch.linalg.svd(gradient / scale[:, None])
         # A matrix of noise alone has a norm next to this (Davidson and Szarek 2001).
         loudest = noise * (gradient.shape[0] ** 0.5 + gradient.shape[1] ** 0.5)
-        least = max(roundings * rounding * largest, _ABOVE_NOISE * loudest)
-        rank = int((values > least).sum())
+        rank = int((values > max(roundings * rounding * largest, _ABOVE_NOISE * loudest)).sum())
         rank = rank if most is None else min(rank, most)
         inverse = right[:rank].T @ (left[:, :rank] / values[:rank]).T
-        return cls(scale, right[:rank], right[rank:], left[:, rank:].T, inverse, least)
-
-    def beside(self, error: Float[Tensor, " unit"], entered: Float[Tensor, " extended"]) -> Span | None:
-        """Return the span of the gradient with one more record, as if all below its bound were zero.
-
-        With a much smaller matrix than the gradient is. None where the record adds no dimension above the bound.
-
-        Args:
-            entered: its input of the layer, extended by a 1 where the layer has a bias.
-
-        Example:
-            >>> gradient = torch.diag(torch.tensor([2.0, 0.0, 0.0], dtype=torch.float64))
-            >>> unit = torch.eye(3, dtype=torch.float64)
-            >>> more = Span.of(gradient, torch.ones(3), 2.0, 1e-7).beside(unit[1], unit[1])
-            >>> more.rank, more.off_rows.abs().round(decimals=9).tolist()
-            (2, [[0.0, 0.0, 1.0]])
-        """
-        error = error / self.scale
-        # The part of the gradient inside the span, by its pseudo-inverse.
-        columns = torch.linalg.svd(self.inverse.T @ self.rows.T, full_matrices=False)
-        beyond, aside = self.off_columns @ error, self.off_rows @ entered
-        sizes = float(beyond.norm()), float(aside.norm())
-        if min(sizes) == 0:
-            return None
-        core = torch.diag(torch.cat([columns.S.reciprocal(), columns.S.new_zeros(1)]))
-        core += torch.outer(
-            torch.cat([columns.U.T @ error, error.new_tensor([sizes[0]])]),
-            torch.cat([columns.Vh @ (self.rows @ entered), error.new_tensor([sizes[1]])]),
-        )
-        left, values, right = torch.linalg.svd(core)
-        if not float(values[-1]) > self.least:
-            return None
-        units = torch.cat([columns.U, (self.off_columns.T @ beyond / sizes[0])[:, None]], 1) @ left
-        rows = right @ torch.cat([columns.Vh @ self.rows, (aside @ self.off_rows / sizes[1])[None]])
-        inverse = rows.T @ (units / values).T
-        off = _without(self.off_rows, aside), _without(self.off_columns, beyond)
-        return Span(self.scale, rows, *off, inverse, self.least)
-
-
-def _without(basis: Float[Tensor, "rest entry"], way: Float[Tensor, " rest"]) -> Float[Tensor, "less entry"]:
-    """Return an orthonormal basis of the span of a basis without one direction in it, by a reflection."""
-    mirror = way / way.norm()
-    mirror[0] += torch.where(mirror[0] < 0, -1.0, 1.0)
-    mirror = mirror / mirror.norm()
-    return (basis - 2 * mirror[:, None] * (mirror @ basis))[1:]
+        return cls(scale, right[:rank], right[rank:], left[:, rank:].T, inverse)
 
 
 def row_scale(gradient: Float[Tensor, "unit extended"]) -> Float[Tensor, " unit"]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.duals import Directions, merged, refined, sampled
 from seepage.attacks.horizontal.exact.first_layer import FirstLayer, choose_records, first_layer, quotients
-from seepage.attacks.horizontal.exact.proving import proof_of
+from seepage.attacks.horizontal.exact.proving import NO_WITNESS, proof_of
 from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.optimise import Progress
 from seepage.attacks.horizontal.matching.reconstruct import as_gradient, check
@@ -32,8 +32,6 @@ _POOL = 512
 _INDEPENDENT = 1e-4
 # Exchanges evaluated together, in numbers.
 _NUMBERS_AT_ONCE = 2**19
-# Largest distance of raw entries of a certain row's categories from 0 and 1.
-_VALID = 1e-3
 
 
 @attacks.register("spear", "horizontal")
@@ -110,8 +108,7 @@ class Spear:
             search = self._solve(layer, victim, torch.cat([weight, bias[:, None]], 1), facts.batch_size, seed)
             records, whole = _cells(encoder, facts, search)
             cells.append(records.cpu())
-            doubt = None if whole else "not all records were read, so that none can be replayed"
-            proofs.append(proof_of(view, knowledge, victim, cells[-1], None, doubt))
+            proofs.append(proof_of(view, knowledge, victim, cells[-1], None, None if whole else NO_WITNESS))
             regime.append(_regime(search, facts.batch_size))
             if progress is not None:
                 progress(1 / len(seeds))
@@ -135,14 +132,12 @@ class Spear:
         shares = scaled @ rows.T
         least = max(int(binom.ppf(_TURNED_DOWN, units, 0.5)), rank + 1)
         generator = torch.Generator().manual_seed(seed)
-        pool = Directions(shares.new_empty(0, rank), torch.empty(0, units, dtype=torch.bool, device=shares.device))
+        pool = Directions.none(shares)
         best, taken, tried_at = empty, 0, 1
         while taken < self.submatrices:
             count = min(_AT_ONCE["cuda" if shares.is_cuda else "cpu"], self.submatrices - taken)
             new = refined(shares, sampled(shares[reacting], count, generator), least)
-            pool = merged(
-                Directions(torch.cat([pool.vectors, new.vectors]), torch.cat([pool.silent, new.silent])), _POOL
-            )
+            pool = merged(pool.joined(new), _POOL)
             taken += count
             if taken < tried_at and taken < self.submatrices:
                 continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -14,12 +13,14 @@ from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.exact.gradients import SAME, Gradient
-from seepage.attacks.horizontal.exact.networks import Tap, Tower
+from seepage.attacks.horizontal.exact.networks import ForwardRun, Tap, Tower
 from seepage.attacks.horizontal.exact.probes import (
+    NAMED,
     LayerProbe,
     Probes,
     UnreadableError,
     WatchedLayer,
+    close,
     probed,
     watched_run,
 )
@@ -28,8 +29,8 @@ from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.learning import gradient
 from seepage.models.batch_norm import BatchNorm, Moments, normalisations
 from seepage.models.copies import copied
-from seepage.models.linear_calls import LinearCall, linear_calls
-from seepage.models.model import Head, Model
+from seepage.models.linear_calls import linear_calls
+from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
@@ -39,8 +40,6 @@ from seepage.wire.horizontal import GradientView
 _MOST_ROWS = 1024
 # Rows with which it is seen whether all else follows from the first layer's outputs.
 _FEW_ROWS = 64
-# Relative difference of two float64 computations that counts as none.
-_SAME = 1e-9
 # Step of central differences, in standardised units.
 _STEP = 1e-6
 # Slope, as a share of the largest, that leaves no trace: above the error of central differences.
@@ -51,39 +50,6 @@ _AS_GOOD = 0.9
 _TAPS, _TAPS_ALONE = 1, 3
 # Squared length of what is added up to a deeper layer's input, in units of its own: generous.
 _ADDED_UP = 64.0
-# Layers that a message names.
-_NAMED = 3
-
-
-@dataclass(frozen=True)
-class TracedRun:
-    """Records on their way through a traced network.
-
-    Attributes:
-        entering: inputs of each watched layer, with an appended 1 where it has a bias.
-        calls, graphed: calls of the watched layers and outputs of the network, with a graph.
-    """
-
-    entering: list[Float[Tensor, "record _"]]
-    outputs: Float[Tensor, "record output"]
-    calls: list[LinearCall]
-    graphed: Tensor
-    layers: Sequence[WatchedLayer]
-
-    def errors(self, error: Float[Tensor, "record output"]) -> list[Float[Tensor, "record _"]]:
-        """Return the derivative with respect to each watched layer's outputs."""
-        slopes = torch.autograd.grad(self.graphed, [call.returned for call in self.calls], error, retain_graph=True)
-        runs = zip(self.layers, self.calls, slopes, strict=True)
-        return [layer.chosen(call.by_unit(back)) for layer, call, back in runs]
-
-    def silent(self) -> Bool[Tensor, " record"]:
-        """Return which records leave no error at the first watched layer."""
-        directions = torch.arange(1.0, self.outputs.shape[1] + 1).to(self.outputs).expand_as(self.outputs)
-        return ~(self.errors(directions)[0] != 0).any(1)
-
-    def reach(self) -> list[Float[Tensor, " record"]]:
-        """Return the squared length of the terms that add up to the first two layers' inputs, generously."""
-        return [_ADDED_UP * entered.square().sum(1) for entered in self.entering[:2]]
 
 
 @dataclass(frozen=True)
@@ -96,16 +62,13 @@ class TracedNetwork:
 
     Attributes:
         module: module in float64, in evaluation mode.
-        layers: watched layers that distinguish single records: the one that takes the row first.
-        maps: maps from the encoded row to the inputs of the first of these layers, which are affine in it, with their
-            constants.
+        layers: watched layers that distinguish single records, the ones that are affine in the row first.
+        maps: maps from the encoded row to the inputs of those, with their constants.
         by_outputs: whether all else depends on the first layer's outputs alone, which are the state then; else the
             state is the encoded row.
-        taps: layers whose inputs a search compares.
         memory: numbers a row that computing the taps' inputs takes.
         work: multiplications of a row's pass.
         last: layer whose errors are those of the outputs; None where there is none.
-        towers: groups of columns that no layer takes together.
     """
 
     module: nn.Module
@@ -163,12 +126,13 @@ class TracedNetwork:
             for name, part in model.module.named_modules():
                 trained.get_submodule(name).training = part.training
         seen, probes, refused = probed(module, trained, model.head, rows, encoder)
-        most = 2 * _dimensions(model.head, seen[0].outputs)
+        # Errors at the outputs of a softmax add up to zero.
+        most = 2 * (seen[0].outputs - (model.head == "softmax"))
         chosen = [layer for layer in seen if layer.rank > most]
         chosen.sort(key=lambda layer: layer.linear is None)
         inner = [layer for layer in seen if not layer.at_end]
         small = [f"the gradient of {layer.layer.name!r} has {layer.rank} dimensions" for layer in inner]
-        reasons = "; ".join([*dict.fromkeys(refused), *small][:_NAMED])
+        reasons = "; ".join([*dict.fromkeys(refused), *small][:NAMED])
         alone = "no layer behind which single records could be told apart" + (f" ({reasons})" if reasons else "")
         if not chosen:
             raise UnreadableError(alone)
@@ -220,15 +184,11 @@ class TracedNetwork:
     @property
     def takes_rows(self) -> bool:
         """Whether the first layer takes the encoded row itself and has a bias."""
-        return self._takes_rows
-
-    @cached_property
-    def _takes_rows(self) -> bool:
         if not self.maps or not self.layers[0].biased:
             return False
         linear, constant = self.maps[0]
         eye = torch.eye(linear.shape[1], dtype=linear.dtype, device=linear.device)
-        return _close(linear, eye) and not bool(constant.any())
+        return close(linear, eye) and not bool(constant.any())
 
     def gradients(self, message: Mapping[str, Tensor]) -> list[Float[Tensor, "unit _"]]:
         """Return the gradient of each watched layer, weights and bias side by side, from that of the parameters."""
@@ -249,13 +209,26 @@ class TracedNetwork:
         """Return the maps from the encoded row to the affine layers' inputs, less their constants."""
         return [linear for linear, _ in self.maps]
 
-    def run(self, rows: Float[Tensor, "record encoded"]) -> TracedRun:
+    def run(self, rows: Float[Tensor, "record encoded"]) -> ForwardRun:
         """Return the records' way through the network."""
         run = linear_calls(self.module, rows, [layer.place for layer in self.layers], graph=True)
         by_place = {call.place: call for call in run.calls}
         calls = [by_place[layer.place] for layer in self.layers]
         entering = [layer.entered(call) for layer, call in zip(self.layers, calls, strict=True)]
-        return TracedRun(entering, run.outputs.detach(), calls, run.outputs, self.layers)
+
+        def errors(error: Tensor) -> list[Tensor]:
+            slopes = torch.autograd.grad(run.outputs, [call.returned for call in calls], error, retain_graph=True)
+            parts = zip(self.layers, calls, slopes, strict=True)
+            return [layer.chosen(call.by_unit(back)) for layer, call, back in parts]
+
+        def quiet() -> Tensor:
+            directions = torch.arange(1.0, self.outputs + 1).to(run.outputs).expand_as(run.outputs)
+            return errors(directions)[0] == 0
+
+        def reach() -> list[Tensor]:
+            return [_ADDED_UP * entered.square().sum(1) for entered in entering[:2]]
+
+        return ForwardRun(entering, run.outputs.detach(), errors, quiet, reach)
 
     def deep(self, state: Float[Tensor, "*batch state"], rough: bool = False) -> list[Float[Tensor, "*batch _"]]:
         """Return the taps' inputs; computed in float32 if they may be rough."""
@@ -318,20 +291,15 @@ def traced(model: Model, schema: Schema, statistics: Statistics) -> TracedNetwor
     # A change in place counts a parameter's version up.
     key = (model.head, schema, statistics, tuple((id(p), p._version) for p in model.module.parameters()))
     cached = _TRACED.get(model.module)
-    if cached is None or cached.key != key:
+    if cached is None or cached[0] != key:
         encoder = Encoder(schema, statistics, device=next(model.module.parameters()).device)
         network = TracedNetwork.of(model, typical_rows(encoder, statistics), model.parameters, encoder=encoder)
-        cached = _TRACED[model.module] = _CachedNetwork(key, network)
-    return cached.network
+        cached = _TRACED[model.module] = key, network
+    return cached[1]
 
 
-class _CachedNetwork(NamedTuple):
-    key: tuple[object, ...]
-    network: TracedNetwork
-
-
-# What was traced last of each module, so that counting records and reading them looks at it once.
-_TRACED: WeakKeyDictionary[nn.Module, _CachedNetwork] = WeakKeyDictionary()
+# What was traced last of each module, by its key, so that counting records and reading them looks at it once.
+_TRACED: WeakKeyDictionary[nn.Module, tuple[tuple[object, ...], TracedNetwork]] = WeakKeyDictionary()
 
 
 def typical_rows(encoder: Encoder, statistics: Statistics) -> Float[Tensor, "row encoded"]:
@@ -350,11 +318,7 @@ def frozen(module: nn.Module, moments: Mapping[str, Moments]) -> nn.Module:
 
 
 def _state(
-    module: nn.Module,
-    first: WatchedLayer,
-    maps: Sequence[tuple[Tensor, Tensor]],
-    probes: Probes,
-    by_outputs: bool,
+    module: nn.Module, first: WatchedLayer, maps: Sequence[tuple[Tensor, Tensor]], probes: Probes, by_outputs: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the map from the encoded row to the state, and its constant."""
     row = probes.rows[:1]
@@ -419,11 +383,6 @@ def _towers(moving: Bool[Tensor, "layer encoded"]) -> tuple[Tower, ...]:
     return tuple(Tower(columns, tuple(sorted(layers))) for columns, layers in groups)
 
 
-def _dimensions(head: Head, outputs: int) -> int:
-    """Return how many dimensions errors at the outputs have."""
-    return outputs - 1 if head == "softmax" else outputs
-
-
 def _by_outputs(module: nn.Module, first: WatchedLayer, rows: Tensor) -> bool:
     """Return whether the network is a function of its first layer's outputs."""
     place = first.place
@@ -434,13 +393,7 @@ def _by_outputs(module: nn.Module, first: WatchedLayer, rows: Tensor) -> bool:
     if call.entering.dim() != 2:
         return False
     given = {place: call.by_unit(call.returned)}
-    return _close(linear_calls(module, rows.flip(0) + 1.0, [place], given).outputs, real.outputs)
-
-
-def _close(values: Tensor, wanted: Tensor) -> bool:
-    return values.shape == wanted.shape and bool(
-        ((values - wanted).abs() <= _SAME * wanted.abs().max().clamp_min(1e-12)).all()
-    )
+    return close(linear_calls(module, rows.flip(0) + 1.0, [place], given).outputs, real.outputs)
 
 
 def _load(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
@@ -479,3 +432,10 @@ class TracedGradient(Gradient):
         return super()._explained(rows, counts, unsure) and all(
             float(left.norm()) <= SAME * self.rounding * largest for left in self.remaining(rows, counts).values()
         )
+
+
+def gradient_of(network: TracedNetwork | None, view: GradientView, victim: int, records: int) -> Gradient:
+    """Return a single victim's gradient layer by layer, of a traced network or else of a plain one."""
+    if network is None:
+        return Gradient.of(view, victim, records)
+    return TracedGradient(network, view, victim, records)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -16,7 +16,7 @@ from seepage import kernel
 from seepage.attacks.horizontal.exact.adaptive import first_gradient, layer_noise, lost_sizes
 from seepage.attacks.horizontal.exact.cells_search import COMBINED, MANY_OUTSIDE
 from seepage.attacks.horizontal.exact.chains import affine_layers
-from seepage.attacks.horizontal.exact.dropped import obstacle, read_dropped
+from seepage.attacks.horizontal.exact.dropped import DroppedHarvester, obstacle
 from seepage.attacks.horizontal.exact.gradients import Gradient
 from seepage.attacks.horizontal.exact.harvest import Harvest, Harvester
 from seepage.attacks.horizontal.exact.inexact import InexactHarvester
@@ -24,9 +24,9 @@ from seepage.attacks.horizontal.exact.normalised import NormalisedHarvester
 from seepage.attacks.horizontal.exact.normalised_forms import normalised_inputs, seen_of
 from seepage.attacks.horizontal.exact.pace import Pace
 from seepage.attacks.horizontal.exact.probes import UnreadableError
-from seepage.attacks.horizontal.exact.proving import proofs_of
+from seepage.attacks.horizontal.exact.proving import NO_WITNESS, proofs_of
 from seepage.attacks.horizontal.exact.replay import can_replay, replayed
-from seepage.attacks.horizontal.exact.traced import TracedGradient, TracedNetwork, traced, typical_rows
+from seepage.attacks.horizontal.exact.traced import TracedNetwork, gradient_of, traced, typical_rows
 from seepage.attacks.horizontal.exact.updates import moved_by
 from seepage.attacks.horizontal.matching.engine import match
 from seepage.attacks.horizontal.matching.optimise import Progress, scaled
@@ -38,15 +38,7 @@ from seepage.models.batch_norm import normalisations
 from seepage.registry import attacks
 from seepage.tabular.align import match as assign
 from seepage.tabular.encoder import Encoder
-from seepage.wire.horizontal import (
-    NOT_TRIED,
-    ExactSearch,
-    GradientView,
-    Knowledge,
-    RecordsGuess,
-    UpdateView,
-    View,
-)
+from seepage.wire.horizontal import NOT_TRIED, ExactSearch, GradientView, Knowledge, RecordsGuess, UpdateView, View
 from seepage.wire.precision import cast_noise
 
 # Standard deviation of what rounding a parameter adds in a step, in precisions of its size: those of a number are
@@ -182,44 +174,64 @@ class Unmix:
         starts = Starts(precise, facts.statistics, self.starts, pace.searched)
         limits = encoder, starts, rounds, self.seconds
         harvests: list[Harvest] = []
-        guesses: dict[int, RecordsGuess] = {}
+        estimates: dict[int, RecordsGuess] = {}
+
+        def estimate(victim: int, report: Progress | None) -> RecordsGuess:
+            """Return the fallback's guess of all records of a victim, computed once."""
+            if victim not in estimates:
+                single, part = slice(victim, victim + 1), scaled(report, 1 / view.victims)
+                granted = knowledge.of(single)
+                estimates[victim] = self.fallback(view.of(single), granted, [seeds[victim]], part)
+            return estimates[victim]
+
         for victim, seed in enumerate(seeds):
             pace.begin()
+            own = network if network is None or read.parameters is None else network.at(read.place(victim))
             if dropping:
-                assert network is not None
-                own = network if read.parameters is None else network.at(read.place(victim))
-                estimate = partial(self._guess, guesses, view, knowledge, victim, seed, progress)
-                harvest = read_dropped(own, read, victim, facts.batch_size, *limits, seed, estimate)
+                assert own is not None
+                near = partial(estimate, victim, progress)
+                harvest = DroppedHarvester(*limits).run(own, read, victim, facts.batch_size, seed, near)
             elif normalised:
                 granted = facts.batch_statistics or {}
                 seen = seen_of(read, victim, facts.batch_size, granted, precise, facts.statistics)
                 harvest = NormalisedHarvester(*limits).run(seen, facts.batch_size, seed)
             else:
-                if network is None:
-                    gradient = Gradient.of(read, victim, facts.batch_size)
-                else:
-                    own = network if read.parameters is None else network.at(read.place(victim))
-                    gradient = TracedGradient(own, read, victim, facts.batch_size)
+                gradient = gradient_of(own, read, victim, facts.batch_size)
                 if noise is None:
                     harvest = Harvester(*limits).run(gradient, seed)
                 else:
                     harvest = InexactHarvester(*limits).run(gradient, noise, seed)
-                    if gradient.network.takes_rows and (network is None or not network.layers[0].computed):
-                        layers = () if network is None else network.parameters
+                    if gradient.network.takes_rows and (own is None or not own.layers[0].computed):
+                        layers = () if own is None else own.parameters
                         harvest = _fitted(view, victim, gradient, encoder, starts, harvest, noise, layers)
             harvests.append(harvest)
             if len(harvest.cells) == facts.batch_size:
                 pace.end()
-        if noise is None and not (normalised or dropping):
-            guess = self._completed(read, facts, seeds, harvests, encoder, pace.rest)
+        exact = noise is None and not (normalised or dropping)
+        if exact:
+            batches = self._completed(read, facts, seeds, harvests, encoder, pace.rest)
         else:
-            guess = self._estimated(view, knowledge, seeds, harvests, encoder, noise, guesses, pace.rest)
-        if rounds == self.rounds:
-            return guess
-        ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"
-        missed = [len(harvest.cells) < facts.batch_size for harvest in harvests]
-        assert guess.regime is not None
-        return replace(guess, regime=tuple(r + ended * m for r, m in zip(guess.regime, missed, strict=True)))
+            batches = self._estimated(harvests, facts.batch_size, encoder, lambda i: estimate(i, pace.rest))
+        cells, labels, doubt, course = batches
+        doubts = [None if harvest.complete else NO_WITNESS for harvest in harvests]
+        proofs = proofs_of(view, knowledge, cells, labels, doubts)
+        engine = match(read, self.fallback.matching)
+        loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
+        regimes = [_regime(harvest, proof, exact) for harvest, proof in zip(harvests, proofs, strict=True)]
+        if rounds < self.rounds:
+            ended = f"; the limit of {self.operations:.0e} multiplications allowed {rounds} of {self.rounds} rounds"
+            missed = [len(harvest.cells) < facts.batch_size for harvest in harvests]
+            regimes = [regime + ended * lacks for regime, lacks in zip(regimes, missed, strict=True)]
+        return RecordsGuess(
+            cells=cells.cpu(),
+            uncertainty=None if doubt is None else doubt.cpu(),
+            labels=labels.cpu(),
+            loss=loss.double().cpu(),
+            course=course,
+            proofs=proofs,
+            regime=tuple(regimes),
+            searches=tuple(ExactSearch(int((~part.traceless).sum()), part.dimensions) for part in harvests),
+        )
 
     def _effort(self, view: View, knowledge: Knowledge, network: TracedNetwork | None) -> float:
         """Return the multiplications of one round, in which each start tries all categories of all columns.
@@ -239,24 +251,15 @@ class Unmix:
         return self.starts * _TRIED * each
 
     def _estimated(
-        self,
-        view: View,
-        knowledge: Knowledge,
-        seeds: Sequence[int],
-        harvests: Sequence[Harvest],
-        encoder: Encoder,
-        noise: Sequence[float] | None,
-        estimates: dict[int, RecordsGuess],
-        progress: Progress | None,
-    ) -> RecordsGuess:
+        self, harvests: Sequence[Harvest], records: int, encoder: Encoder, estimate: Callable[[int], RecordsGuess]
+    ) -> _Batches:
         """Return the records read, in place of the nearest of the records that the fallback guesses."""
-        guesses = []
-        for victim, (harvest, seed) in enumerate(zip(harvests, seeds, strict=True)):
-            taken, cells = len(harvest.cells), harvest.cells
-            labels, doubt = harvest.labels, _doubt(encoder, harvest)
+        batches = []
+        for victim, harvest in enumerate(harvests):
+            cells, labels, doubt = harvest.cells, harvest.labels, _doubt(encoder, harvest)
             course = torch.full((1, 3), torch.nan, dtype=torch.float64)
-            if taken < knowledge.batch_size:
-                rest = self._guess(estimates, view, knowledge, victim, seed, progress)
+            if len(cells) < records:
+                rest = estimate(victim)
                 open_ = _unmatched(encoder, cells, rest.cells[0].to(cells))
                 assert rest.labels is not None
                 cells = torch.cat([cells, rest.cells[0].to(cells)[open_]])
@@ -264,40 +267,11 @@ class Unmix:
                 if rest.uncertainty is not None:
                     doubt = torch.cat([doubt, rest.uncertainty[0].to(doubt)[open_]])
                 course = course if rest.course is None else rest.course
-            guesses.append((cells, labels, doubt, course[0]))
-        cells, labels, doubts, courses = zip(*guesses, strict=True)
-        proofs = proofs_of(
-            view, knowledge, torch.stack(cells), torch.stack(labels), [_unread(part) for part in harvests]
-        )
-        all_cells, whole = torch.stack(cells), all(len(doubt) == knowledge.batch_size for doubt in doubts)
-        read, _ = as_gradient(view, knowledge)
-        engine = match(read, self.fallback.matching)
-        loss = engine.loss(encoder.encode(all_cells)[:, None], torch.stack(labels).to(encoder.mean.dtype))[:, 0]
-        return RecordsGuess(
-            cells=all_cells.cpu(),
-            uncertainty=torch.stack(doubts).cpu() if whole else None,
-            labels=torch.stack(labels).cpu(),
-            loss=loss.double().cpu(),
-            course=torch.stack(courses),
-            proofs=proofs,
-            regime=tuple(_regime(harvest, proof, False) for harvest, proof in zip(harvests, proofs, strict=True)),
-            searches=tuple(map(_search, harvests)),
-        )
-
-    def _guess(
-        self,
-        guesses: dict[int, RecordsGuess],
-        view: View,
-        knowledge: Knowledge,
-        victim: int,
-        seed: int,
-        progress: Progress | None,
-    ) -> RecordsGuess:
-        """Return the fallback's guess of all records of a victim, computed once."""
-        if victim not in guesses:
-            single, report = slice(victim, victim + 1), scaled(progress, 1 / view.victims)
-            guesses[victim] = self.fallback(view.of(single), knowledge.of(single), [seed], report)
-        return guesses[victim]
+            batches.append((cells, labels, doubt, course[0]))
+        cells, labels, doubts, courses = zip(*batches, strict=True)
+        whole = all(len(doubt) == records for doubt in doubts)
+        doubt = torch.stack(doubts) if whole else None
+        return _Batches(torch.stack(cells), torch.stack(labels), doubt, torch.stack(courses))
 
     def _completed(
         self,
@@ -307,11 +281,10 @@ class Unmix:
         harvests: Sequence[Harvest],
         encoder: Encoder,
         progress: Progress | None,
-    ) -> RecordsGuess:
-        """Return the records read, and estimates of the others."""
-        records = knowledge.batch_size
+    ) -> _Batches:
+        """Return the records read, and estimates of the others from what those leave of the gradient."""
+        records, device = knowledge.batch_size, encoder.mean.device
         shape = (view.victims, records, len(knowledge.schema.columns))
-        device = encoder.mean.device
         cells = torch.empty(shape, dtype=torch.float64, device=device)
         doubt = torch.empty_like(cells)
         labels = torch.empty(shape[:2], dtype=torch.float64, device=device)
@@ -335,19 +308,16 @@ class Unmix:
                 doubt[victims, -count:] = guess.uncertainty.to(device)
             if guess.course is not None:
                 course[victims] = guess.course
-        proofs = proofs_of(view, knowledge, cells, labels, [_unread(part) for part in harvests])
-        engine = match(view, self.fallback.matching)
-        loss = engine.loss(encoder.encode(cells)[:, None], labels.to(encoder.mean.dtype))[:, 0]
-        return RecordsGuess(
-            cells=cells.cpu(),
-            uncertainty=doubt.cpu() if self.fallback.restarts > 1 or not missing else None,
-            labels=labels.cpu(),
-            loss=loss.double().cpu(),
-            course=course,
-            proofs=proofs,
-            regime=tuple(_regime(harvest, proof, True) for harvest, proof in zip(harvests, proofs, strict=True)),
-            searches=tuple(map(_search, harvests)),
-        )
+        return _Batches(cells, labels, doubt if self.fallback.restarts > 1 or not missing else None, course)
+
+
+class _Batches(NamedTuple):
+    """Whole batches of all victims: records that were read, then estimates, with the course of the latter's descent."""
+
+    cells: Float[Tensor, "victim record column"]
+    labels: Float[Tensor, "victim record"]
+    doubt: Float[Tensor, "victim record column"] | None
+    course: Float[Tensor, "victim 3"]
 
 
 def _outside(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> str | None:
@@ -427,37 +397,22 @@ def _outside_normalised(view: View, knowledge: Knowledge) -> str | None:
 def _noise(view: View, knowledge: Knowledge, network: TracedNetwork | None) -> list[float] | None:
     """Return the standard deviation of each layer's mean gradient by noise and rounding; None where it is exact."""
     names = list(view.message)[::2] if network is None else [weight for weight, _ in network.parameters]
+    if _exact(view, knowledge):
+        return None
+    rounded = [cast_noise(view.message[name], view.precision) for name in names]
     if isinstance(view, GradientView):
-        if knowledge.defense.name == "none" and view.precision == "full":
-            return None
-        return [math.hypot(knowledge.defense.noise, rounded) for rounded in _cast_noises(view, names)]
+        return [math.hypot(knowledge.defense.noise, size) for size in rounded]
+    records = knowledge.batch_size // view.clients
     if view.training.optimizer != "sgd":
-        return layer_noise(first_gradient(view, knowledge.batch_size // view.clients))
-    steps = view.training.steps(knowledge.batch_size // view.clients)
-    moved = moved_by(view, knowledge.batch_size // view.clients)
+        return layer_noise(first_gradient(view, records))
+    steps, moved = view.training.steps(records), moved_by(view, records)
     weights = [view.model.parameters[name] for name in names]
-    return [
-        math.hypot(
-            knowledge.defense.noise,
-            _ROUNDING_OF_A_STEP
-            * torch.finfo(weight.dtype).eps
-            * float(weight.detach().double().square().mean().sqrt())
-            * math.sqrt(steps)
-            / moved,
-            rounded / moved,
-        )
-        for weight, rounded in zip(weights, _cast_noises(view, names), strict=True)
-    ]
-
-
-def _cast_noises(view: View, names: Sequence[str]) -> list[float]:
-    """Return the standard deviation of the error that the client's cast added to these weights."""
-    return [cast_noise(view.message[name], view.precision) for name in names]
-
-
-def _unread(harvest: Harvest) -> str | None:
-    """Return why the records read are no witness of the whole batch; None where they are."""
-    return None if harvest.complete else "not all records were read, so that none can be replayed"
+    deviations = []
+    for weight, size in zip(weights, rounded, strict=True):
+        usual = float(weight.detach().double().square().mean().sqrt())
+        steps_rounding = _ROUNDING_OF_A_STEP * torch.finfo(weight.dtype).eps * usual * math.sqrt(steps) / moved
+        deviations.append(math.hypot(knowledge.defense.noise, steps_rounding, size / moved))
+    return deviations
 
 
 def _fitted(
@@ -476,8 +431,7 @@ def _fitted(
     replay = replayed(view, victim, gradient, client, starts, harvest.cells, harvest.labels, noise, parameters)
     if not replay.fits:
         return replace(harvest, traceless=replay.traceless)
-    spread = torch.full_like(harvest.spread, torch.nan)
-    spread[:, starts.continuous] = replay.error[:, None] * client.std[starts.place].to(replay.error)
+    spread = starts.spread(harvest.cells, replay.error[:, None] * client.std[starts.place].to(replay.error))
     return replace(harvest, cells=replay.cells, traceless=replay.traceless, spread=spread, complete=True)
 
 
@@ -528,11 +482,6 @@ def _doubt(encoder: Encoder, harvest: Harvest) -> Float[Tensor, "record column"]
         doubt[:, i] = 0.5 + 0.5 * (2 * math.pi * (error / scale).square()).log()
     doubt[:, list(schema.discrete)] += harvest.traceless[:, None].to(doubt)
     return doubt
-
-
-def _search(harvest: Harvest) -> ExactSearch:
-    """Return the counts of records with a trace and of dimensions, for the guess."""
-    return ExactSearch(int((~harvest.traceless).sum()), harvest.dimensions)
 
 
 def _regime(harvest: Harvest, proof: kernel.Certified, exact: bool) -> str:

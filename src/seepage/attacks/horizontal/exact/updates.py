@@ -11,7 +11,8 @@ from torch import Tensor
 from seepage.attacks.horizontal.exact.adaptive import first_gradient
 from seepage.attacks.horizontal.exact.chains import affine_layers
 from seepage.attacks.horizontal.matching.adam_step import AdamStep
-from seepage.attacks.horizontal.matching.matching import Distance, Matching, products, target_of
+from seepage.attacks.horizontal.matching.engine import DifferentiatedEngine
+from seepage.attacks.horizontal.matching.matching import Losses, Matching, PerTensor, Rows, products
 from seepage.attacks.horizontal.matching.unrolled import Unrolled
 from seepage.learning import LocalTraining, local_update
 from seepage.tabular.align import match, pairwise_error, reorder
@@ -144,9 +145,7 @@ class Simulated:
         self._way = _way(view, matching, records)
         self._epochs, self._weight = view.training.epochs, weight
 
-    def __call__(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
-    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+    def __call__(self, rows: Rows, labels: Float[Tensor, "victim labelled"]) -> tuple[Losses, Rows]:
         """Return the loss of each restart and its derivative with respect to the rows."""
         epochs = rows.unflatten(2, (-1, labels.shape[1]))
         loss, derivative = self._way(self._all_epochs(epochs), labels)
@@ -156,9 +155,7 @@ class Simulated:
         derivative = derivative.add(by_mean[:, :, :, None], alpha=self._weight / epochs.shape[3])
         return loss + self._weight * apart, derivative.flatten(2, 3)
 
-    def loss(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
-    ) -> Float[Tensor, "victim restart"]:
+    def loss(self, rows: Rows, labels: Float[Tensor, "victim labelled"]) -> Losses:
         """Return the distance of each restart, without the prior."""
         return self._way.loss(self._all_epochs(rows.unflatten(2, (-1, labels.shape[1]))), labels)
 
@@ -186,44 +183,23 @@ def _apart(
     return 2 * away.square().sum((2, 3)) / (epochs * width), 4 * away / (epochs * width)
 
 
-class Backpropagated:
-    """The distance of an update of one client that dummy records would have caused, by backpropagation: any module."""
+class Backpropagated(DifferentiatedEngine):
+    """The distance of an update of one client that dummy records would have caused, by backpropagation: any module.
+
+    Rows have an axis of epochs before that of records.
+    """
 
     def __init__(self, view: UpdateView, matching: Matching) -> None:
-        self._view, self._matching = view, matching
-        self._target = target_of(view.update)
+        super().__init__(view.model, view.update, matching)
+        self._training = view.training
 
-    def __call__(
-        self,
-        epochs: Float[Tensor, "victim restart epoch record encoded"],
-        labels: Float[Tensor, "victim record"],
-    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart epoch record encoded"]]:
-        """Return the distance of each restart and its derivative with respect to the records of each epoch."""
-        with torch.enable_grad():
-            epochs = epochs.detach().requires_grad_()
-            dots, squares, distance = self._distance(epochs, labels)
-            total = (dots * distance.by_dot + squares * distance.by_square).sum()
-            (derivative,) = torch.autograd.grad(total, epochs)
-        return distance.loss, derivative
-
-    def loss(
-        self, epochs: Float[Tensor, "victim restart epoch record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> Float[Tensor, "victim restart"]:
-        """Return the distance of each restart."""
-        with torch.no_grad():
-            return self._distance(epochs, labels)[2].loss
-
-    def _distance(self, epochs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Distance]:
-        repeated = labels[:, None, None].expand(epochs.shape[:-1]).flatten(0, 1)
-        dummy = local_update(self._view.model, epochs.flatten(0, 1), repeated, self._view.training)
-        split = {name: u.unflatten(0, epochs.shape[:2]) for name, u in dummy.items()}
-        dots, squares = products(split, self._view.update)
-        return dots, squares, self._matching(dots.detach(), squares.detach(), *self._target)
+    def _products(self, rows: Tensor, labels: Tensor, *others: Tensor) -> tuple[PerTensor, PerTensor]:
+        repeated = labels[:, None, None].expand(rows.shape[:-1]).flatten(0, 1)
+        dummy = local_update(self._model, rows.flatten(0, 1), repeated, self._training)
+        return products({name: u.unflatten(0, rows.shape[:2]) for name, u in dummy.items()}, self._received)
 
 
-def merge_epochs(
-    encoder: Encoder, rows: Float[Tensor, "victim restart record encoded"], epochs: int
-) -> Float[Tensor, "victim restart one encoded"]:
+def merge_epochs(encoder: Encoder, rows: Rows, epochs: int) -> Float[Tensor, "victim restart one encoded"]:
     """Return the mean of the epochs' dummy records, matched to the first epoch's.
 
     Args:

@@ -15,10 +15,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.attacks.horizontal.exact.chains import chain_of, parts_of
-from seepage.attacks.horizontal.exact.layers import ChainPass, Size, direction_of
-from seepage.attacks.horizontal.matching.matching import Distance, Matching, products, target_of
+from seepage.attacks.horizontal.exact.layers import Pass, Size, direction_of
+from seepage.attacks.horizontal.matching.matching import (
+    Distance,
+    Labels,
+    Losses,
+    Matching,
+    PerTensor,
+    Rows,
+    products,
+    target_of,
+)
 from seepage.learning import gradient
-from seepage.models.model import Head
+from seepage.models.model import Head, Model
 from seepage.wire.horizontal import GradientView
 
 
@@ -26,15 +35,11 @@ from seepage.wire.horizontal import GradientView
 class Engine(Protocol):
     """The matching loss of dummy rows and its derivative with respect to them."""
 
-    def __call__(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
-    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+    def __call__(self, rows: Rows, labels: Float[Tensor, "victim labelled"]) -> tuple[Losses, Rows]:
         """Return the loss of each restart and its derivative with respect to the rows."""
         ...
 
-    def loss(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim labelled"]
-    ) -> Float[Tensor, "victim restart"]:
+    def loss(self, rows: Rows, labels: Float[Tensor, "victim labelled"]) -> Losses:
         """Return the loss of each restart."""
         ...
 
@@ -51,9 +56,7 @@ class JointEngine:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self._engines = engines
 
-    def __call__(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+    def __call__(self, rows: Rows, labels: Labels) -> tuple[Losses, Rows]:
         """Return the loss of each restart and its derivative with respect to the rows."""
         loss, derivative = self._engines[0](rows, labels)
         for engine in self._engines[1:]:
@@ -61,43 +64,54 @@ class JointEngine:
             loss, derivative = loss + term, derivative + by_rows
         return loss / len(self._engines), derivative / len(self._engines)
 
-    def loss(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> Float[Tensor, "victim restart"]:
+    def loss(self, rows: Rows, labels: Labels) -> Losses:
         """Return the loss of each restart."""
         return torch.stack([engine.loss(rows, labels) for engine in self._engines]).mean(0)
 
 
-class AutogradEngine:
-    """Double backpropagation through any module."""
+class DifferentiatedEngine:
+    """The distance of a message that dummy rows would have caused, by backpropagation through any module.
 
-    def __init__(self, view: GradientView, matching: Matching) -> None:
-        self._view, self._matching, self._target = view, matching, target_of(view.gradient)
+    A subclass computes dot products and squared norms of dummy messages from rows, labels and further variables.
+    """
 
-    def _distance(self, rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Distance]:
-        repeated = labels[:, None].expand(rows.shape[:3])
-        dummy = gradient(self._view.model, rows, repeated, self._view.parameters)
-        dots, squares = products(dummy, self._view.gradient)
-        distance = self._matching(dots.detach(), squares.detach(), *self._target)
-        return dots, squares, distance
+    def __init__(self, model: Model, received: dict[str, Tensor], matching: Matching) -> None:
+        self._model, self._received, self._matching = model, received, matching
+        self._target = target_of(received)
 
-    def __call__(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
-        """Return the loss of each restart and its derivative with respect to the rows."""
+    def _products(self, rows: Tensor, labels: Tensor, *others: Tensor) -> tuple[PerTensor, PerTensor]:
+        raise NotImplementedError
+
+    def _differentiated(self, rows: Tensor, labels: Tensor, *others: Tensor) -> tuple[Losses, tuple[Tensor, ...]]:
+        """Return the loss of each restart, and the derivatives with respect to rows and further variables."""
         with torch.enable_grad():
             rows = rows.detach().requires_grad_()
-            dots, squares, distance = self._distance(rows, labels)
+            dots, squares = self._products(rows, labels, *others)
+            distance = self._matching(dots.detach(), squares.detach(), *self._target)
             total = (dots * distance.by_dot + squares * distance.by_square).sum()
-            (derivative,) = torch.autograd.grad(total, rows)
-        return distance.loss, derivative
+            return distance.loss, torch.autograd.grad(total, (rows, *others))
 
-    def loss(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> Float[Tensor, "victim restart"]:
+    def __call__(self, rows: Tensor, labels: Labels) -> tuple[Losses, Tensor]:
+        """Return the loss of each restart and its derivative with respect to the rows."""
+        loss, (derivative,) = self._differentiated(rows, labels)
+        return loss, derivative
+
+    def loss(self, rows: Tensor, labels: Labels) -> Losses:
         """Return the loss of each restart."""
         with torch.no_grad():
-            return self._distance(rows, labels)[2].loss
+            return self._matching(*self._products(rows, labels), *self._target).loss
+
+
+class AutogradEngine(DifferentiatedEngine):
+    """The distance of gradients, by double backpropagation."""
+
+    def __init__(self, view: GradientView, matching: Matching) -> None:
+        super().__init__(view.model, view.gradient, matching)
+        self._parameters = view.parameters
+
+    def _products(self, rows: Tensor, labels: Tensor, *others: Tensor) -> tuple[PerTensor, PerTensor]:
+        repeated = labels[:, None].expand(rows.shape[:3])
+        return products(gradient(self._model, rows, repeated, self._parameters), self._received)
 
 
 class ClosedFormEngine:
@@ -116,9 +130,7 @@ class ClosedFormEngine:
         weights = [p.detach() for p in module.parameters()] if view.parameters is None else [*view.parameters.values()]
         self._chain = chain_of(parts, module, weights, list(view.gradient.values()))
 
-    def __call__(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+    def __call__(self, rows: Rows, labels: Labels) -> tuple[Losses, Rows]:
         """Return the loss of each restart and its derivative with respect to the rows."""
         with torch.no_grad():
             distance, passes, curvature = self._forward(rows, labels)
@@ -126,16 +138,14 @@ class ClosedFormEngine:
             by_error = passes.push(direction, None)
             return distance.loss, passes.pull(direction, curvature(by_error)).view(rows.shape)
 
-    def loss(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> Float[Tensor, "victim restart"]:
+    def loss(self, rows: Rows, labels: Labels) -> Losses:
         """Return the loss of each restart."""
         with torch.no_grad():
             return self._forward(rows, labels)[0].loss
 
-    def _forward(self, rows: Tensor, labels: Tensor) -> tuple[Distance, ChainPass, Callable[[Tensor], Tensor]]:
+    def _forward(self, rows: Tensor, labels: Tensor) -> tuple[Distance, Pass, Callable[[Tensor], Tensor]]:
         size = Size(*rows.shape[:3])
-        passes, outputs = self._chain.run(size, rows.reshape(-1, rows.shape[-1]))
+        passes, outputs = self._chain(size, rows.reshape(-1, rows.shape[-1]))
         error, curvature = output_error(self._head, outputs, labels[:, None].expand(size).reshape(-1), size.records)
         passes.back(error, needed=False)
         dots, squares = (torch.stack(products, dim=-1) for products in zip(*passes.products(), strict=True))

@@ -85,11 +85,10 @@ def restore_labels(
         generator = torch.Generator().manual_seed(seed)
         uniform = torch.rand(_BIAS_DUMMIES, len(knowledge.schema.columns), generator=generator, dtype=torch.float64)
         dummies = encoder.encode(knowledge.statistics.rows(uniform).to(encoder.mean.device))
-    # Where each victim's gradient was taken at its own parameters, each has outputs of its own.
-    places = [model.parameters] if view.parameters is None else _each(view.parameters)
-    ends = [_output_layer(model, dummies, place) for place in places]
+    places, ends = _ends(view, dummies)
     layer, name = ends[0].layer, ends[0].name
-    mean = torch.stack([_probabilities(model, end.outputs).mean(0) for end in ends]).expand(view.victims, -1)
+    chances = [end.outputs.softmax(-1) if model.head == "softmax" else end.outputs.sigmoid() for end in ends]
+    mean = torch.stack([part.mean(0) for part in chances]).expand(view.victims, -1)
     defense = knowledge.defense
     if method == "geng" and defense.signs:
         raise BadInputError(
@@ -144,8 +143,7 @@ def restore_labels(
 def _published(view: GradientView, knowledge: Knowledge, method: Method, dummies: Tensor) -> Tensor:
     """Return labels as a published method restores them, or refuse a case outside its assumptions."""
     model, records = view.model, knowledge.batch_size
-    places = [model.parameters] if view.parameters is None else _each(view.parameters)
-    ends = [_output_layer(model, dummies, place) for place in places]
+    places, ends = _ends(view, dummies)
     layer, name = ends[0].layer, ends[0].name
     if layer is None:
         raise _no_end(model)
@@ -227,13 +225,12 @@ class _End(NamedTuple):
     outputs: Tensor
 
 
-def _each(parameters: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    victims = len(next(iter(parameters.values())))
-    return [{name: p[v] for name, p in parameters.items()} for v in range(victims)]
-
-
-def _probabilities(model: Model, outputs: Tensor) -> Tensor:
-    return outputs.softmax(-1) if model.head == "softmax" else outputs.sigmoid()
+def _ends(view: GradientView, rows: Tensor) -> tuple[list[dict[str, Tensor]], list[_End]]:
+    """Return parameters and output layer: each victim's where its gradient was taken at its own, else those of all."""
+    places = [view.model.parameters]
+    if view.parameters is not None:
+        places = [view.place(victim) for victim in range(view.victims)]
+    return places, [_output_layer(view.model, rows, place) for place in places]
 
 
 def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> _End:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.matching.engine import Engine
+from seepage.attacks.horizontal.matching.matching import Labels, Losses, Rows
 from seepage.models.dropout import Drops
 from seepage.seeds import stream
 
@@ -45,9 +46,7 @@ class MaskedEngine:
         """Learnt masks; None where none are learnt or none were needed yet."""
         return None if self._begun is None else self._begun[0].detach()
 
-    def __call__(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+    def __call__(self, rows: Rows, labels: Labels) -> tuple[Losses, Rows]:
         """Return the loss of each restart and its derivative with respect to the rows, and move the masks."""
         if self._kind == "drawn":
             loss, derivative = self._engine(torch.cat([rows, self._drawn(rows)], -1), labels)
@@ -64,9 +63,7 @@ class MaskedEngine:
             masks.copy_(masks.clamp_min(0).minimum(factors))
         return loss, derivative[..., : rows.shape[-1]]
 
-    def loss(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> Float[Tensor, "victim restart"]:
+    def loss(self, rows: Rows, labels: Labels) -> Losses:
         """Return the loss of each restart with the masks that it learnt; without dropout where there are none."""
         masks = self.masks
         if masks is None or masks.shape[:3] != rows.shape[:3]:
@@ -88,7 +85,5 @@ class MaskedEngine:
 
 def joined(engines: Sequence[MaskedEngine]) -> Float[Tensor, "victim restart record mask"] | None:
     """Return the masks that engines learnt for parts of the restarts, in their order; None where they learnt none."""
-    masks = [engine.masks for engine in engines]
-    return (
-        torch.cat([mask for mask in masks if mask is not None], 1) if all(mask is not None for mask in masks) else None
-    )
+    masks = [engine.masks for engine in engines if engine.masks is not None]
+    return torch.cat(masks, 1) if len(masks) == len(engines) else None

@@ -14,13 +14,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+# Numbers of each tensor of dummy gradients; dummy rows with their labels, and the loss of each restart.
+PerTensor = Float[Tensor, "victim restart tensor"]
+TargetSquares = Float[Tensor, "victim tensor"]
+TensorSizes = Float[Tensor, " tensor"]
+Rows = Float[Tensor, "victim restart record encoded"]
+Labels = Float[Tensor, "victim record"]
+Losses = Float[Tensor, "victim restart"]
+
 
 class Distance(NamedTuple):
     """A distance and its derivatives with respect to the dot products and squared norms."""
 
-    loss: Float[Tensor, "victim restart"]
-    by_dot: Float[Tensor, "victim restart tensor"]
-    by_square: Float[Tensor, "victim restart tensor"]
+    loss: Losses
+    by_dot: PerTensor
+    by_square: PerTensor
 
 
 @runtime_checkable
@@ -28,11 +36,7 @@ class Matching(Protocol):
     """A distance between gradients that depends on dot products and squared norms of each tensor."""
 
     def __call__(
-        self,
-        dots: Float[Tensor, "victim restart tensor"],
-        squares: Float[Tensor, "victim restart tensor"],
-        target_squares: Float[Tensor, "victim tensor"],
-        sizes: Float[Tensor, " tensor"],
+        self, dots: PerTensor, squares: PerTensor, target_squares: TargetSquares, sizes: TensorSizes
     ) -> Distance:
         """Return the distance and its derivatives."""
         ...
@@ -48,11 +52,7 @@ class Cosine:
     """
 
     def __call__(
-        self,
-        dots: Float[Tensor, "victim restart tensor"],
-        squares: Float[Tensor, "victim restart tensor"],
-        target_squares: Float[Tensor, "victim tensor"],
-        sizes: Float[Tensor, " tensor"],
+        self, dots: PerTensor, squares: PerTensor, target_squares: TargetSquares, sizes: TensorSizes
     ) -> Distance:
         """Return the distance and its derivatives."""
         # A gradient of zeros has no direction; the floor keeps its loss at 1 and its derivative finite.
@@ -73,11 +73,7 @@ class MeanSquared:
     """
 
     def __call__(
-        self,
-        dots: Float[Tensor, "victim restart tensor"],
-        squares: Float[Tensor, "victim restart tensor"],
-        target_squares: Float[Tensor, "victim tensor"],
-        sizes: Float[Tensor, " tensor"],
+        self, dots: PerTensor, squares: PerTensor, target_squares: TargetSquares, sizes: TensorSizes
     ) -> Distance:
         """Return the distance and its derivatives."""
         weight = sizes.reciprocal().expand_as(dots)
@@ -85,7 +81,7 @@ class MeanSquared:
         return Distance(loss, -2 * weight, weight)
 
 
-def target_of(received: dict[str, Tensor]) -> tuple[Float[Tensor, "victim tensor"], Float[Tensor, " tensor"]]:
+def target_of(received: dict[str, Tensor]) -> tuple[TargetSquares, TensorSizes]:
     """Return the squared norms and sizes of the received tensors (victim, *parameter), which a distance needs.
 
     Example:
@@ -96,9 +92,7 @@ def target_of(received: dict[str, Tensor]) -> tuple[Float[Tensor, "victim tensor
     return squares, squares.new_tensor([g[0].numel() for g in received.values()])
 
 
-def products(
-    dummy: Mapping[str, Tensor], received: Mapping[str, Tensor]
-) -> tuple[Float[Tensor, "victim restart tensor"], Float[Tensor, "victim restart tensor"]]:
+def products(dummy: Mapping[str, Tensor], received: Mapping[str, Tensor]) -> tuple[PerTensor, PerTensor]:
     """Return dot products and squared norms of dummy tensors (victim, restart, *parameter), which a distance needs.
 
     Example:

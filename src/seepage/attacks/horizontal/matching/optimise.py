@@ -23,11 +23,7 @@ _REPORTS, _MOST_STEPS = 100, 50
 
 
 class Descended(NamedTuple):
-    """Result and course of a descent.
-
-    Attributes:
-        course: the loss before the first step, after nine tenths of the steps and before the last.
-    """
+    """Result of a descent, and its loss before the first step, after nine tenths of the steps and before the last."""
 
     variables: Float[Tensor, "victim restart record encoded"]
     course: Float[Tensor, "victim restart 3"]

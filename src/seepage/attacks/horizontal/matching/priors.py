@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.horizontal.matching.engine import Engine
+from seepage.attacks.horizontal.matching.matching import Labels, Losses, Rows
 from seepage.wire.horizontal import Knowledge, View
 
 # Function from dummy rows (victim, restart, record, encoded) to each restart's penalty and its derivative.
@@ -34,9 +34,7 @@ class Guided:
     def __init__(self, engine: Engine, terms: Sequence[Term]) -> None:
         self._engine, self._terms = engine, terms
 
-    def __call__(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+    def __call__(self, rows: Rows, labels: Labels) -> tuple[Losses, Rows]:
         """Return the loss of each restart with its penalties, and its derivative with respect to the rows."""
         loss, derivative = self._engine(rows, labels)
         for term in self._terms:
@@ -44,8 +42,6 @@ class Guided:
             loss, derivative = loss + penalty, derivative + by_rows
         return loss, derivative
 
-    def loss(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> Float[Tensor, "victim restart"]:
+    def loss(self, rows: Rows, labels: Labels) -> Losses:
         """Return the loss of each restart without penalties."""
         return self._engine.loss(rows, labels)

@@ -129,6 +129,7 @@ class Reconstruction:
         rounds = view.rounds if isinstance(view, RoundsView) else (view,)
         for round_view in rounds:
             check(round_view, knowledge, seeds)
+        victims, records = view.victims, knowledge.batch_size
         first = next(iter(rounds[0].message.values()))
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=first.dtype, device=first.device)
         gradients = [as_gradient(round_view, knowledge) for round_view in rounds]
@@ -146,20 +147,29 @@ class Reconstruction:
             labels = torch.stack(restored).median(0).values
         target: AnyView = read[0]
         if isinstance(view, RoundsView):
-            self._check_rounds(view, knowledge)
+            if not self.joins(view, knowledge):
+                raise BadInputError(
+                    f"several rounds can be matched together where each is of all {knowledge.batch_size} records and "
+                    f"local steps are met midway; these are of {view.batch_size} records each, local={self.local!r}. "
+                    "Attack them one by one (OverRounds)."
+                )
             target = replace(view, rounds=tuple(read))
         elif isinstance(view, UpdateView) and _through_steps(view, self.local):
-            _check_simulated(view)
+            if view.clients > 1:
+                raise BadInputError(
+                    f"local steps can be simulated for one client's update, but {view.clients} clients' are "
+                    "aggregated; take them midway (local='midway')."
+                )
             target = view
             if view.training.optimizer != "sgd":
                 target = smoothed(view, knowledge, encoder)
             if not knowledge.ordered:
-                labels = torch.stack([_shuffled(label, seed) for label, seed in zip(labels, seeds, strict=True)])
+                orders = [torch.randperm(records, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+                labels = labels.take_along_dim(torch.stack(orders).to(labels.device), 1)
         moved = None
         # Signs do not reveal the length of the client's way.
         if isinstance(view, UpdateView) and self.local == "sme" and not knowledge.defense.signs:
             moved = moved_by(view, knowledge.batch_size // view.clients)
-        victims, records = view.victims, knowledge.batch_size
         budget = self.rows_at_once or ROWS_AT_ONCE.get(first.device.type, ROWS_AT_ONCE["cpu"])
         if isinstance(target, UpdateView):
             # Each dummy client has weights of its own: the cost of products grows with clients, not with their records.
@@ -188,14 +198,6 @@ class Reconstruction:
         """Return whether these rounds are matched together: they have the same records, at known parameters."""
         same_point = self.local == "midway" or isinstance(view.rounds[0], GradientView)
         return view.batch_size == knowledge.batch_size and same_point
-
-    def _check_rounds(self, view: RoundsView, knowledge: Knowledge) -> None:
-        if not self.joins(view, knowledge):
-            raise BadInputError(
-                f"several rounds can be matched together where each is of all {knowledge.batch_size} records and local "
-                f"steps are met midway; these are of {view.batch_size} records each, local={self.local!r}. Attack "
-                "them one by one (OverRounds)."
-            )
 
     def _reconstruct(
         self,
@@ -298,19 +300,6 @@ def _counts_by_step(view: View) -> TypeGuard[UpdateView]:
     return view.model.head != "regression" and not normalisations(view.model.module)
 
 
-def _shuffled(labels: Float[Tensor, " record"], seed: int) -> Float[Tensor, " record"]:
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    return labels[order.to(labels.device)]
-
-
-def _check_simulated(view: UpdateView) -> None:
-    if view.clients > 1:
-        raise BadInputError(
-            f"local steps can be simulated for one client's update, but {view.clients} clients' are aggregated; take "
-            "them midway (local='midway')."
-        )
-
-
 def check(view: View, knowledge: Knowledge, seeds: Sequence[int]) -> None:
     """Refuse gradients or updates that cannot be reconstructed from.
 
@@ -344,20 +333,21 @@ def check(view: View, knowledge: Knowledge, seeds: Sequence[int]) -> None:
             "any record; check that the update was captured before it was applied."
         )
     squares = torch.stack([g.flatten(1).square().sum(1) for g in view.message.values()]).sum(0)
-    if not ((squares > 0) & squares.isfinite()).all():
-        victim = int((~((squares > 0) & squares.isfinite())).nonzero()[0])
+    lost = ~((squares > 0) & squares.isfinite())
+    if lost.any():
+        victim = int(lost.nonzero()[0])
         raise BadInputError(
             f"the largest entry of victim {victim}'s {what} is {float(largest[victim]):g}, whose square "
             f"{largest.dtype} cannot hold; convert model and {what} to float64."
         )
     if len(seeds) != view.victims:
         raise BadInputError(f"expected one seed for each of {view.victims} victims, got {len(seeds)}.")
-    if knowledge.labels is not None and tuple(knowledge.labels.shape) != (view.victims, knowledge.batch_size):
-        raise BadInputError(
-            f"labels have shape {tuple(knowledge.labels.shape)}; expected (victims, batch size) = "
-            f"{(view.victims, knowledge.batch_size)}."
-        )
     if knowledge.labels is not None:
+        expected = view.victims, knowledge.batch_size
+        if tuple(knowledge.labels.shape) != expected:
+            raise BadInputError(
+                f"labels have shape {tuple(knowledge.labels.shape)}; expected (victims, batch size) = {expected}."
+            )
         target = knowledge.schema.target
         codes = range(target.width) if isinstance(target, Discrete) else None
         for label in knowledge.labels.unique().tolist():

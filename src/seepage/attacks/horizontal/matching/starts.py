@@ -26,22 +26,15 @@ class Starts:
     """
 
     def __init__(
-        self,
-        encoder: Encoder,
-        statistics: Statistics,
-        count: int,
-        report: Callable[[float], None] | None = None,
+        self, encoder: Encoder, statistics: Statistics, count: int, report: Callable[[float], None] | None = None
     ) -> None:
         schema, device = encoder.schema, encoder.mean.device
         self.encoder, self.count, self.report = encoder, count, report
         self.discrete, self.continuous = list(schema.discrete), list(schema.continuous)
         self.place = torch.tensor([schema.blocks[i].start for i in self.continuous], dtype=torch.long, device=device)
         self._statistics = statistics
-        self._whole = torch.tensor(
-            [bool(getattr(schema.columns[i], "integer", False)) for i in self.continuous],
-            dtype=torch.bool,
-            device=device,
-        )
+        whole = [bool(getattr(schema.columns[i], "integer", False)) for i in self.continuous]
+        self._whole = torch.tensor(whole, dtype=torch.bool, device=device)
 
     def draw(
         self, allowed: Bool[Tensor, " encoded"], generator: torch.Generator
@@ -62,11 +55,7 @@ class Starts:
     def near(
         self, cells: Float[Tensor, "row column"], redrawn: float, generator: torch.Generator
     ) -> tuple[Int[Tensor, "start discrete"], Float[Tensor, "start continuous"]]:
-        """Return codes and standardised numbers of given rows in turn, some of whose cells are drawn anew.
-
-        Args:
-            redrawn: chance of a cell to be drawn from the public marginals.
-        """
+        """Return codes and standardised numbers of rows in turn, each cell drawn anew by the chance ``redrawn``."""
         uniform = torch.rand(self.count, cells.shape[1], generator=generator, dtype=torch.float64)
         again = torch.rand(self.count, cells.shape[1], generator=generator, dtype=torch.float64) < redrawn
         of = torch.arange(self.count) % len(cells)
@@ -94,6 +83,22 @@ class Starts:
         values = numbers * self.encoder.std[self.place] + self.encoder.mean[self.place]
         return torch.where(self._whole, values.round(), values)
 
+    def with_numbers(
+        self, cells: Float[Tensor, "row column"], numbers: Float[Tensor, "row continuous"]
+    ) -> Float[Tensor, "row column"]:
+        """Return cells with other standardised numbers, brought into their columns' bounds."""
+        changed = cells.clone()
+        low, high = self.encoder.low[self.place], self.encoder.high[self.place]
+        changed[:, self.continuous] = self.values(numbers.clamp(low, high))
+        return changed
+
+    def spread(self, cells: Float[Tensor, "row column"], errors: Tensor | float) -> Float[Tensor, "row column"]:
+        """Return the standard errors of continuous cells in place; NaN for discrete ones."""
+        spread = torch.full_like(cells, torch.nan)
+        if self.continuous:
+            spread[:, self.continuous] = errors
+        return spread
+
     def cells(self, ends: SearchEnds) -> Float[Tensor, "start column"]:
         """Return the ends of searches as cells."""
         cells = self.encoder.mean.new_empty(len(ends.codes), len(self.encoder.schema.columns))
@@ -105,7 +110,7 @@ class Starts:
         """Return the cells of searches that ended with less than this misfit, the best first."""
         best = searches.misfit.argsort(stable=True)
         best = best[searches.misfit[best] < misfit]
-        return self.cells(SearchEnds(searches.codes[best], searches.numbers[best], searches.misfit[best]))
+        return self.cells(searches.of(best))
 
     def apart(
         self, cells: Float[Tensor, "row column"], others: Float[Tensor, "other column"], least: float

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.matching.matching import Distance, Matching, products, target_of
+from seepage.attacks.horizontal.matching.engine import DifferentiatedEngine
+from seepage.attacks.horizontal.matching.matching import Labels, Losses, Matching, PerTensor, Rows, products
 from seepage.learning import gradient
 from seepage.wire.horizontal import GradientView
 
@@ -14,7 +15,7 @@ from seepage.wire.horizontal import GradientView
 START, RATE = 0.5, 1e-3
 
 
-class Surrogate:
+class Surrogate(DifferentiatedEngine):
     """The distance of dummy gradients taken at a point between the server's model and the client's.
 
     Each restart of each victim has a share of the way of its own, which starts at one half. Every call of the engine
@@ -29,8 +30,8 @@ class Surrogate:
     """
 
     def __init__(self, view: GradientView, matching: Matching, moved: float) -> None:
-        self._view, self._matching, self._moved = view, matching, moved
-        self._target = target_of(view.gradient)
+        super().__init__(view.model, view.gradient, matching)
+        self._moved = moved
         self._begun: tuple[torch.nn.Parameter, torch.optim.Optimizer] | None = None
 
     @property
@@ -42,45 +43,31 @@ class Surrogate:
     def at(self, share: Float[Tensor, " victim"]) -> GradientView:
         """Return the gradients as taken at one share of each victim's way."""
         place = {name: p[:, 0] for name, p in self._place(share[:, None]).items()}
-        return GradientView(self._view.model, self._view.gradient, place)
+        return GradientView(self._model, self._received, place)
 
-    def __call__(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart record encoded"]]:
+    def __call__(self, rows: Rows, labels: Labels) -> tuple[Losses, Rows]:
         """Return the loss of each restart and its derivative with respect to the rows, and move the shares."""
         if self._begun is None:
             share = torch.nn.Parameter(torch.full_like(rows[..., 0, 0], START))
             self._begun = share, torch.optim.Adam([share], lr=RATE)
         share, adam = self._begun
-        with torch.enable_grad():
-            rows = rows.detach().requires_grad_()
-            dots, squares, distance = self._distance(rows, labels, share)
-            total = (dots * distance.by_dot + squares * distance.by_square).sum()
-            derivative, share.grad = torch.autograd.grad(total, (rows, share))
+        loss, (derivative, share.grad) = self._differentiated(rows, labels, share)
         adam.step()
         with torch.no_grad():
             share.clamp_(0, 1)
-        return distance.loss, derivative
-
-    def loss(
-        self, rows: Float[Tensor, "victim restart record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> Float[Tensor, "victim restart"]:
-        """Return the loss of each restart at its share."""
-        with torch.no_grad():
-            return self._distance(rows, labels, self.share)[2].loss
+        return loss, derivative
 
     def _place(self, share: Tensor) -> dict[str, Tensor]:
         """Return the parameters at shares (victim, restart) of the way, shape (victim, restart, *parameter)."""
-        begin = self._view.model.parameters
+        begin = self._model.parameters
         return {
             name: begin[name] - self._moved * share.view(*share.shape, *[1] * begin[name].dim()) * g[:, None]
-            for name, g in self._view.gradient.items()
+            for name, g in self._received.items()
         }
 
-    def _distance(self, rows: Tensor, labels: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Distance]:
+    def _products(self, rows: Tensor, labels: Tensor, *others: Tensor) -> tuple[PerTensor, PerTensor]:
+        [share] = others or (self.share,)
         repeated = labels[:, None].expand(rows.shape[:3]).flatten(0, 1)
         place = {name: p.flatten(0, 1) for name, p in self._place(share).items()}
-        dummy = gradient(self._view.model, rows.flatten(0, 1), repeated, place)
-        split = {name: g.unflatten(0, rows.shape[:2]) for name, g in dummy.items()}
-        dots, squares = products(split, self._view.gradient)
-        return dots, squares, self._matching(dots.detach(), squares.detach(), *self._target)
+        dummy = gradient(self._model, rows.flatten(0, 1), repeated, place)
+        return products({name: g.unflatten(0, rows.shape[:2]) for name, g in dummy.items()}, self._received)

@@ -13,16 +13,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.attacks.horizontal.matching.engine import output_error
-from seepage.attacks.horizontal.matching.matching import Distance, Matching, target_of
+from seepage.attacks.horizontal.matching.matching import Distance, Labels, Losses, Matching, target_of
 from seepage.wire.horizontal import UpdateView
 
+Epochs = Float[Tensor, "victim restart epoch record encoded"]
 
-class _Step(NamedTuple):
-    """Values of one local step that the backward pass needs; all with the dummy clients as leading axis.
 
-    Attributes:
-        inputs: inputs of each layer, with a last column of ones.
-    """
+class StepRun(NamedTuple):
+    """Values of a local step that going back needs, by dummy client; layers' inputs have a last column of ones."""
 
     inputs: list[Tensor]
     errors: list[Tensor]
@@ -30,17 +28,11 @@ class _Step(NamedTuple):
     labels: Tensor
 
 
-class Unrolled:
-    """The distance of an update that dummy records would have caused, and its derivative with respect to them.
-
-    A step maps weights W and records X to W - r G(W, X), G the gradient of the mean loss. So the derivative A with
-    respect to the weights after a step becomes A - r H A before it, with H the Hessian of the step's loss, and -r
-    times the mixed derivative of the loss, times A, with respect to the records. Both come from one pass up the
-    network (the effect of moving the weights along A on the activations) and one down (to the errors). The weights
-    before a step are those after it plus r G: only activations and errors are kept.
+class ClosedFormSteps:
+    """The distance of an update that dummy records would have caused in a ReLU network.
 
     Weights and biases are stored as one matrix a layer, whose last column multiplies a one. Each update is one
-    client's, by plain SGD.
+    client's.
     """
 
     def __init__(self, view: UpdateView, matching: Matching, layers: list[nn.Linear]) -> None:
@@ -52,70 +44,31 @@ class Unrolled:
         ]
         self._target = target_of(view.update)
 
-    def __call__(
-        self,
-        epochs: Float[Tensor, "victim restart epoch record encoded"],
-        labels: Float[Tensor, "victim record"],
-    ) -> tuple[Float[Tensor, "victim restart"], Float[Tensor, "victim restart epoch record encoded"]]:
-        """Return the distance of each restart and its derivative with respect to the records of each epoch.
-
-        Args:
-            epochs: dummy records in the order in which the client uses them.
-        """
-        with torch.no_grad():
-            weights, steps = self._train(epochs, labels)
-            distance = self._distance(weights, epochs.shape[:2])
-            # Records of a batch that is dropped have none.
-            derivative = torch.zeros_like(epochs)
-            flat = derivative.flatten(0, 1)
-            batches = [(epoch, batch) for epoch in range(epochs.shape[2]) for batch in self._batches(epochs.shape[3])]
-            adjoint = self._adjoint(weights, distance)
-            for (epoch, batch), step in zip(reversed(batches), reversed(steps), strict=True):
-                flat[:, epoch, batch] = self._back(weights, adjoint, step)
-            return distance.loss, derivative
-
-    def loss(
-        self, epochs: Float[Tensor, "victim restart epoch record encoded"], labels: Float[Tensor, "victim record"]
-    ) -> Float[Tensor, "victim restart"]:
+    def loss(self, epochs: Epochs, labels: Labels) -> Losses:
         """Return the distance of each restart."""
         with torch.no_grad():
-            return self._distance(self._train(epochs, labels)[0], epochs.shape[:2]).loss
+            return self._distance(self._updates(epochs, labels), epochs.shape[:2]).loss
 
-    def _batches(self, records: int) -> list[slice]:
-        return self._view.training.batches(records)
+    def _updates(self, epochs: Tensor, labels: Tensor) -> list[Tensor]:
+        """Return each dummy client's update, layer by layer."""
+        raise NotImplementedError
 
-    def _train(self, epochs: Tensor, labels: Tensor) -> tuple[list[Tensor], list[_Step]]:
-        """Return each dummy client's weights after its training, and its steps."""
-        victims, restarts, count, records, _ = epochs.shape
-        rows = epochs.reshape(victims * restarts, count, records, -1)
-        repeated_labels = labels.repeat_interleave(restarts, dim=0)
-        weights = [w.expand(len(rows), *w.shape).contiguous() for w in self._begin]
-        steps = []
-        for epoch in range(count):
-            for batch in self._batches(records):
-                step = self._forward(weights, rows[:, epoch, batch], repeated_labels[:, batch])
-                steps.append(step)
-                for w, a, e in zip(weights, step.inputs, step.errors, strict=True):
-                    w.baddbmm_(e.transpose(1, 2), a, alpha=-self._view.training.learning_rate)
-        return weights, steps
-
-    def _forward(self, weights: list[Tensor], rows: Tensor, labels: Tensor) -> _Step:
+    def _forward(self, weights: list[Tensor], rows: Tensor, labels: Tensor) -> StepRun:
         inputs, outputs = [], rows
         for i, weight in enumerate(weights):
             inputs.append(with_ones(outputs.clamp_min(0) if i else outputs))
-            outputs = inputs[-1] @ weight.transpose(1, 2)
+            outputs = inputs[-1] @ weight.mT
         error, _ = output_error(self._view.model.head, outputs, labels, rows.shape[1])
         errors = [error]
         for i in range(len(weights) - 1, 0, -1):
-            error = through(error @ weights[i][:, :, :-1], inputs[i])
+            error = through(error @ weights[i][..., :-1], inputs[i])
             errors.insert(0, error)
-        return _Step(inputs, errors, outputs, labels)
+        return StepRun(inputs, errors, outputs, labels)
 
-    def _distance(self, weights: list[Tensor], shape: torch.Size) -> Distance:
-        updates = [begin - end.view(*shape, *end.shape[1:]) for begin, end in zip(self._begin, weights, strict=True)]
+    def _distance(self, updates: list[Tensor], shape: torch.Size) -> Distance:
         # Weights and bias of a layer count as two tensors.
         split = [
-            (own[..., part], true[:, None, :, part])
+            (own.view(*shape, *own.shape[1:])[..., part], true[:, None, :, part])
             for own, true in zip(updates, self._received, strict=True)
             for part in (slice(None, -1), slice(-1, None))
         ]
@@ -123,22 +76,69 @@ class Unrolled:
         squares = torch.stack([own.square().sum((2, 3)) for own, _ in split], dim=-1)
         return self._matching(dots, squares, *self._target)
 
-    def _adjoint(self, weights: list[Tensor], distance: Distance) -> list[Tensor]:
-        """Return the distance's derivative with respect to the weights after training."""
-        adjoint = []
-        for i, (begin, end, true) in enumerate(zip(self._begin, weights, self._received, strict=True)):
+    def _by_updates(self, distance: Distance, updates: list[Tensor]) -> list[Tensor]:
+        """Return the distance's derivative with respect to the updates."""
+        derivatives = []
+        for i, (update, true) in enumerate(zip(updates, self._received, strict=True)):
+            inputs = update.shape[2] - 1
             by_dot, by_square = (
-                torch.cat(
-                    [by[..., 2 * i, None].expand(*by.shape[:2], begin.shape[1] - 1), by[..., 2 * i + 1, None]], -1
-                )
+                torch.cat([by[..., 2 * i, None].expand(*by.shape[:2], inputs), by[..., 2 * i + 1, None]], -1)
                 for by in (distance.by_dot, distance.by_square)
             )
-            update = begin - end.view(*by_dot.shape[:2], *begin.shape)
-            by_update = by_dot[:, :, None] * true[:, None] + 2 * by_square[:, :, None] * update
-            adjoint.append(-by_update.view_as(end))
-        return adjoint
+            by_update = (by_dot[:, :, None] * true[:, None]).flatten(0, 1)
+            derivatives.append(by_update.addcmul_(by_square.flatten(0, 1)[:, None], update, value=2))
+        return derivatives
 
-    def _back(self, weights: list[Tensor], adjoint: list[Tensor], step: _Step) -> Tensor:
+
+class Unrolled(ClosedFormSteps):
+    """The distance of an update by several steps of plain SGD, and its derivative with respect to the records.
+
+    A step maps weights W and records X to W - r G(W, X), G the gradient of the mean loss. So the derivative A with
+    respect to the weights after a step becomes A - r H A before it, with H the Hessian of the step's loss, and -r
+    times the mixed derivative of the loss, times A, with respect to the records. Both come from one pass up the
+    network (the effect of moving the weights along A on the activations) and one down (to the errors). The weights
+    before a step are those after it plus r G: only activations and errors are kept.
+    """
+
+    def __call__(self, epochs: Epochs, labels: Labels) -> tuple[Losses, Epochs]:
+        """Return the distance of each restart and its derivative with respect to the records of each epoch.
+
+        Args:
+            epochs: dummy records in the order in which the client uses them.
+        """
+        with torch.no_grad():
+            weights, steps = self._train(epochs, labels)
+            updates = [begin - end for begin, end in zip(self._begin, weights, strict=True)]
+            distance = self._distance(updates, epochs.shape[:2])
+            # Records of a batch that is dropped have none.
+            derivative = torch.zeros_like(epochs)
+            flat = derivative.flatten(0, 1)
+            local = self._view.training.batches(epochs.shape[3])
+            batches = [(epoch, batch) for epoch in range(epochs.shape[2]) for batch in local]
+            adjoint = [-by_update for by_update in self._by_updates(distance, updates)]
+            for (epoch, batch), step in zip(reversed(batches), reversed(steps), strict=True):
+                flat[:, epoch, batch] = self._back(weights, adjoint, step)
+            return distance.loss, derivative
+
+    def _updates(self, epochs: Tensor, labels: Tensor) -> list[Tensor]:
+        return [begin - end for begin, end in zip(self._begin, self._train(epochs, labels)[0], strict=True)]
+
+    def _train(self, epochs: Tensor, labels: Tensor) -> tuple[list[Tensor], list[StepRun]]:
+        """Return each dummy client's weights after its training, and its steps."""
+        victims, restarts, count, records, _ = epochs.shape
+        rows = epochs.reshape(victims * restarts, count, records, -1)
+        repeated_labels = labels.repeat_interleave(restarts, dim=0)
+        weights = [w.expand(len(rows), *w.shape).contiguous() for w in self._begin]
+        steps = []
+        for epoch in range(count):
+            for batch in self._view.training.batches(records):
+                step = self._forward(weights, rows[:, epoch, batch], repeated_labels[:, batch])
+                steps.append(step)
+                for w, a, e in zip(weights, step.inputs, step.errors, strict=True):
+                    w.baddbmm_(e.transpose(1, 2), a, alpha=-self._view.training.learning_rate)
+        return weights, steps
+
+    def _back(self, weights: list[Tensor], adjoint: list[Tensor], step: StepRun) -> Tensor:
         """Go back one step: weights and adjoint become those before it; return the derivative for its records."""
         rate = self._view.training.learning_rate
         for w, a, e in zip(weights, step.inputs, step.errors, strict=True):
