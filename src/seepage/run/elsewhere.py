@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
-from typing import Any
 
 from cloudpickle import dumps, loads  # noqa: TID251 - of this program's own objects, between its own processes
 
@@ -73,7 +72,7 @@ class Machines:
 
     executor: Executor
     slots: Callable[[], int]
-    share: Callable[[Sealed], Any] = itself
+    share: Callable[[Sealed], object] = itself
 
 
 def run_elsewhere(
