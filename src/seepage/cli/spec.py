@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -19,7 +19,6 @@ from seepage.config.document import read_text_document
 from seepage.config.starter import starter
 from seepage.config.tree import read_text
 from seepage.config.wording import as_key
-from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.own import check_own
@@ -42,7 +41,7 @@ _OF_TABLES = ("dataset", "data", "target", "separator", "encoding")
 @fields_in_options(Spec, _OF_TABLES)
 def new(
     *,
-    given: dict[str, Json],
+    given: dict[str, Any],
     setting: Annotated[str, typer.Option(metavar="|".join(settings()), help="Setting of the audit.")] = "horizontal",
     out: Annotated[Path, typer.Option(help="File to write; one that is there already is left alone.")] = Path(
         "audit.yaml"
@@ -56,9 +55,7 @@ def new(
 
         seepage spec new --setting split --dataset adult --out split.yaml
     """
-    names = given.pop("dataset", [None])
-    assert isinstance(names, list)
-    [dataset] = names
+    [dataset] = given.pop("dataset", [None])
     if "target" in given and "data" not in given:
         raise BadInputError("--target names a column of a table of your own; add the file: --data FILE.")
     if out.exists():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
-from seepage.report.frames import Record
+from seepage.report.frames import Record, setting_of
 from seepage.report.grids import closed_of_alike
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import LOWER_BOUNDS, UPPER_BOUNDS, Finding
@@ -64,7 +64,7 @@ def headline(result: AuditResult) -> Headline:
         return Headline(None, tier, _nothing(result), tuple(_not_reached(result)))
     about = result.audit.about
     secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
-    place = result.placesetting_of(record)
+    place = result.place(*setting_of(record))
     if record["of"] is not None and about.label_attacker is not None:
         place = about.label_attacker
     words = f"{place} {read(about, record['mean'], record['n'], secret, record['of'], 0)}"

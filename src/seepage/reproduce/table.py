@@ -59,7 +59,7 @@ class PlannedAudit(_Data):
     """
 
     name: str = ""
-    spec: dict[str, object] = Field(default_factory=dict)
+    spec: dict[str, Any] = Field(default_factory=dict)
     sweep: dict[str, list[object]] = Field(default_factory=dict)
     place: Place = Field(default_factory=dict)
     compared: dict[str, str | Place] = Field(default_factory=dict)
@@ -78,8 +78,7 @@ class PlannedAudit(_Data):
         """Return the fields of each audit."""
         points = [_point(attack, options) for attack, grid in self.grid.items() for options in _combinations(grid)]
         for swept in _combinations(self.sweep):
-            own = cast("list[object]", self.spec.get("attacks", []))
-            yield {**self.spec, **swept, **({"attacks": [*own, *points]} if points else {})}
+            yield {**self.spec, **swept, **({"attacks": [*self.spec.get("attacks", []), *points]} if points else {})}
 
     def tuned(self, label: str) -> str | None:
         """Return the attack whose grid contains a point, by the point's name in results; None for other names."""
@@ -124,7 +123,7 @@ class PublishedTable(_Data):
     setting: str
     metrics: dict[str, Reading] = Field(default_factory=lambda: {"accuracy": Reading()})
     axes: tuple[str, ...]
-    spec: dict[str, object] = Field(default_factory=dict)
+    spec: dict[str, Any] = Field(default_factory=dict)
     audits: tuple[PlannedAudit, ...] = (PlannedAudit(),)
     parts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     compared: dict[str, str | Place] = Field(default_factory=dict)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
+from typing import Any
 
 from cloudpickle import dumps, loads  # noqa: TID251 - of this program's own objects, between its own processes
 
@@ -72,7 +73,7 @@ class Machines:
 
     executor: Executor
     slots: Callable[[], int]
-    share: Callable[[Sealed], object] = itself
+    share: Callable[[Sealed], Any] = itself
 
 
 def run_elsewhere(
