@@ -22,7 +22,7 @@ from seepage.attacks.horizontal.matching.optimise import Descent
 from seepage.attacks.horizontal.matching.profiles import Profile
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.registry import attacks
-from seepage.reproduce import load_table
+from seepage.reproduce.table import load_table
 from site_verdict import verdict
 
 # Files of `seepage reproduce`, by the name of the table that they stand beside.

@@ -21,7 +21,8 @@ from typing import get_args
 
 import site_figures
 from seepage.datasets.about import card_of
-from seepage.reproduce import MARGIN, Agreement, PublishedTable, tables
+from seepage.reproduce.table import PublishedTable, tables
+from seepage.results.agreement import MARGIN, Agreement
 from site_verdict import Verdict, verdict
 
 FOLDER = "benchmarks/results"

@@ -6,15 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seepage.assessment import Estimate
-from seepage.reproduce import (
-    Agreement,
-    Difference,
-    PublishedFigure,
-    PublishedTable,
-    agreement_of,
-    margin_of,
-    welch,
-)
+from seepage.reproduce.table import PublishedTable
+from seepage.results.agreement import Agreement, Difference, PublishedFigure, agreement_of, margin_of, welch
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from seepage.models.model import Model
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
 from seepage.report.report import Report, verdicts_of
-from seepage.results.checks import Facts, run_checks
+from seepage.results.checks.every import run_checks
+from seepage.results.checks.facts import Facts
 from seepage.results.gate import check_gate, decide
 from seepage.results.proofs import contradicted, withdrawn
 from seepage.results.rows import lifts_of, rows_of, write_results
@@ -131,7 +132,6 @@ def run_all(
 
     Args:
         folder: run folder, created if need be; None to store nothing.
-        listener: object that is informed of the progress.
         budget: seconds for the whole run, of the processor where one worker computes alone and of the wall clock
             elsewhere; further units are left out, see ``make_plan``. That of the first spec if None.
         document: text of the document of the audits, copied into the folder.
@@ -269,7 +269,6 @@ def measured(
     """Run audits as steps of a larger plan: results go to a store, and no file is written.
 
     Args:
-        store: store of earlier and new measurements.
         budget: seconds for the jobs; no limit if None.
         alpha: probability of a false pass of each gate.
         machines: other machines that run the jobs; this one if None.
@@ -369,7 +368,7 @@ def audit(
     schema: Schema | None = None,
     out: str | Path | None = None,
     machines: Machines | None = None,
-    **options: Any,
+    **options: object,
 ) -> Report: ...
 def audit(
     source: Source = "adult",
@@ -379,7 +378,7 @@ def audit(
     schema: Schema | None = None,
     out: str | Path | None = None,
     machines: Machines | None = None,
-    **options: Any,
+    **options: object,
 ) -> Report:
     """Measure what one deployment gives away.
 
@@ -388,7 +387,6 @@ def audit(
             array of two axes (its columns are called ``x0``, ``x1``, ...) or a spec, which says everything itself.
         model: registered name, ``file.py:Class``, model or module; the spec's default if None.
         setting: ``horizontal``, ``split``, ``vertical``, ``pooled`` or ``trees``.
-        schema: schema of a DataFrame; inferred if None.
         out: run folder, see ``run_all``; None to keep nothing.
         machines: other machines that carry the jobs out, such as those of ``integrations.dask.cluster``; this one if
             None.
@@ -495,7 +493,7 @@ for _function, (_setting, _options) in _OPTIONS.items():
 
 
 def spec_of(
-    source: Source, model: Network, setting: str, schema: Schema | None, options: Mapping[str, Any]
+    source: Source, model: Network, setting: str, schema: Schema | None, options: Mapping[str, object]
 ) -> tuple[Spec, Dataset | None, Model | nn.Module | None]:
     """Return the spec of a caller's arguments, with the table and the network in memory.
 
@@ -604,16 +602,16 @@ def _names(option: str, value: object) -> tuple[str, ...]:
 
 
 def _own(
-    frame: pd.DataFrame, schema: Schema | None, options: dict[str, Any], spec: type[Spec]
+    frame: pd.DataFrame, schema: Schema | None, options: Mapping[str, object], spec: type[Spec]
 ) -> tuple[Dataset, dict[str, object]]:
     options = dict(options)
     target = options.pop("target", None)
     if not isinstance(target, str | None):
         raise BadInputError(f"target takes the name of one column, got {target!r}; give target='column', for example.")
-    beside: dict[str, Any] = {**spec.read_beside(options)}
     # A column that changes nothing of the table is the setting's own.
     named = [f.name for f in fields(Policy) if f.name in spec.steering or f.name not in STEERING]
-    steering = {name: options.pop(name) for name in named if name in options} | beside
+    beside = spec.read_beside(options)
+    steering: dict[str, Any] = {name: options.pop(name) for name in named if name in options} | beside
     steering |= {name: _names(name, steering[name]) for name in ("sensitive", "drop") if name in steering}
     dataset, _ = own_table(frame, schema, target=target, policy=Policy(**steering))
     return dataset, options

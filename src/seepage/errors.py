@@ -6,7 +6,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 # Similarity of two names, from 0 to 1, from which one is suggested for the other.
 _NEAR = 0.6
@@ -128,7 +128,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     return f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
 
 
-def check_choice(kind: str, value: object, choices: Any) -> None:
+def check_choice(kind: str, value: object, choices: object) -> None:
     """Refuse a value that is not among the choices of a ``Literal`` type.
 
     Raises:

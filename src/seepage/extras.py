@@ -18,7 +18,6 @@ def extra(name: str, program: str, *packages: str) -> Iterator[None]:
     """Turn failing imports of another program's packages into advice on what to install.
 
     Args:
-        program: name of the program, for people.
         packages: top-level packages that are imported, the one of the program first.
 
     Raises:

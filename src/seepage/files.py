@@ -7,7 +7,6 @@ import errno
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -19,7 +18,7 @@ STORE = "audit.sqlite"
 _MOST_VALUES = 2_000_000
 
 
-def load_yaml(text: str, what: str = "the text", loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
+def load_yaml(text: str, what: str = "the text", loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> object:
     """Return the plain values of a YAML text that may come from anyone.
 
         text: one YAML document.
@@ -118,7 +117,6 @@ def publish(temporary: Path, path: Path, private: bool = False, replace: bool = 
 
     Args:
         temporary: path of the file, in the folder of ``path``.
-        replace: whether an existing file is replaced.
 
     Raises:
         FileExistsError: a file exists and is not to be replaced.

@@ -58,8 +58,6 @@ def gradient(
     Differentiable in ``encoded``, so that attackers match a gradient with the same function that computed it.
 
     Args:
-        model: model with module and head.
-        encoded, labels: rows and labels of the batches.
         parameters: parameters at which the gradient is taken, other ones for each entry of the first batch axis, shape
             (batch, *parameter); the model's own parameters for all if None.
 
@@ -94,7 +92,6 @@ def batch_statistics(
 
     Args:
         model: model with the module; the result is empty where nothing in it is normalised by the batch.
-        encoded: rows of the batches.
         parameters: parameters to use, in the form that ``gradient`` takes.
 
     Returns:
@@ -368,7 +365,6 @@ def local_update(
     anew in each round.
 
     Args:
-        model: model that all clients start from.
         encoded, labels: each client's records in the order in which it uses them, in each epoch.
         gradient_of: function that computes each step's gradients, with clients on the first axis.
         parameters: parameters that each client starts from, shape (client, *parameter); the model's own for all if

@@ -64,7 +64,6 @@ class Entry(Generic[T_co]):
     """One registered part.
 
     Attributes:
-        kind: kind of part, such as ``attack``.
         setting: setting that the part belongs to; None where its kind has none.
         module: module that registers the part; None where the part was registered without being declared.
         heading: line under which lists show the part, after those without one.

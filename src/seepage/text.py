@@ -22,6 +22,16 @@ def clean(value: object, longest: int = 48) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def shown_value(value: object, longest: int) -> str:
+    """Return a cell of a table in at most so many characters, numbers with six digits.
+
+    Example:
+        >>> shown_value(1 / 3, 24), shown_value("a long name", 6)
+        ('0.333333', 'a lon…')
+    """
+    return f"{value:.6g}" if isinstance(value, float) else clean(value, longest)
+
+
 def steers(text: str) -> bool:
     r"""Return whether a text has characters that a terminal obeys, such as escapes and marks of writing direction.
 

@@ -30,7 +30,6 @@ class CheckedCertificate(NamedTuple):
     """Outcome of a check that refused nothing.
 
     Attributes:
-        cells: number of cells of the batch.
         verified: number of claimed cells that are proved.
         given: number of claimed cells that are proved only given what the proof names.
         proof: the kernel's answer; None where no cells were opened.
@@ -72,14 +71,12 @@ def header(message: Mapping[str, Tensor], parameters: Mapping[str, Tensor], decl
     return json.loads(json.dumps({"format": FORMAT, **ours}))
 
 
-def commitment(head: str, salt: str, place: list[Any], value: object) -> str:
+def commitment(head: str, salt: str, place: list[object], value: object) -> str:
     """Return the commitment to a cell, which holds under one header.
 
     Args:
-        head: digest of the header.
         salt: salt in hexadecimal digits.
         place: record, column, and whether the cell is certified only given what the proof names.
-        value: value of the cell.
     """
     return digest_of([head, salt, place, value])
 
@@ -91,10 +88,8 @@ def check(
     """Check a certificate.
 
     Args:
-        certificate: file of the certificate.
         opened: file of its opened cells; None for those in the certificate, if any.
         module, parameters: network that the client was sent, and its parameters by name.
-        message: update that was received.
         declared: the verifier's own declaration of how it came about.
         classes: number of classes of the target; 0 for a number.
 
@@ -141,7 +136,7 @@ def check(
 def _read(path: Path) -> dict[str, Any]:
     """Return a JSON object; each key stands in it once, and every number is finite."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         ensure(len({key for key, _ in pairs}) == len(pairs), f"{path.name!r} has a key twice")
         return dict(pairs)
 
@@ -155,7 +150,7 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _differences(said: Any, ours: Any, where: str = "") -> Iterator[str]:
+def _differences(said: object, ours: object, where: str = "") -> Iterator[str]:
     """Return where the certificate's words differ from the verifier's own, as clauses."""
     if isinstance(said, dict) and isinstance(ours, dict):
         for key in [*ours, *(said.keys() - ours)]:
@@ -165,7 +160,7 @@ def _differences(said: Any, ours: Any, where: str = "") -> Iterator[str]:
         yield "{} is {} in the certificate, and {} by your own files and declaration".format(where, *texts)
 
 
-def _check_claims(claims: list[Any], commitments: list[Any], declared: Declaration) -> None:
+def _check_claims(claims: list[tuple[object, object, object]], commitments: list[str], declared: Declaration) -> None:
     names = {column.name for column in declared.columns}
     known = all(type(i) is int and 0 <= i < declared.records and name in names for i, name, _ in claims)
     known &= all(type(given) is bool for *_, given in claims)
@@ -177,7 +172,7 @@ def _check_claims(claims: list[Any], commitments: list[Any], declared: Declarati
 def _witness(records: list[Any], declared: Declaration, classes: int) -> tuple[Tensor, Tensor]:
     """Return opened records as the kernel takes them."""
 
-    def number(value: Any, low: float = -math.inf, high: float = math.inf) -> float:
+    def number(value: float, low: float = -math.inf, high: float = math.inf) -> float:
         ensure(type(value) in (int, float) and low <= value <= high, "a cell or label is no value of its column")
         ensure(float(value) == value, "a cell or label has more digits than a number in double precision")
         return float(value)

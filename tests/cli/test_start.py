@@ -9,7 +9,8 @@ import pytest
 
 from seepage import registry
 from seepage.datasets.about import card_of
-from seepage.results.checks import CHECKS, titles
+from seepage.results.checks.every import CHECKS
+from seepage.results.checks.explain import titles
 
 EXPENSIVE = ("torch", "pandas", "scipy", "sklearn")
 # Runs the program on its arguments and prints its status and what of the expensive packages it has loaded.

@@ -17,7 +17,7 @@ import site_figures
 import site_hook
 import site_tables
 import site_verdict
-from seepage.reproduce import tables
+from seepage.reproduce.table import tables
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = tables()

@@ -15,7 +15,8 @@ from seepage.auditing import audit, audit_document, prepare_all, run_all
 from seepage.cli.cluster import ClusterOptions
 from seepage.errors import BadInputError
 from seepage.integrations.dask import check_address, cluster
-from seepage.reproduce import Selection, load_table, reproduce
+from seepage.reproduce.reproduce import Selection, reproduce
+from seepage.reproduce.table import load_table
 from seepage.run import elsewhere
 from seepage.run.elsewhere import Machines, Sealed, difference, run_elsewhere, versions
 from seepage.run.plan import make_plan

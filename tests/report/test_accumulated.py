@@ -9,6 +9,7 @@ import pytest
 
 from seepage.auditing import audit_document
 from seepage.report.accumulated import accumulated
+from seepage.report.figures import Series
 from seepage.report.html import render
 from seepage.report.report import Report
 
@@ -42,7 +43,7 @@ def test_every_figure_of_every_audit_is_in_its_line(reports: list[Report]) -> No
     for figure, grid in section.figures:
         size = int(figure.title.partition("batch size ")[2][0])
         defense = "sign" if "sign" in figure.title else "none"
-        lines = {str(line["name"]): line for line in figure.data}
+        lines = {line.name: line for line in figure.data if isinstance(line, Series)}
         assert list(lines) == ["tableak", "mode (baseline)", "random (baseline)"]
         for name, line in lines.items():
             expected = {}
@@ -52,8 +53,8 @@ def test_every_figure_of_every_audit_is_in_its_line(reports: list[Report]) -> No
                 rows = rows[rows["attack"] == name.partition(" ")[0]]
                 [mean] = rows[rows["defense"] == defense]["mean"] if name == "tableak" else rows["mean"].unique()
                 expected[report.audit.about.rounds] = 100 * mean
-            assert line["y"] == pytest.approx([expected[1], expected[3]])
-        assert figure.layout["xaxis"]["ticktext"] == ["1", "3"]
+            assert line.y == pytest.approx([expected[1], expected[3]])
+        assert [text for _, text in figure.x.ticks or ()] == ["1", "3"]
         assert len(grid.rows) == 6
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from seepage.auditing import audit
 from seepage.report.report import Report
-from seepage.results.checks import Finding
+from seepage.results.checks.finding import Finding
 
 HOSTILE = "\x1b[31m[bold red]x[/bold red]\u202e\n\x07"
 

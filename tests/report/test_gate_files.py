@@ -16,7 +16,9 @@ from seepage.cli.exits import Exit
 from seepage.report.junit import junit
 from seepage.report.report import Report
 from seepage.report.sarif import sarif
-from seepage.results.checks import CHECKS, Finding, Where, titles
+from seepage.results.checks.every import CHECKS
+from seepage.results.checks.explain import titles
+from seepage.results.checks.finding import Finding, Where
 from tests.report.parts import COIN, HOSTILE, PEEK, CoinAudit
 from tests.run.test_limits import SAFE, spec
 

@@ -20,7 +20,7 @@ from seepage.report.html import render
 from seepage.report.progress import Bar
 from seepage.report.report import Report
 from seepage.report.summary import headline
-from seepage.results.checks import Finding
+from seepage.results.checks.finding import Finding
 from seepage.settings.horizontal.audit import HorizontalAudit
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare

@@ -14,7 +14,7 @@ from seepage.assessment.row import ResultRow
 from seepage.report.report import Report
 from seepage.report.result import AuditResult
 from seepage.report.summary import _of_cells, headline, summary
-from seepage.results.checks import Finding
+from seepage.results.checks.finding import Finding
 from tests.report.parts import PEEK, CoinAudit
 from tests.results.test_verdict import row
 

@@ -16,9 +16,9 @@ from scipy import stats
 
 from seepage.assessment import Estimate, Measurement
 from seepage.errors import BadInputError
-from seepage.reproduce import Selection, load_table, reproduce, tables
 from seepage.reproduce.compare import beside
-from seepage.reproduce.table import PublishedTable, names
+from seepage.reproduce.reproduce import Selection, reproduce
+from seepage.reproduce.table import PublishedTable, load_table, names, tables
 from seepage.results.agreement import Agreement, Difference, PublishedFigure, agreement_of, margin_of, welch
 from seepage.run.runner import stored_runs
 from seepage.run.store import Store

@@ -11,8 +11,8 @@ from seepage.datasets import load
 from seepage.datasets.planted import telling
 from seepage.errors import BadInputError
 from seepage.registry import datasets
-from seepage.reproduce import PublishedTable, Selection, load_table, reproduce, tables
-from seepage.reproduce.table import PlannedAudit
+from seepage.reproduce.reproduce import Selection, reproduce
+from seepage.reproduce.table import PlannedAudit, PublishedTable, load_table, tables
 from seepage.run.runner import Listener
 from seepage.settings.pooled.audit import PooledAudit
 from seepage.settings.pooled.spec import PooledSpec

@@ -10,7 +10,7 @@ import pytest
 from seepage.auditing import run_all
 from seepage.errors import BadInputError
 from seepage.report.report import Report
-from seepage.results.checks import Finding, Where
+from seepage.results.checks.finding import Finding, Where
 from seepage.results.gate import Decision, check_gate, combined, decide
 from seepage.run.limits import Limits
 from seepage.settings.spec import Gate

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import tests.rows
 from seepage.assessment.row import ResultRow
-from seepage.results.checks import Finding, Where
+from seepage.results.checks.finding import Finding, Where
 from seepage.results.verdict import strongest, verdict
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Column
 from rich.text import Text
 
 from seepage.advise.recommendation import Recommendation, given_options, in_words
@@ -14,6 +16,8 @@ from seepage.report import figures, grids
 from seepage.report.frames import Record, is_error, task_name
 from seepage.report.grids import Grid
 from seepage.report.html import page
+from seepage.report.section import canary_columns, task_columns
+from seepage.report.terminal import figures as figure_heads
 from seepage.report.terminal import make_table
 from seepage.settings.catalogue import setting
 from seepage.text import clean, lowered, percent, points, printable_json, span
@@ -70,18 +74,15 @@ def render_recommendation(advice: Recommendation) -> str:
 
 def show_recommendation(console: Console, advice: Recommendation) -> None:
     """Print the configurations that were looked at, and the recommendation."""
-    table = make_table(f"Configurations, limit {100 * advice.wish.below:g} points")
-    for head in ("change", "verdict"):
-        table.add_column(head, overflow="fold")
-    heads = ("lift (points)", "strongest attack", "task", "cost", "epsilon", "one message: closed form", "measured")
     records = advice.records()
-    shown = [head for head in heads if any(_cell(record, head) for record in records)]
-    for head in shown:
-        table.add_column(head, justify="right")
-    for record in records:
-        cells = [Text(clean(record["change"], 60)), Text(record["status"])]
-        table.add_row(*cells, *(Text(_cell(record, head)) for head in shown))
-    console.print(table)
+    lines = [_cells(record) for record in records]
+    shown = [head for head in lines[0] if any(line[head] for line in lines)]
+    rows = [
+        [Text(clean(record["change"], 60)), Text(record["status"]), *(Text(line[head]) for head in shown)]
+        for record, line in zip(records, lines, strict=True)
+    ]
+    heads = [*(Column(name, overflow="fold") for name in ("change", "verdict")), *figure_heads(*shown)]
+    console.print(make_table(f"Configurations, limit {100 * advice.wish.below:g} points", heads, rows))
     for sentence in _words(advice):
         console.print(Padding(Text(sentence), (0, 0, 0, 2)))
 
@@ -121,7 +122,6 @@ def _error(advice: Recommendation) -> bool:
 
 
 def _grid(advice: Recommendation, records: list[Record]) -> Grid:
-    learnt = grids.number if _error(advice) else grids.share
     task = "Task" if advice.given.task is None else task_name(advice.given.task.metric)
     columns = [
         grids.text("Change", "change"),
@@ -133,16 +133,13 @@ def _grid(advice: Recommendation, records: list[Record]) -> Grid:
         grids.gain("At most", "upper"),
         grids.count("n", "n"),
         grids.text("Confirmed", "confirmed"),
-        learnt(task, "task"),
-        grids.interval("its interval", "task_low", "task_high", 1.0 if _error(advice) else 100.0),
+        *task_columns(task, _error(advice)),
         grids.count("Trainings", "task_n"),
         grids.number("Cost", "cost"),
         grids.number("Epsilon of a record", "epsilon"),
         grids.number("at delta", "delta", 2),
         grids.count("after rounds", "rounds"),
-        grids.number("Epsilon of one message", "message_epsilon"),
-        grids.number("Canaries show at least", "measured_low"),
-        grids.number("and at most", "measured_high"),
+        *canary_columns(),
         grids.number("Seconds of a repetition", "seconds"),
     ]
     return grids.filled("Configurations, the one as given first", columns, records)
@@ -155,11 +152,8 @@ def _frontier(advice: Recommendation, records: list[Record]) -> figures.Figure:
     task = task_name(advice.given.task.metric)
     drawn = [
         {
+            **record,
             "defense": record["change"],
-            "batch_size": None,
-            "task": record["task"],
-            "task_low": record["task_low"],
-            "task_high": record["task_high"],
             "closed": record["lift"],
             "closed_low": record["lift_low"],
             "upper": record["lift_high"],
@@ -168,48 +162,34 @@ def _frontier(advice: Recommendation, records: list[Record]) -> figures.Figure:
     ]
     title = f"Lift against {lowered(task)}"
     figure = figures.frontier("frontier-figure", drawn, title, f"{task} of the trained model", None, error)
-    layout = dict(figure.layout)
-    layout["yaxis"] = {**layout["yaxis"], "title": {"text": "Lift over the best baseline (points)"}}
     limit = 100 * advice.wish.below
-    layout["shapes"] = [
-        {
-            "type": "line",
-            "xref": "paper",
-            "x0": 0,
-            "x1": 1,
-            "y0": limit,
-            "y1": limit,
-            "line": {"color": "--muted", "dash": "dot", "width": 1},
-        }
-    ]
-    described = "; ".join(f"{record['change']}: lift {points(record['lift'])} points" for record in records[:8])
-    return figures.Figure(
-        figure.name,
-        title,
-        f"Lift over the best baseline beside how well the task is learnt, the limit at {limit:g} points: {described}.",
-        figure.data,
-        layout,
-        figure.height,
+    described = "; ".join(f"{record['change']}: lift {points(record['lift'])} points" for record in records[:8]) + "."
+    seen = (
+        f"Lift over the best baseline beside how well the task is learnt, the limit at {limit:g} points: {described}."
     )
+    y = replace(figure.y, title="Lift over the best baseline (points)")
+    return replace(figure, description=seen, y=y, limits=[(limit, "--muted")])
 
 
-def _cell(record: Record, head: str) -> str:
-    if head == "lift (points)" and record["lift"] is not None:
+def _cells(record: Record) -> dict[str, str]:
+    """Return the figures of a configuration by the heads of their columns; empty where there is none."""
+    cells = {"lift (points)": "", "strongest attack": "", "task": ""}
+    if record["lift"] is not None:
         most = "" if record["upper"] is None else f", at most {points(record['upper'])}"
-        return f"{points(record['lift'])}{most} n={record['n']}"
-    if head == "strongest attack" and record["attack"] is not None:
-        return f"{clean(record['attack'], 24)} on {clean(record['figure'], 24)}"
-    if head == "task" and record["task"] is not None:
-        if is_error(record["task_metric"]):
-            return f"{record['task']:.4g}"
-        return f"{percent(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
-    if head == "cost" and record["cost"] is not None:
-        return f"{record['cost']:.2g}"
-    if head == "epsilon" and record["epsilon"] is not None:
-        rounds = "" if record["rounds"] is None else f", {record['rounds']:,} rounds"
-        return f"{record['epsilon']:.3g}{rounds}"
-    if head == "one message: closed form" and record["message_epsilon"] is not None:
-        return f"{record['message_epsilon']:.3g}"
-    if head == "measured" and record["measured_low"] is not None:
-        return f"at least {record['measured_low']:.3g}"
-    return ""
+        cells["lift (points)"] = f"{points(record['lift'])}{most} n={record['n']}"
+    if record["attack"] is not None:
+        cells["strongest attack"] = f"{clean(record['attack'], 24)} on {clean(record['figure'], 24)}"
+    if record["task"] is not None and is_error(record["task_metric"]):
+        cells["task"] = f"{record['task']:.4g}"
+    elif record["task"] is not None:
+        cells["task"] = f"{percent(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
+    rounds = "" if record["rounds"] is None else f", {record['rounds']:,} rounds"
+    numbers = {
+        "cost": ("cost", "{:.2g}"),
+        "epsilon": ("epsilon", f"{{:.3g}}{rounds}"),
+        "one message: closed form": ("message_epsilon", "{:.3g}"),
+        "measured": ("measured_low", "at least {:.3g}"),
+    }
+    for head, (name, form) in numbers.items():
+        cells[head] = "" if record[name] is None else form.format(record[name])
+    return cells

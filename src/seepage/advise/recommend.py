@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -71,7 +70,7 @@ def recommend(
     schema: Schema | None = None,
     out: str | Path | None = None,
     machines: Machines | None = None,
-    **options: Any,
+    **options: object,
 ) -> Recommendation:
     """Search for the cheapest change of a deployment that keeps its leakage below a limit.
 
@@ -156,7 +155,7 @@ def _single(spec: Spec) -> Spec:
         raise BadInputError("a recommendation needs a limit of the lift; give below: 0.2, for example.")
     if spec.gate is not None:
         raise BadInputError("a search has a limit of its own (below); leave the gate out.")
-    changed: dict[str, Any] = {}
+    changed: dict[str, object] = {}
     for name, field in fields_of(type(spec)).items():
         if field.option.swept or name == "defenses":
             values = getattr(spec, name)
@@ -376,7 +375,7 @@ class _Advisor:
         """Return the audit of a configuration on few repetitions; the reason where it cannot be used."""
         try:
             spec = self._changed(lever, strength)
-            few: dict[str, Any] = {spec.repeats: count, "control": False}
+            few: dict[str, object] = {spec.repeats: count, "control": False}
             if spec.member is not None and getattr(spec, spec.members) is None:
                 few[spec.members] = type(spec).quick.get(spec.members)
             audit = self.prepare(self._spec_of(spec.reseeded(stream(spec.seed, 0, "search") % 2**31), few))
@@ -518,7 +517,6 @@ class _Advisor:
         """Return the strongest strength of a change that looks safe and affordable, which is tried last.
 
         Args:
-            given: the deployment without a change.
             safe: strengths that look safe, the weakest first.
         """
         assert candidate.lever is not None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from seepage.assessment.row import ResultRow
+from seepage.assessment.row import Record, ResultRow
 from seepage.report.action import LEAST_TRAININGS
 from seepage.report.frames import is_error, task_name
 from seepage.report.report import Report
@@ -33,7 +33,6 @@ class Candidate:
 
     Attributes:
         lever: change of the deployment; None for the deployment as it was given.
-        strength: strength of the change.
         status: what became of it.
         reason: why, in a sentence.
         report: the last audit of it, on few repetitions or on those of the confirmation.
@@ -93,14 +92,11 @@ class Recommendation:
     """The cheapest configuration that is shown to stay below a limit, and what was rejected on the way.
 
     Attributes:
-        spec: deployment as it was given.
         wish: what a configuration has to meet.
         outcome: ``found``; ``none``: nothing that can be changed meets it; ``undecided``: time or budget ended first.
         given: the deployment as it was given, without a change.
         candidates: configurations that were looked at, the recommended one first.
         alpha: probability of a false pass of each confirmation.
-        origin: provenance of the figures.
-        timed_out: whether the time budget ended the search.
     """
 
     spec: Spec
@@ -209,11 +205,11 @@ class Recommendation:
             f"training{'s' if task.n != 1 else ''}.{judged}"
         )
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """Return a record for each configuration: leakage, task, epsilons, seconds and verdict."""
         return [self._record(candidate) for candidate in (self.given, *self.candidates)]
 
-    def _record(self, candidate: Candidate) -> dict[str, Any]:
+    def _record(self, candidate: Candidate) -> Record:
         row, worst, task = candidate.strongest, candidate.worst, candidate.task
         epsilons = {epsilon.metric: epsilon for epsilon in candidate.privacy}
         accounted = epsilons.get("epsilon")
@@ -298,7 +294,7 @@ def given_options(spec: Spec) -> str:
 _GIVEN_ELSEWHERE = {"dataset", "data", "recommend", "gate", "time_budget"}
 
 
-def _flow(options: Mapping[str, Any]) -> str:
+def _flow(options: Mapping[str, object]) -> str:
     inner = ", ".join(
         f"{name}: {value:g}" if isinstance(value, float) else f"{name}: {value}" for name, value in options.items()
     )

@@ -15,7 +15,6 @@ def auc(scores: Float[Tensor, " record"], positive: Bool[Tensor, " record"]) -> 
 
     Args:
         scores: score of each record; higher for likelier ones.
-        positive: whether each record is positive.
 
     Returns:
         The area, or None without a positive or a negative record.

@@ -16,7 +16,6 @@ def calibration_error(
     records of the distance between a bin's mean chance and its share of right answers.
 
     Args:
-        chances: chance of each value.
         right: whether the likeliest value is the true one, 0 or 1.
 
     Returns:

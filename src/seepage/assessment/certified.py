@@ -27,7 +27,6 @@ def contradicted(
 
     Args:
         true: true records, at most as many.
-        certified: which cells are certified.
 
     Example:
         >>> from seepage.datasets.planted import distinct

@@ -149,7 +149,6 @@ def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float 
 
     Args:
         budget: number of units at most, those of ``lifts`` included.
-        alpha: probability of a false pass.
 
     Example:
         >>> can_still_pass([0.9, 0.9], 0.2, 20), can_still_pass([0.9, 0.9], 0.2, 40)
@@ -168,7 +167,6 @@ def least_units(limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> in
 
     Args:
         limit: limit of the mean lift, in (0, upper).
-        alpha: probability of a false pass.
         upper: largest lift that is possible at all.
 
     Raises:
@@ -193,7 +191,6 @@ def more_units(
     Lifts, limit, largest lift and errors are those of ``evidence_below``.
 
     Args:
-        alpha: probability of a false pass.
         most: largest answer.
 
     Returns:
@@ -225,8 +222,6 @@ def share_bound(count: int, n: int, level: float = 0.975) -> float:
     """Return the upper Clopper-Pearson bound of a share, for a number of units that was fixed before.
 
     Args:
-        count: number of units that have the property.
-        n: number of units.
         level: one-sided confidence level, in (0, 1).
 
     Returns:

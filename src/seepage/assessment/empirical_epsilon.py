@@ -52,8 +52,6 @@ class EmpiricalEpsilon:
         epsilon: estimate, without regard to chance; None where every canary is told apart.
         low: lower bound at a level of 97.5%; 0 where nothing is shown.
         high: upper end of the 95% interval of what these canaries can show; None where they show no end.
-        delta: failure probability.
-        canaries: number of coin flips.
         bound: theorem behind the bound.
     """
 
@@ -222,7 +220,6 @@ def message_epsilon(
         delta: failure probability, in (0, 1).
         batch_size: number of records of a message, the canary among them.
         messages: number of messages with the canary, and as many without.
-        seed: seed of everything that is random.
 
     Raises:
         BadInputError: a number is out of range.
@@ -256,7 +253,6 @@ def training_epsilon(train: Training, canaries: int, delta: float, seed: int = 0
             was trained on, such as the negative loss, or the product of its gradient with the change of the weights.
         canaries: number of canaries; each is included by a fair coin.
         delta: failure probability, in [0, 1).
-        seed: seed of the coins.
 
     Raises:
         BadInputError: there are fewer than ten canaries, or not one finite score for each.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -192,7 +191,7 @@ def together(parts: Sequence[Evidence]) -> Evidence:
             for category, (cells, right) in counts.items():
                 before = merged.get(category, (0, 0))
                 merged[category] = (before[0] + cells, before[1] + right)
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray | None] = {}
     for name in ("right", "uncertainty", "rarity", "loss", "course", "certified", "true", "guess"):
         values = [getattr(part, name) for part in parts]
         arrays[name] = None if any(array is None for array in values) else np.concatenate(values)

@@ -66,7 +66,6 @@ def interval(
 
     Args:
         values: one value a victim; NaN ones are left out.
-        level: confidence level, in (0, 1).
         bounds: range of the figure, to which the interval is clipped: (0, 1) for rates.
 
     Raises:
@@ -109,9 +108,7 @@ def paired(
     left out.
 
     Args:
-        values: one value a victim.
         baseline_values: values of the same victims in the same order.
-        level: confidence level, in (0, 1).
         bounds: range of the difference, to which the interval is clipped.
 
     Raises:
@@ -140,7 +137,6 @@ def ratio(hits: Float[Tensor, " victim"], counts: Float[Tensor, " victim"], leve
     Args:
         hits: number of hits of each victim, at most its count.
         counts: cells of each victim.
-        level: confidence level, in (0, 1).
 
     Raises:
         BadInputError: ``level`` is not in (0, 1).
@@ -174,7 +170,6 @@ def welch(first: Estimate, second: Estimate, level: float = 0.95) -> Estimate:
 
     Args:
         first, second: means with their standard deviations and counts.
-        level: confidence level, in (0, 1).
 
     Returns:
         The difference; ``mean`` is None where either is, ``low`` and ``high`` are None where either has no standard
@@ -214,7 +209,6 @@ def tau_b(x: Float[Tensor, " victim"], y: Float[Tensor, " victim"], level: float
 
     Args:
         x, y: one value a victim each; victims that lack either (NaN) are left out.
-        level: confidence level, in (0, 1).
 
     Returns:
         The correlation; ``mean`` is tau, or None below three victims or where ``x`` or ``y`` is constant. ``low`` and
@@ -260,7 +254,6 @@ def clustered(
 
     Args:
         values: one value a unit, for each cluster; NaN ones are left out, and clusters without any.
-        level: confidence level, in (0, 1).
         bounds: range of the figure, to which the interval is clipped.
 
     Returns:

@@ -15,7 +15,6 @@ class Lift:
     """An attack's gain over the best baseline.
 
     Attributes:
-        baseline: name of the best baseline.
         gain: paired mean over victims of the attack's gain, positive where more leaked than the baseline gets right,
             in either direction of the metric.
     """
@@ -58,9 +57,7 @@ def lift(measured: Measurement, baselines: Mapping[str, Sequence[Measurement]], 
     against a baseline chosen in advance.
 
     Args:
-        measured: the attack's measurement.
         baselines: measurements of each baseline, by name, of the same victims in the same order.
-        level: confidence level of the intervals.
 
     Returns:
         Lift, or None without a baseline with such a figure.

@@ -26,8 +26,6 @@ class Matched:
     """True records and, in the same order, the guessed records that are matched to them.
 
     Attributes:
-        schema: schema of the table.
-        guess: guessed cells, reordered.
         uncertainty: entropy of the guessed cells, reordered; None where the guess has none.
         scale: standard deviation of each continuous column, NaN for discrete ones.
         certified: whether the attack certifies each guessed cell, reordered; None where it proves nothing.

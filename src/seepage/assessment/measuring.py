@@ -25,9 +25,7 @@ def measure(
     """Score a guess against the secret, for all victims at once.
 
     Args:
-        schema: schema of the table.
         statistics: statistics with the standard deviations of continuous columns.
-        secret: the true records of each victim.
         guess: the guessed records of each victim, in any order.
         metrics: metrics to compute; every registered metric with its defaults if None.
 

@@ -23,7 +23,6 @@ def training_gradient(
     products alone, which takes about a tenth of the time at small batches; all other networks go to that function.
 
     Args:
-        encoded, labels: rows and labels of each training's batch.
         parameters: each training's parameters by name, shape (training, *parameter); the model's own for all if None.
 
     Returns:

@@ -11,6 +11,8 @@ from pydantic import FiniteFloat, TypeAdapter, ValidationError
 from seepage.errors import FieldError
 
 RowKind = Literal["attack", "baseline", "about"]
+# Figures and texts of a line of a table, by name; readers know which name is what.
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,22 +28,17 @@ class ResultRow:
         batch_size: number of records behind one message; None where there is no such number.
         attack: name of the attack or baseline; ``none`` where the set-up itself is measured.
         defense: label of the defense; ``none`` without one.
-        metric: name of the metric.
         column: name of the column; None for all of them.
         mean: the figure, a mean over victims (or units, or trainings).
-        low, high: its 95% interval.
         std: unbiased standard deviation over victims.
         n: number of victims behind the figure.
         baseline: the best baseline's mean on the same metric, column and victims.
-        baseline_name: name of that baseline.
         lift: paired mean of the gain over that baseline.
-        lift_low, lift_high: 95% interval of the lift.
         seconds_per_victim: mean time of the attack.
         kind: ``attack``, ``baseline``, or ``about`` for a measurement of the set-up itself, such as the accuracy of the
             network or the epsilon of a defense.
         status: ``ok``; ``undefined`` where the figure does not apply; ``failed`` where a job failed, so that the figure
             is of the other victims; ``left_out`` where there was no time; ``diverged`` where training did not end.
-        seed: seed of all random numbers.
         settings: options of the attack, or of the training.
         knowledge: side information of the attacker.
 
@@ -83,7 +80,7 @@ class ResultRow:
         """Whether this is the figure of an attack."""
         return self.kind == "attack"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Record:
         """Return the fields, and ``is_attack``, by the names and in the order that files have."""
         plain = {name: getattr(self, name) for name in FIELDS}
         return {**plain, "settings": dict(self.settings), "knowledge": dict(self.knowledge)}

@@ -200,8 +200,6 @@ def measure_utility(
     Args:
         dataset: dataset whose training rows are the client's; a share of them is held out where it has no test rows.
         model: model that training starts from, on the device that computes; left unchanged.
-        encoder: map from rows to the model's inputs.
-        batch_size: number of records of one update.
         defense: defense of the client's updates; none if None.
         recipe: recipe of the training, ``Recipe()`` if None.
         seed: seed of every random number; the same for all defenses, so that only the defense differs.
@@ -391,8 +389,6 @@ class _Training:
         """Return the models learnt at each rate from the batches of each stream, running statistics included.
 
         Args:
-            rates, streams: rate and stream of each training.
-            steps: number of steps of each.
             starts: model that each training starts from, the measurement's model if None.
             watch: function that is called with the learnt parameters after every epoch.
 

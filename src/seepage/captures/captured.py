@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -356,7 +356,7 @@ def _parsed(text: str, what: str) -> Description:
     return as_description(json_object(text, what, _ADVICE), what)
 
 
-def as_description(values: dict[str, Any], what: str) -> Description:
+def as_description(values: Mapping[str, object], what: str) -> Description:
     """Return a description from plain values, such as those of a JSON object.
 
     Example:

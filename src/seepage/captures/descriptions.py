@@ -29,7 +29,7 @@ def json_object(text: str, what: str, advice: str) -> dict[str, Any]:
     return values
 
 
-def described(kind: type[M], values: Mapping[str, Any], what: str, newest: int) -> M:
+def described(kind: type[M], values: Mapping[str, object], what: str, newest: int) -> M:
     """Return a description of the given kind from plain values, such as those of a JSON object.
 
     Args:

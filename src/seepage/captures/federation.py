@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import nn
@@ -143,7 +143,7 @@ class FederationFindings:
         """Whether an update could not be attacked at all, or an attack or the linking of rounds failed."""
         return any(update.records is None for update in self.updates) or any(client.failed for client in self.clients)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return the findings on updates and clients as JSON values."""
         return {
             "counts": self.counts,
@@ -249,7 +249,7 @@ class FederationAttack:
     model: str | nn.Module | Model
     schema: Schema
     attack: str = "unmix"
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, object] | None = None
     reference: Path | Table | None = None
     truth: Path | None = None
     weights: Path | None = None

@@ -66,7 +66,7 @@ class RecordsExposure(Exposure):
         self,
         spec: AttackSpec,
         facts: About,
-        defense: Mapping[str, Mapping[str, Any]] | None = None,
+        defense: Mapping[str, Mapping[str, object]] | None = None,
         settings: Mapping[str, Json] | None = None,
         knowledge: Mapping[str, Json] | None = None,
     ) -> CapturedAudit:

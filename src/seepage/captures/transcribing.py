@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -59,7 +58,7 @@ class TranscriptWriter:
         private: Sequence[str],
         setting: str = "split",
         own: pd.DataFrame | None = None,
-        **about: Any,
+        **about: object,
     ) -> None:
         self.folder = Path(folder)
         self._next = 0

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -245,7 +245,7 @@ def read_about(path: Path) -> TranscriptDescription:
     return as_description(json_object(text, what, _ADVICE), what)
 
 
-def as_description(values: Mapping[str, Any], what: str) -> TranscriptDescription:
+def as_description(values: Mapping[str, object], what: str) -> TranscriptDescription:
     """Return a description from plain values.
 
     Example:

@@ -11,7 +11,7 @@ from datetime import datetime
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -31,6 +31,7 @@ from seepage.text import clean
 # Typer has its classes of commands, contexts and errors from Click or, later, from a copy of its own.
 _UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
 
+T = TypeVar("T")
 _AUDITS = "seepage.cli.audit"
 # The commands beside one for each setting, and their modules, in the order of --help.
 COMMANDS = {
@@ -61,30 +62,47 @@ def settings_by_command() -> dict[str, Setting]:
     return {plugin.command or name: plugin for name, plugin in settings().items()}
 
 
-class _Later(TyperCommand):
+# What overrides methods of Click has their types, which differ between versions of Typer.
+
+
+class Forwarded(TyperCommand):
+    """A command in whose place another one may stand."""
+
+    def other(self, arguments: list[str]) -> TyperCommand | None:
+        """Return the command that takes some arguments; None for this one."""
+        raise NotImplementedError
+
+    def make_context(self, info_name, args, parent=None, **extra):
+        """Return the context of the command that takes the arguments."""
+        other = self.other(args)
+        make = super().make_context if other is None else other.make_context
+        return make(info_name, args, parent, **extra)
+
+
+class _Later(Forwarded):
     """A command whose module is imported when it is used."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, rich_markup_mode="rich")
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Return the context of the command itself."""
-        return load(self.name or "").make_context(info_name, args, parent, **extra)
+    def other(self, arguments: list[str]) -> TyperCommand | None:
+        """Return the command itself."""
+        return load(self.name or "")
 
 
 class _Program(TyperGroup):
     """The program; a command is imported when it is used."""
 
-    def __init__(self, **attributes: Any) -> None:
+    def __init__(self, **attributes) -> None:
         super().__init__(**attributes)
         self.commands = {name: _Later(name) for name in (*settings_by_command(), *COMMANDS)}
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx, formatter) -> None:
         """Write the help of the program; that of each command is read from the source of its module."""
         self._read_help()
         super().format_help(ctx, formatter)
 
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+    def shell_complete(self, ctx, incomplete):
         """Return what a shell can complete a name to."""
         self._read_help()
         return super().shell_complete(ctx, incomplete)
@@ -97,7 +115,7 @@ class _Program(TyperGroup):
             else:
                 command.help = _help_in_source(COMMANDS[name], name)
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(self, info_name, args, parent=None, **extra):
         """Return the context of the program."""
         try:
             return super().make_context(info_name, args, parent, **extra)
@@ -105,7 +123,7 @@ class _Program(TyperGroup):
             _word(error)
             raise
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx):
         """Run the command; a mistyped option is refused with the nearest ones."""
         try:
             return super().invoke(ctx)
@@ -129,16 +147,17 @@ def load(name: str) -> Any:
     if audited is not None and audited not in _added:
         module.add(audited)
         _added.append(audited)
-    looks: dict[str, Any] = {"pretty_exceptions_short": False, "rich_markup_mode": "rich"}
     for info in app.registered_commands:
         if (info.name or get_command_name(getattr(info.callback, "__name__", ""))) == name:
             info.help = flowing(inspect.getdoc(info.callback) or "")
-            return get_command_from_info(info, **looks)
+            return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
     for group in app.registered_groups:
         if group.name == name and group.typer_instance is not None:
             for info in group.typer_instance.registered_commands:
                 info.help = flowing(inspect.getdoc(info.callback) or "")
-            return get_group_from_info(group, suggest_commands=True, **looks)
+            return get_group_from_info(
+                group, suggest_commands=True, pretty_exceptions_short=False, rich_markup_mode="rich"
+            )
     raise RuntimeError(f"no module registers the command {name!r}.")
 
 
@@ -281,7 +300,7 @@ def new_folder(name: str, private: bool) -> Path:
             return folder
 
 
-def interruptible(work: Callable[[], Any], folder: Path) -> Any:
+def interruptible(work: Callable[[], T], folder: Path) -> T:
     """Return ``work()``; when interrupted, say what is kept in the run folder and how to go on."""
     try:
         return work()

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
-from seepage.cli.app import app, guide, load
+from seepage.cli.app import Forwarded, app, guide, load
 from seepage.cli.cluster import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
 from seepage.cli.options import fields_in_options
 from seepage.config.document import HORIZONTAL, SETTING, read_text_document, setting_of
@@ -19,6 +19,7 @@ from seepage.config.mistakes import DocumentError
 from seepage.config.preset import presets, read_preset
 from seepage.config.tree import read_text
 from seepage.config.wording import as_key, as_option
+from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.settings.catalogue import Setting
 from seepage.settings.catalogue import setting as find_setting
@@ -105,17 +106,15 @@ class _SettingCommand(TyperCommand):
 
     all_options = False
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx, args):
         """Read the arguments; those that ask for all options ask for the help."""
         self.all_options = "--help-all" in args
         return super().parse_args(ctx, ["--help"] if self.all_options else args)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx, formatter) -> None:
         """Write the help."""
-        hidden: list[Any] = [
-            get_param for get_param in self.get_params(ctx) if not self.all_options and get_param.name not in _FIRST
-        ]
-        before = [(parameter, parameter.hidden) for parameter in hidden if hasattr(parameter, "hidden")]
+        further = [] if self.all_options else [p for p in self.get_params(ctx) if p.name not in _FIRST]
+        before = [(parameter, parameter.hidden) for parameter in further if isinstance(parameter, TyperOption)]
         for parameter, _ in before:
             parameter.hidden = True
         try:
@@ -128,17 +127,13 @@ class _SettingCommand(TyperCommand):
 HelpAll = Annotated[bool, typer.Option("--help-all", metavar="", help="Show all options.")]
 
 
-class _OfAnySetting(_SettingCommand):
+class _OfAnySetting(Forwarded, _SettingCommand):
     """A command that runs a document of another setting as that setting's command does, with its options."""
 
-    # The classes of click differ between versions of typer.
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        setting = _setting_in(args)
-        if setting not in (None, HORIZONTAL):
-            return load(find_setting(str(setting)).command or str(setting)).make_context(
-                info_name, args, parent, **extra
-            )
-        return super().make_context(info_name, args, parent, **extra)
+    def other(self, arguments: list[str]) -> TyperCommand | None:
+        """Return the command of the document's setting."""
+        setting = _setting_in(arguments)
+        return None if setting is None else load(find_setting(setting).command or setting)
 
 
 def _setting_in(arguments: list[str]) -> str | None:
@@ -163,7 +158,7 @@ def add(audited: Setting) -> None:
     def command(
         document: Document = None,
         *,
-        given: Any,
+        given: dict[str, Json],
         preset: Preset = None,
         out: Out = None,
         allow_code: AllowCode = False,
@@ -215,7 +210,7 @@ def add(audited: Setting) -> None:
 def _without(command: Callable[..., None], hidden: tuple[str, ...]) -> Callable[..., None]:
     """Return a command without some of its parameters."""
 
-    def taking(**values: Any) -> None:
+    def taking(**values: object) -> None:
         command(**values)
 
     own = inspect.signature(command, eval_str=True).parameters.values()

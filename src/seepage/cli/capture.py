@@ -7,6 +7,7 @@ from typing import Annotated
 
 import torch
 import typer
+from rich.table import Column
 from rich.text import Text
 from safetensors.torch import save
 
@@ -18,7 +19,7 @@ from seepage.errors import BadInputError
 from seepage.files import make_folder, write_whole
 from seepage.models.making import make_model
 from seepage.protocols.fedsgd import FedSGD
-from seepage.report.terminal import make_console, make_table
+from seepage.report.terminal import figures, make_console, make_table
 from seepage.seeds import stream
 from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
@@ -88,20 +89,19 @@ def check(
     )
     capture = load_capture(update, network, table)
     console = make_console()
-    grid = make_table(f"{clean(update.name)}: {capture.about.describe()}; model {clean(network.name)}")
-    grid.add_column("parameter", no_wrap=True)
-    grid.add_column("shape")
-    for name in ("norm", "largest entry", "zeros"):
-        grid.add_column(name, justify="right")
-    for name, tensor in capture.view.message.items():
-        grid.add_row(
+    title = f"{clean(update.name)}: {capture.about.describe()}; model {clean(network.name)}"
+    heads = (Column("parameter", no_wrap=True), "shape", *figures("norm", "largest entry", "zeros"))
+    rows = [
+        (
             Text(clean(name)),
             " x ".join(map(str, tensor.shape[1:])),
             f"{float(tensor.norm()):.3g}",
             f"{float(tensor.abs().max()) if tensor.numel() else 0:.3g}",
             f"{float((tensor == 0).double().mean()):.0%}",
         )
-    console.print(grid)
+        for name, tensor in capture.view.message.items()
+    ]
+    console.print(make_table(title, heads, rows))
     facts = {
         "records": about.batch_size or "not said: give seepage attack --batch-size",
         "labels": "granted" if about.labels is not None else "not granted: the attacker restores them",

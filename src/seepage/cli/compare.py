@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Column
 from rich.text import Text
 
 from seepage.cli.app import app
@@ -16,7 +17,7 @@ from seepage.cli.exits import Exit
 from seepage.cli.text import print_message, shown_path
 from seepage.files import write_whole
 from seepage.report.comparing import render_comparison
-from seepage.report.terminal import make_console, make_table
+from seepage.report.terminal import figures, make_console, make_table
 from seepage.results.compare import Comparison, Record, by_column, compare_runs, in_words, judge, load_run, overall
 from seepage.text import clean, percent, points, printable_json, span
 
@@ -75,17 +76,13 @@ def compare(
 
 
 def _show(console: Console, comparison: Comparison) -> None:
-    first, second = comparison.names
     for sentence in in_words(comparison):
         console.print(Padding(Text(sentence), (0, 0, 0, 2)))
     console.print()
     if comparison.differing:
-        table = make_table("What differs, but for the time")
-        for head in ("entry", first, second):
-            table.add_column(Text(clean(head)), overflow="fold")
-        for name, value, other in comparison.differing[:_MOST_ENTRIES]:
-            table.add_row(Text(clean(name, 60)), Text(clean(value, 60)), Text(clean(other, 60)))
-        console.print(table)
+        heads = [Column(Text(clean(head)), overflow="fold") for head in ("entry", *comparison.names)]
+        rows = [[Text(clean(cell, 60)) for cell in entry] for entry in comparison.differing[:_MOST_ENTRIES]]
+        console.print(make_table("What differs, but for the time", heads, rows))
         if len(comparison.differing) > _MOST_ENTRIES:
             console.print(Text(f"  and {len(comparison.differing) - _MOST_ENTRIES} more\n", "dim"))
     if shares := overall(comparison):
@@ -97,17 +94,16 @@ def _show(console: Console, comparison: Comparison) -> None:
 
 
 def _show_figures(console: Console, comparison: Comparison, title: str, records: list[Record]) -> None:
-    table = make_table(title)
     columns = any(record["column"] is not None for record in records)
     defended = any(record["defense"] not in (None, "none") for record in records)
-    if columns:
-        table.add_column("column")
-    table.add_column("batch", justify="right")
-    if defended:
-        table.add_column("defense")
-    table.add_column("attack")
-    for head in (*comparison.names, "difference"):
-        table.add_column(Text(clean(head)), justify="right")
+    heads = [
+        *(["column"] if columns else []),
+        *figures("batch"),
+        *(["defense"] if defended else []),
+        "attack",
+        *(Column(Text(clean(name)), justify="right") for name in (*comparison.names, "difference")),
+    ]
+    rows = []
     for record in records:
         cells = [Text(clean(record["column"], 32))] if columns else []
         cells.append(Text("" if record["batch_size"] is None else str(record["batch_size"])))
@@ -117,5 +113,5 @@ def _show_figures(console: Console, comparison: Comparison, title: str, records:
         cells += [Text(f"{percent(s['mean'])} {span(s['low'], s['high'])}".strip()) for s in (record["a"], record["b"])]
         gained = f"{points(record['difference'])} {span(record['difference_low'], record['difference_high'])}".strip()
         cells.append(Text(gained, style="bold" if record["clear"] else ""))
-        table.add_row(*cells)
-    console.print(table)
+        rows.append(cells)
+    console.print(make_table(title, heads, rows))

@@ -6,16 +6,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from seepage.cli.app import app
 from seepage.cli.options import fields_in_options
+from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.files import write_whole
-from seepage.report.terminal import make_console, make_table
+from seepage.report.terminal import figures, make_console, make_table
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.spec import Spec
 from seepage.settings.tables import load_rows
@@ -29,11 +30,7 @@ _MEASURES = {
     "pearson": "Pearson",
     "anova": "eta (ANOVA)",
 }
-
-
 _JOINT = {"auc": "AUC", "r2": "R²"}
-
-
 _OF_TABLES = (
     *("dataset", "dataset_options", "data_folder", "data", "target", "schema_file", "missing", "drop", "overrides"),
     *("most_categories", "separator", "encoding", "day_first"),
@@ -45,7 +42,7 @@ _OF_TABLES = (
 def correlate(
     sensitive: Annotated[list[str], typer.Option(help="The column to be kept secret. Repeatable.")],
     *,
-    given: Any,
+    given: dict[str, Json],
     out: Annotated[Path | None, typer.Option(help="Write the figures there as JSON.")] = None,
 ) -> None:
     """Show which columns of a table betray a sensitive one, before anything is trained.
@@ -67,8 +64,9 @@ def correlate(
     """
     # A name is swept over elsewhere.
     names = given.pop("dataset", ["adult_education"])
+    assert isinstance(names, list)
     if len(names) > 1:
-        raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(names)}.")
+        raise BadInputError(f"one table at a time, got --dataset {' --dataset '.join(map(str, names))}.")
     spec = HorizontalSpec.of(**given, **({} if "data" in given else {"dataset": names[0]}))
     loaded, _ = load_rows(spec)
     by_sensitive = {name: associations(loaded.all, name) for name in dict.fromkeys(sensitive)}
@@ -76,9 +74,8 @@ def correlate(
     console = make_console()
     learnt = loaded.schema.target.name
     for name, columns in by_sensitive.items():
-        grid = make_table(f"{clean(loaded.name)}: associated with {clean(name)}, {len(loaded.all):,} rows")
-        for title in ("column", "measure", "strength", "p", "notable"):
-            grid.add_column(title, justify="right" if title in ("strength", "p") else "left")
+        title = f"{clean(loaded.name)}: associated with {clean(name)}, {len(loaded.all):,} rows"
+        grid = make_table(title, ("column", "measure", *figures("strength", "p"), "notable"))
         for column in columns:
             grid.add_row(
                 clean(column.column) + (" (target)" if column.column == learnt else ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Column
 from rich.text import Text
 
 from seepage.config.document import read_document
@@ -19,7 +20,6 @@ def show_grid(console: Console, document: Path, allow_code: bool = False) -> Non
     """Print which registered attacks each deployment of a document admits, and why not the others.
 
     Args:
-        console: where to.
         allow_code: whether the document may name attacks and defenses of one's own, whose code is run.
     """
     # The networks that the document names are not loaded.
@@ -32,22 +32,14 @@ def show_grid(console: Console, document: Path, allow_code: bool = False) -> Non
 def _show(console: Console, deployment: Deployment) -> None:
     revealed = ", ".join(view.__name__ for view in deployment.reveals)
     model = f", model {clean(deployment.model)}" if deployment.model is not None else ""
-    grid = make_table(f"{deployment.setting} learning by {deployment.protocol}{model}: reveals {revealed}")
     for name, part in deployment.defenses:
         console.print(Text(f"{name} acts on: {part}"))
-    grid.add_column("attack", no_wrap=True)
-    grid.add_column("applies")
-    grid.add_column("takes")
-    grid.add_column("needs")
-    grid.add_column("why not")
+    rows = []
     for applicability in grid_of_attacks(deployment):
         needs = ", ".join(NEEDS[need] for need in applicability.needs) or "–"
         applies = Text("yes", "green") if applicability.applies else Text("no", "yellow")
-        grid.add_row(
-            applicability.attack,
-            applies,
-            " or ".join(applicability.sees),
-            needs,
-            Text(clean(applicability.reason or "", 400)),
-        )
-    console.print(grid)
+        why_not = Text(clean(applicability.reason or "", 400))
+        rows.append((applicability.attack, applies, " or ".join(applicability.sees), needs, why_not))
+    title = f"{deployment.setting} learning by {deployment.protocol}{model}: reveals {revealed}"
+    heads = (Column("attack", no_wrap=True), "applies", "takes", "needs", "why not")
+    console.print(make_table(title, heads, rows))

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar, runtime_checkable
 
 import typer
-from rich.table import Table as Grid
+from rich.table import Column, Table
 from rich.text import Text
 
 from seepage import datasets, registry
 from seepage.cli.app import app
 from seepage.errors import unknown_name
 from seepage.lazy import LazyModule
-from seepage.report.terminal import make_console
+from seepage.report.terminal import figures, make_console, make_list
 from seepage.results.checks.explain import explanation, titles
 
 if TYPE_CHECKING:
@@ -49,17 +49,14 @@ def datasets_(
     name it with SEEPAGE_DATA or --data-folder, or have them downloaded where that is possible.
     """
     for heading, listings in _under_headings(datasets.catalogue(data_folder)):
-        grid = Grid(box=None, pad_edge=False, header_style="bold")
-        for name in ("name", "rows", "columns", "encoded"):
-            grid.add_column(name, justify="left" if name == "name" else "right", no_wrap=True)
-        for name in ("from", "what"):
-            grid.add_column(name)
+        rows = []
         for listing in listings:
             size = [f"{n:,}" if n is not None else "–" for n in (listing.rows, listing.columns, listing.width)]
             origin = listing.availability + (f": {listing.where}" if listing.where not in ("", "seepage") else "")
             what = f"{listing.summary} (pooled learning)" if listing.pooled else listing.summary
-            grid.add_row(listing.name, *size, Text(origin), Text(what))
-        _show(heading, grid)
+            rows.append((listing.name, *size, Text(origin), Text(what)))
+        sizes = figures("rows", "columns", "encoded", no_wrap=True)
+        _show(heading, make_list((Column("name", no_wrap=True), *sizes, "from", "what"), rows))
 
 
 @app.command()
@@ -118,12 +115,8 @@ def checks(
     """
     console = make_console()
     if code is None:
-        grid = Grid(box=None, pad_edge=False, header_style="bold")
-        for name in ("code", "severity", "what"):
-            grid.add_column(name)
-        for titles_by_code, severity, title in titles():
-            grid.add_row(titles_by_code, severity, Text(title))
-        console.print(grid)
+        rows = [(of, severity, Text(title)) for of, severity, title in titles()]
+        console.print(make_list(("code", "severity", "what"), rows))
         return
     titles_by_code = {of: (severity, title) for of, severity, title in titles()}
     if code.upper() not in titles_by_code:
@@ -141,16 +134,13 @@ def models() -> None:
 
 def _list(entries: Iterable[registry.Entry[object]]) -> None:
     for heading, some in _under_headings(entries):
-        grid = Grid(box=None, pad_edge=False, header_style="bold")
-        grid.add_column("name", no_wrap=True)
-        grid.add_column("kind")
-        grid.add_column("what")
+        rows = []
         for entry in some:
             what = Text(entry.summary)
             if entry.source is not None:
                 what.append(f" Source: {entry.source}.", "dim")
-            grid.add_row(entry.name, entry.kind, what)
-        _show(heading, grid)
+            rows.append((entry.name, entry.kind, what))
+        _show(heading, make_list((Column("name", no_wrap=True), "kind", "what"), rows))
 
 
 def _under_headings(listed: Iterable[Listed]) -> list[tuple[str | None, list[Listed]]]:
@@ -161,7 +151,7 @@ def _under_headings(listed: Iterable[Listed]) -> list[tuple[str | None, list[Lis
     return [(heading, some) for heading, some in headed.items() if some]
 
 
-def _show(heading: str | None, grid: Grid) -> None:
+def _show(heading: str | None, grid: Table) -> None:
     console = make_console()
     if heading is not None:
         console.print(Text(f"{heading}:", style="italic"))

@@ -35,7 +35,7 @@ def fields_in_options(
     fields = [field for name, field in fields_of(spec).items() if names is None or name in names]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def taking(**values: Any) -> None:
+        def taking(**values: object) -> None:
             given: dict[str, object] = {}
             for field in fields:
                 value = _given(field, values)
@@ -82,7 +82,7 @@ def _repeats(field: SpecField) -> bool:
     return field.kind in ("list", "mapping") or field.option.parts is not None
 
 
-def _type(field: SpecField) -> Any:
+def _type(field: SpecField) -> object:
     if field.option.as_text:
         return str | None
     if field.several and field.item in (int, float):
@@ -92,7 +92,7 @@ def _type(field: SpecField) -> Any:
     return _TYPES.get(field.kind, str) | None
 
 
-def _option(spec: type[Spec], field: SpecField) -> Any:
+def _option(spec: type[Spec], field: SpecField) -> object:
     flag = f"{field.flag}/--no-{field.flag[2:]}" if field.kind == "switch" else field.flag
     metavar = field.option.metavar or ("|".join(field.choices) if field.choices else None)
     return typer.Option(

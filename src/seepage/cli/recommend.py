@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperCommand
 from typer.main import get_command_from_info
 
-from seepage.cli.app import app, flowing, interruptible, new_folder
+from seepage.cli.app import Forwarded, app, flowing, interruptible, new_folder
 from seepage.cli.audit import AllowCode, AsJson, Document, Quiet
 from seepage.cli.exits import Exit
 from seepage.cli.options import fields_in_options
@@ -21,6 +21,7 @@ from seepage.config.document import HORIZONTAL, SETTING, read_text_document, set
 from seepage.config.mistakes import DocumentError
 from seepage.config.tree import read_text
 from seepage.config.wording import as_key, as_option
+from seepage.digests import Json
 from seepage.errors import BadInputError
 from seepage.settings.catalogue import setting as find_setting
 from seepage.settings.catalogue import settings
@@ -42,15 +43,13 @@ Out = Annotated[
 ]
 
 
-class _WithSetting(TyperCommand):
+class _WithSetting(Forwarded):
     """The command with the options of the setting that is named, by an option or in a document."""
 
-    # The classes of click differ between versions of typer.
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        setting = _setting_in(args)
-        if setting == HORIZONTAL:
-            return super().make_context(info_name, args, parent, **extra)
-        return _command(setting).make_context(info_name, args, parent, **extra)
+    def other(self, arguments: list[str]) -> TyperCommand | None:
+        """Return the command with the options of another setting."""
+        setting = _setting_in(arguments)
+        return None if setting == HORIZONTAL else _command(setting)
 
 
 def _setting_in(arguments: list[str]) -> str:
@@ -84,7 +83,7 @@ def _of_settings(command: Callable[..., None]) -> Callable[..., None]:
     return _taking(HORIZONTAL)(command)
 
 
-def _command(setting: str) -> Any:
+def _command(setting: str) -> TyperCommand:
     """Return the command with the options of a setting."""
     [written] = _written
     command = _taking(setting)(written)
@@ -93,7 +92,9 @@ def _command(setting: str) -> Any:
     alone.command("recommend")(command)
     [info] = alone.registered_commands
     info.help = command.__doc__
-    return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
+    command_of_setting = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
+    assert isinstance(command_of_setting, TyperCommand)
+    return command_of_setting
 
 
 @app.command("recommend", cls=_WithSetting)
@@ -102,7 +103,7 @@ def recommend(
     document: Document = None,
     *,
     setting: SettingName = HORIZONTAL,
-    given: Any,
+    given: dict[str, Json],
     out: Out = None,
     allow_code: AllowCode = False,
     as_json: AsJson = False,

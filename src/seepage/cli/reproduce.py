@@ -6,17 +6,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table as Grid
+from rich.table import Column
 from rich.text import Text
 
-from seepage import reproduce as published
 from seepage.cli.app import app, interruptible
 from seepage.cli.cluster import Cluster, ClusterCa, ClusterCert, ClusterKey, ClusterOptions, InsecureCluster
 from seepage.cli.exits import Exit
 from seepage.cli.text import shown_path
 from seepage.errors import BadInputError
 from seepage.report.progress import Bar
-from seepage.report.terminal import make_console
+from seepage.report.terminal import make_console, make_list
+from seepage.reproduce.console import show_comparison
+from seepage.reproduce.reproduce import Selection
+from seepage.reproduce.reproduce import reproduce as run_table
+from seepage.reproduce.table import load_table, tables
 from seepage.settings.catalogue import setting
 
 
@@ -89,17 +92,12 @@ def reproduce(
         seepage reproduce tableak/table16 --quick --only dataset=adult
     """
     if list_ or table is None:
-        grid = Grid(box=None, pad_edge=False, header_style="bold")
-        grid.add_column("name", no_wrap=True)
-        grid.add_column("what")
-        grid.add_column("printed in")
-        for published_table in published.tables().values():
-            grid.add_row(published_table.name, Text(published_table.title), Text(published_table.source))
-        make_console().print(grid)
+        rows = [(published.name, Text(published.title), Text(published.source)) for published in tables().values()]
+        make_console().print(make_list((Column("name", no_wrap=True), "what", "printed in"), rows))
         return
     if quick and repetitions is not None:
         raise BadInputError("--quick is a number of batches, and so is --victims; give one of the two.")
-    chosen = published.load_table(table)
+    chosen = load_table(table)
     folder = out or Path("runs") / table.replace("/", "-")
     given = {"device": device, "threads": threads, "workers": workers, "data_folder": data_folder}
     given |= {"time_budget": time_budget}
@@ -107,12 +105,12 @@ def reproduce(
         **(setting(chosen.setting).spec.quick if quick else {}),
         **{name: value for name, value in given.items() if value is not None},
     }
-    selection = published.Selection(batch_size or (), attack or (), part or (), labels or (), _axes(only or []))
+    selection = Selection(batch_size or (), attack or (), part or (), labels or (), _axes(only or []))
     errors = make_console(stderr=True)
     elsewhere = ClusterOptions(cluster, cluster_ca, cluster_cert, cluster_key, insecure_cluster)
     with elsewhere.connect() as machines, Bar(errors) as bar:
         comparison = interruptible(
-            lambda: published.reproduce(
+            lambda: run_table(
                 chosen,
                 folder,
                 repetitions,
@@ -126,7 +124,7 @@ def reproduce(
             folder,
         )
     console = make_console()
-    published.show_comparison(console, comparison)
+    show_comparison(console, comparison)
     # Where nothing is run, nothing is written.
     if not compare_only:
         console.print(Text(f"Comparison: {shown_path(folder / 'comparison.csv')}"))

@@ -39,8 +39,6 @@ class Answers:
     """Files in which a pipeline reads what a gate says.
 
     Attributes:
-        junit: file for JUnit XML; None for none.
-        sarif: file for SARIF; None for none.
         document: audit document that results point at; None where there is none.
     """
 
@@ -71,11 +69,6 @@ class Answers:
     def write(self, reports: Sequence[Report], status: Exit, place: Path) -> None:
         """Write the files.
 
-        Args:
-            reports: reports on the audits of the run.
-            status: exit status of the command.
-            place: run folder.
-
         Raises:
             BadInputError: a file cannot be written.
         """
@@ -104,11 +97,8 @@ def run(
     """Run audits with a progress bar, print what they found, and decide a gate.
 
     Args:
-        specs: what to do.
         out: run folder; None for a new one.
         wording: words fields that messages advise to give, as the table was named: in a document, or by options.
-        as_json: whether to print results as JSON.
-        quiet: whether to print neither progress nor tables.
         document_text: text that is kept in the run folder; None for none.
         cluster: options that name the cluster which carries the jobs out.
         optional: whether defenses that do not fit table or network are left out, with a line that says why.
@@ -161,11 +151,7 @@ def run(
 
 
 def exit_of(decision: Decision | None, reports: Sequence[Report], failed: bool = False) -> Exit:
-    """Return the exit status of what a gate says, None where there is none, and of jobs that failed.
-
-    Args:
-        failed: whether something else could not be done.
-    """
+    """Return the exit status of what a gate says, None where there is none, and of jobs that failed."""
     if any(report.contradicted for report in reports):
         return Exit.WRONG_PROOF
     if decision is not None and decision.outcome == "failed":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from seepage.cli.app import app
 from seepage.cli.options import fields_in_options
 from seepage.cli.text import shown_path
+from seepage.digests import Json
 from seepage.files import write_whole
 from seepage.report.inferred import show_inferred
 from seepage.report.terminal import make_console
@@ -20,17 +21,8 @@ from seepage.tabular.policy import SUFFIXES
 from seepage.tabular.reading import open_table
 
 _OF_TABLES = (
-    *(
-        "sensitive",
-        "drop",
-        "separator",
-        "encoding",
-        "day_first",
-        "overrides",
-        "missing",
-        "most_categories",
-        "keep_dummies",
-    ),
+    *("sensitive", "drop", "separator", "encoding", "day_first", "overrides", "missing", "most_categories"),
+    "keep_dummies",
 )
 
 
@@ -40,7 +32,7 @@ def schema(
     file: Annotated[Path, typer.Argument(help=f"The table: {', '.join(SUFFIXES)}.")],
     target: Annotated[str, typer.Option(help="Column that the model learns.")],
     *,
-    given: Any,
+    given: dict[str, Json],
     out: Annotated[Path | None, typer.Option(help="File for the YAML, which is printed otherwise.")] = None,
 ) -> None:
     """Draft the schema of a table: which columns are discrete, their categories, bounds and tolerances.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table as Grid
+from rich.table import Table
 from rich.text import Text
 
 from seepage.auditing import prepare_all
@@ -22,7 +22,7 @@ from seepage.config.wording import as_key
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.own import check_own
-from seepage.report.terminal import make_console
+from seepage.report.terminal import figures, make_console, make_list
 from seepage.results.gate import needed
 from seepage.run.forecast import Forecast, forecast
 from seepage.settings.catalogue import settings
@@ -41,7 +41,7 @@ _OF_TABLES = ("dataset", "data", "target", "separator", "encoding")
 @fields_in_options(Spec, _OF_TABLES)
 def new(
     *,
-    given: Any,
+    given: dict[str, Any],
     setting: Annotated[str, typer.Option(metavar="|".join(settings()), help="Setting of the audit.")] = "horizontal",
     out: Annotated[Path, typer.Option(help="File to write; one that is there already is left alone.")] = Path(
         "audit.yaml"
@@ -111,24 +111,22 @@ def _code_words(document: Path, code: Iterable[str], audits: int) -> str:
     )
 
 
-def _table(expected: Forecast) -> Grid:
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for name in ("table and model", "batch size", "defense", "attack or baseline"):
-        grid.add_column(name, justify="right" if name == "batch size" else "left")
-    for name in ("units", "jobs", "about"):
-        grid.add_column(name, justify="right", no_wrap=True)
-    for line in expected.lines:
-        size = line.configuration.batch_size
-        grid.add_row(
+def _table(expected: Forecast) -> Table:
+    numbers = figures("units", "jobs", "about", no_wrap=True)
+    heads = ("table and model", *figures("batch size"), "defense", "attack or baseline", *numbers)
+    rows = [
+        (
             Text(clean(line.about, 60)),
-            "" if size is None else str(size),
+            "" if line.configuration.batch_size is None else str(line.configuration.batch_size),
             Text(clean(line.configuration.defense, 40)),
             Text(clean(line.label, 60)),
             str(line.units),
             str(line.jobs),
             "?" if line.seconds is None else lasting(line.seconds),
         )
-    return grid
+        for line in expected.lines
+    ]
+    return make_list(heads, rows)
 
 
 def _summary(document: Path, expected: Forecast, spec: Spec) -> str:

@@ -37,14 +37,11 @@ class DatasetCard:
 
     Attributes:
         rows: number of rows after cleaning, of the complete original.
-        columns: number of columns without the target.
         width: number of encoded columns; None where it depends on which rows are used.
         source: reference to the origin.
         licence: terms of use, as far as published.
-        home: page where a person finds the files.
         files: files of the original; empty for bundled and generated data.
         copies: names of derived or partial copies that are read where the original is missing.
-        bundled: whether the package contains the data.
         notes: facts that a reader of results must know in any case.
     """
 

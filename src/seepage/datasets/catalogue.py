@@ -19,8 +19,6 @@ class Listing:
     """The information on a dataset that needs no loading.
 
     Attributes:
-        name: registered name.
-        summary: description in one line.
         rows, columns, width: size of the complete, cleaned original: rows, columns without the target, encoded
             columns; None where another distribution's loader does not say.
         availability: ``bundled`` with the package, ``generated`` on demand, ``found`` in the folder,

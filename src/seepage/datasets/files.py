@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pandas as pd
 import pooch
@@ -126,9 +125,8 @@ def _member(data: bytes, name: str, path: Path) -> bytes:
 
 def _download(url: str, name: str, cache: Path, card: DatasetCard) -> None:
     shelf = pooch.create(path=cache, base_url="", registry={name: None}, urls={name: url})
-    fetch: Any = pooch.HTTPDownloader(progressbar=True)
     try:
-        shelf.fetch(name, downloader=fetch)
+        shelf.fetch(name, downloader=pooch.HTTPDownloader(progressbar=True))
     # Errors of requests are OSErrors; an invalid address raises ValueError.
     except (OSError, ValueError) as error:
         raise BadInputError(

@@ -152,7 +152,6 @@ def with_synthetic(
     Args:
         columns: names of columns that are made to correlate with it (X~A); none for X independent of A.
         target: whether the target is made to correlate with it, too (Y~A).
-        strength: probability that a cell is replaced.
 
     Raises:
         BadInputError: a column does not exist, one is already called A, or the strength is not in [0, 1].

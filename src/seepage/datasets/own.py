@@ -163,7 +163,6 @@ def from_frame(
         schema: schema of the columns; further columns are dropped.
         test_share: share of the rows, shuffled, to hold out; 0 for none.
         seed: seed of the shuffle, see :func:`seepage.datasets.dataset.split`.
-        name: name in results.
 
     Raises:
         BadInputError: the file cannot be read, the rows do not fit the schema, or the share is not

@@ -35,7 +35,6 @@ def own_texts(
 
     Args:
         data: target and attribute, with the texts beside them.
-        column: name of the texts.
         sensitive, value: attribute, see :func:`seepage.datasets.marked.marked`.
         folder: folder with GloVe's file, see :func:`seepage.datasets.words.numbered`.
 
@@ -80,7 +79,6 @@ def own_nodes(
 
     Args:
         data: target, attribute and further features of the nodes, with their identifiers beside them.
-        edges: path of the file of edges.
         separator: character between the cells of a CSV file.
         sensitive, value, keep: attribute, see :func:`seepage.datasets.marked.marked`.
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
-from seepage.tabular.schema import Continuous, Discrete, Schema
+from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 
 SOURCE, LICENCE = "generated", "none needed"
@@ -33,15 +33,11 @@ def distinct(rows: int = 32, continuous: int = 3, discrete: int = 3, seed: int =
     order = generator.permuted(np.tile(np.arange(rows), (continuous + discrete, 1)), axis=1)
     names = [f"continuous_{i}" for i in range(continuous)] + [f"discrete_{i}" for i in range(discrete)]
     frame = pd.DataFrame(dict(zip(names, order, strict=True)) | {"label": np.arange(rows) % 2})
-    schema = Schema(
-        columns=(
-            *(Continuous(name=name, low=0, high=rows - 1, tolerance=0.25, integer=True) for name in names[:continuous]),
-            *(Discrete(name=name, categories=tuple(range(rows))) for name in names[continuous:]),
-        ),
-        target=Discrete(name="label", categories=(0, 1)),
+    columns = (
+        *(Continuous(name=name, low=0, high=rows - 1, tolerance=0.25, integer=True) for name in names[:continuous]),
+        *(Discrete(name=name, categories=tuple(range(rows))) for name in names[continuous:]),
     )
-    note = "every row differs from every other in every column"
-    return Dataset("distinct", Table(schema, frame), None, (note,), SOURCE, LICENCE)
+    return _planted("distinct", columns, frame, "every row differs from every other in every column")
 
 
 def uniform(rows: int = 32, columns: int = 4) -> Dataset:
@@ -57,11 +53,8 @@ def uniform(rows: int = 32, columns: int = 4) -> Dataset:
     _check(rows, columns)
     names = [f"column_{i}" for i in range(columns)]
     frame = pd.DataFrame({**dict.fromkeys(names, "same"), "label": np.arange(rows) % 2})
-    schema = Schema(
-        columns=tuple(Discrete(name=name, categories=("same", "other")) for name in names),
-        target=Discrete(name="label", categories=(0, 1)),
-    )
-    return Dataset("uniform", Table(schema, frame), None, ("all rows are the same",), SOURCE, LICENCE)
+    kinds = tuple(Discrete(name=name, categories=("same", "other")) for name in names)
+    return _planted("uniform", kinds, frame, "all rows are the same")
 
 
 def twins(pairs: int = 16, columns: int = 4, seed: int = 0) -> Dataset:
@@ -71,7 +64,6 @@ def twins(pairs: int = 16, columns: int = 4, seed: int = 0) -> Dataset:
     half of the rows are unique records.
 
     Args:
-        pairs: number of different rows.
         columns: number of columns, all discrete with ``pairs`` categories.
 
     Example:
@@ -85,12 +77,8 @@ def twins(pairs: int = 16, columns: int = 4, seed: int = 0) -> Dataset:
     rows = generator.permutation(np.repeat(np.arange(pairs), 2))
     names = [f"column_{i}" for i in range(columns)]
     frame = pd.DataFrame({name: cells[i][rows] for i, name in enumerate(names)} | {"label": rows % 2})
-    schema = Schema(
-        columns=tuple(Discrete(name=name, categories=tuple(range(pairs))) for name in names),
-        target=Discrete(name="label", categories=(0, 1)),
-    )
-    note = "every row occurs exactly twice"
-    return Dataset("twins", Table(schema, frame), None, (note,), SOURCE, LICENCE)
+    kinds = tuple(Discrete(name=name, categories=tuple(range(pairs))) for name in names)
+    return _planted("twins", kinds, frame, "every row occurs exactly twice")
 
 
 def telling(rows: int = 64, seed: int = 0) -> Dataset:
@@ -109,15 +97,16 @@ def telling(rows: int = 64, seed: int = 0) -> Dataset:
     noise = generator.integers(0, 3, size=(rows, 3))
     names = [f"noise_{i}" for i in range(3)]
     frame = pd.DataFrame({"cause": labels} | {name: noise[:, i] for i, name in enumerate(names)} | {"label": labels})
-    schema = Schema(
-        columns=(
-            Discrete(name="cause", categories=(0, 1)),
-            *(Discrete(name=name, categories=(0, 1, 2)) for name in names),
-        ),
-        target=Discrete(name="label", categories=(0, 1)),
+    columns = (
+        Discrete(name="cause", categories=(0, 1)),
+        *(Discrete(name=name, categories=(0, 1, 2)) for name in names),
     )
-    note = "the label is the column cause"
-    return Dataset("telling", Table(schema, frame), None, (note,), SOURCE, LICENCE)
+    return _planted("telling", columns, frame, "the label is the column cause")
+
+
+def _planted(name: str, columns: tuple[Column, ...], frame: pd.DataFrame, note: str) -> Dataset:
+    schema = Schema(columns=columns, target=Discrete(name="label", categories=(0, 1)))
+    return Dataset(name, Table(schema, frame), None, (note,), SOURCE, LICENCE)
 
 
 def _check(rows: int, columns: int) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
+from scipy import sparse
 from torch import Tensor
 
 from seepage.errors import BadInputError, unknown_name
@@ -21,9 +21,7 @@ class Texts:
 
     Attributes:
         words: word numbers of each text, padded with 0.
-        labels: class codes.
         marks: whether each text carries an attribute, by the attribute's name.
-        target: meaning of the labels.
     """
 
     name: str
@@ -56,7 +54,6 @@ class Nodes:
         marks: whether each node carries an attribute, by the attribute's name.
         features: position of the feature that is the attribute itself, by the attribute's name; other attributes are
             left out.
-        target: meaning of the labels.
     """
 
     name: str
@@ -86,7 +83,7 @@ class Nodes:
         position = self.features.get(attribute)
         if keep or position is None:
             return self.graph
-        features: Any = self.graph.features.tocsc()
+        features = sparse.csc_array(self.graph.features)
         columns = [i for i in range(self.graph.width) if i != position]
         return Graph(features[:, columns].tocsr(), self.graph.edges)
 

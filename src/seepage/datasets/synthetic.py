@@ -39,7 +39,6 @@ def synthetic(
 
     Args:
         discrete, continuous: number of columns of each kind (10 in all in the paper).
-        rows: number of rows.
         test_share: share of test rows, see :func:`seepage.datasets.dataset.split`.
         seed: seed of the distribution, the rows and the split.
 

@@ -87,19 +87,14 @@ class GuardFinding:
     """What was found in one update; numbers and no record.
 
     Attributes:
-        decision: outcome of the attacks.
         why: reason why nothing was tried, or what the attack says of its result.
         records: number of records behind the update; None where it is not known.
         proved_records: number of records with a certified cell.
         whole_records: number of records all of whose cells are certified.
-        proved_cells: number of certified cells.
-        cells: number of all cells of the records.
-        seconds: time of the check.
         update: SHA-256 of the message that was checked, as it was to be sent.
         model: SHA-256 of the received model.
         assumed: what the guard assumed, as sentences.
         warnings: signs that the server crafted the received model, as sentences.
-        sent: whether the update may be sent.
         guarantee: differential privacy of all rounds so far; None where the policy gives none.
         proof: what a certificate is written from; None where nothing was proved, or records are not to be kept.
         certificate: certificate that was written; None where none was asked for, or none can be.
@@ -125,24 +120,11 @@ class GuardFinding:
     notes: tuple[str, ...] = ()
 
     def log(self, **more: int | str | None) -> dict[str, object]:
-        """Return the finding as JSON values for a log, without any record.
-
-        Args:
-            more: further entries, such as the round.
-        """
+        """Return the finding as JSON values for a log, without any record."""
         entry = {
             **{name: value for name, value in more.items() if value is not None},
-            "decision": self.decision,
-            "why": self.why,
-            "sent": self.sent,
-            "records": self.records,
-            "proved_records": self.proved_records,
-            "whole_records": self.whole_records,
-            "proved_cells": self.proved_cells,
-            "cells": self.cells,
+            **{name: getattr(self, name) for name in _LOGGED},
             "seconds": round(self.seconds, 3),
-            "update": self.update,
-            "model": self.model,
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
         }
@@ -169,12 +151,17 @@ class GuardFinding:
         return f"{decision} ({self.why}); {done}, {self.seconds:.1f} s"
 
 
+_LOGGED = (
+    *("decision", "why", "sent", "records", "proved_records", "whole_records", "proved_cells", "cells"),
+    *("seconds", "update", "model"),
+)
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a guard returns for an update.
 
     Attributes:
-        finding: what was found.
         message: message to send, by name in the form in which the update came; None where it is blocked.
     """
 

@@ -84,12 +84,7 @@ class GuardPolicy:
         return {name: tensor[0] for name, tensor in batch.items()}
 
     def known(self, before: KnownDefense, update: Mapping[str, Tensor]) -> KnownDefense:
-        """Return what an attacker knows of the client's own defense and this policy together.
-
-        Args:
-            before: the client's own defense.
-            update: update before the policy changed it.
-        """
+        """Return what an attacker knows of the client's own defense and this policy together."""
         if self.clip_norm is None:
             return before
         norm = math.sqrt(sum(float(tensor.double().square().sum()) for tensor in update.values()))
@@ -114,9 +109,6 @@ class GuardPolicy:
 
         Any two data sets of the client make neighbours: clipped updates differ by at most twice the bound, whatever
         records they are of. Only a policy that acts in every round, whatever was found, has a guarantee.
-
-        Args:
-            rounds: number of updates sent.
         """
         if self.noise_multiplier is None or rounds < 1:
             return None

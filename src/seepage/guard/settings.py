@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -108,12 +108,6 @@ def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
     place, _, factory = model.rpartition(":")
     if place.endswith(".py"):
         model = f"{folder / place}:{factory}"
-    options: dict[str, Any] = {
-        "reference": None if settings.reference is None else Table.read(folder / settings.reference, schema),
-        "encoder": None if settings.encoder is None else ClientEncoder.load(folder / settings.encoder),
-        "log": None if settings.log is None else folder / settings.log,
-        "certificates": None if settings.certificates is None else folder / settings.certificates,
-    }
     policy = GuardPolicy(settings.policy, settings.mode, settings.clip_norm, settings.noise_multiplier, settings.delta)
     return UpdateGuard(
         model,
@@ -123,5 +117,8 @@ def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
         head=settings.head,
         seconds=settings.seconds,
         keep_records=settings.keep_records,
-        **options,
+        reference=None if settings.reference is None else Table.read(folder / settings.reference, schema),
+        encoder=None if settings.encoder is None else ClientEncoder.load(folder / settings.encoder),
+        log=None if settings.log is None else folder / settings.log,
+        certificates=None if settings.certificates is None else folder / settings.certificates,
     )

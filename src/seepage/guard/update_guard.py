@@ -56,13 +56,11 @@ class UpdateGuard:
     Args:
         model: network that the server trains: a module, a registered name or ``path/to/file.py:factory``. Its weights
             come with each call.
-        schema: schema of the client's table.
         recipe: recipe of the client's updates. A number of records that it leaves open is counted or given with the
             call.
         reference: public rows of the same kind: what the server knows of the columns, and what rows are standardised
             with where no encoder is given.
         encoder: client's own encoder; seepage's, standardised by ``reference``, if None.
-        policy: what to do with updates.
         head: reading of the network's outputs; the target's usual one if None.
         seconds: time limit of one check. No round of a search begins after it, and none that would take longer.
         log: file to which one line of JSON is added a round; none if None.
@@ -126,12 +124,9 @@ class UpdateGuard:
         """Check one update, apply the policy, and write a line to the log.
 
         Args:
-            sent: model as the server sent it.
-            update: update that is to be sent.
             form: what the update is: ``weights`` after training, their ``difference`` to those before, or a
                 ``gradient``. ``gradient`` with recipes of fedsgd and ``weights`` with those of fedavg if None.
             records: number of records behind the update, where the recipe does not say it.
-            round: number of the round, for the log.
             noise_seed: seed of the policy's noise, for tests; drawn from the operating system if None.
 
         Raises:

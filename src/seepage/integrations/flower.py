@@ -133,8 +133,6 @@ class CaptureReplies(Strategy):
         """Name the folder and what is known of the clients, and return the strategy.
 
         Args:
-            folder: folder of the captured updates.
-            recipe: recipe of the clients' updates.
             head: reading of the network's outputs, where it is known.
             encoder: encoder of the clients, where they share one.
             weighted_by_key: name of the metric that says how many records a reply is of.

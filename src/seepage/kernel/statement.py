@@ -6,7 +6,7 @@ import functools
 import random
 import sys
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -86,7 +86,7 @@ class EncodedColumn(NamedTuple):
     name: str
     mean: tuple[float, ...]
     scale: tuple[float, ...]
-    categories: tuple[Any, ...] | None = None
+    categories: tuple[object, ...] | None = None
     low: float = 0.0
     high: float = 1.0
     tolerance: float = 0.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 from torch import nn
 
@@ -46,7 +45,7 @@ def of_columns(
     """
     head = head or usual_head(schema)
     cardinalities = [column.width for column in schema.columns if isinstance(column, Discrete)]
-    sizes: tuple[Any, ...] = cardinalities, len(schema.continuous), output_width(schema, head)
+    sizes: tuple[object, ...] = cardinalities, len(schema.continuous), output_width(schema, head)
     try:
         return Model(seeded(lambda: build(*sizes), seed), head, name)
     except (ValueError, AssertionError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copyreg
-from typing import Any
 
 from torch import nn
 from torch.nn.utils import parametrize
@@ -26,7 +25,7 @@ def make_sendable(module: nn.Module) -> None:
             copyreg.pickle(type(part), _reduced)  # pyright: ignore[reportArgumentType]
 
 
-def _reduced(part: nn.Module) -> tuple[Any, ...]:
+def _reduced(part: nn.Module) -> tuple[object, ...]:
     [base] = type(part).__bases__
     # The state comes last, since a layer may hold itself.
     return _empty, (base,), vars(part), None, None, _fill
@@ -38,7 +37,7 @@ def _empty(base: type[nn.Module]) -> nn.Module:
     return instance
 
 
-def _fill(part: nn.Module, state: dict[str, Any]) -> None:
+def _fill(part: nn.Module, state: dict[str, object]) -> None:
     vars(part).update(state)
     for name in part.parametrizations:  # pyright: ignore
         parametrize._inject_property(part, name)  # pyright: ignore[reportPrivateUsage]

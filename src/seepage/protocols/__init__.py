@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from seepage import registry
 from seepage.lazy import lazy_package
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 registry.protocols.declare({"fedavg": "seepage.protocols.fedavg", "fedsgd": "seepage.protocols.fedsgd"}, "horizontal")
 
 
-def create(name: str, **options: Any) -> Clients[View]:
+def create(name: str, **options: object) -> Clients[View]:
     """Return a protocol of horizontal learning, ready to run.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from seepage.report import figures, frames, grids
 from seepage.report.frames import Record
 from seepage.report.result import AuditResult
-from seepage.report.section import Section, score_columns
+from seepage.report.section import Section, attack_column, score_columns
 from seepage.results.verdict import UNDEFENDED, pick
 from seepage.settings.spec import Spec
 from seepage.text import clean
@@ -19,9 +19,6 @@ def accumulated(reports: Sequence[AuditResult]) -> Section | None:
     """Return leakage against the number of attacked rounds, beside baselines; None where no audits differ in it.
 
     Audits belong together that are of the same rows and settings in all else. Each batch size and defense has a figure.
-
-    Args:
-        reports: reports on the audits of a run.
     """
     groups: dict[str, list[AuditResult]] = {}
     for report in reports:
@@ -85,7 +82,7 @@ def _records(report: AuditResult) -> list[Record]:
 def _grid(report: AuditResult, records: Sequence[Record], title: str) -> grids.Grid:
     columns = [
         grids.count("Rounds", "rounds"),
-        grids.text("Attack or baseline", "attack", marks=report.audit.about.marks),
+        attack_column(report),
         *score_columns(report, baseline=False),
         grids.share("Whole records", "exact"),
     ]

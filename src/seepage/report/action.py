@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from seepage.report.frames import Record, is_error, task_name
+from seepage.report.advice import keeps_below
+from seepage.report.frames import Record, is_error, setting_of, task_name
 from seepage.report.result import AuditResult
 from seepage.results.verdict import INCOMPLETE, UNDEFENDED, UNKNOWN, gravest
 from seepage.settings.option import fields_of
@@ -32,28 +33,28 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     """Return what to do as sentences.
 
     Args:
-        result: the audit.
         attacked: strongest attack of each configuration, see ``frames.overview``.
     """
-    task = {(record["batch_size"], record["defense"]): record for record in result.frontier}
+    task = {setting_of(record): record for record in result.frontier}
     given = [record for record in attacked if record["defense"] == UNDEFENDED]
-    fine = [record for record in attacked if _low(record)]
+    fine = [record for record in attacked if keeps_below(record, ENOUGH)]
     name = clean(result.audit.setting, 40)
     search = (
         f"To search for the cheapest change: seepage recommend --setting {name} --below 0.2, with this audit's options."
     )
     missed = missed_by_guessing(result)
-    if given and all(_low(record) for record in given) and not _undefended_not_reached(result):
+    reached = all(defense != UNDEFENDED for _, defense in result.not_reached)
+    if given and all(keeps_below(record, ENOUGH) for record in given) and reached:
         worst = max(given, key=lambda record: record["upper"])
         return [f"Nothing has to change against these attacks: they read at most {_of_100(worst['upper'])} {missed}."]
     if not fine:
         return [_undecided(result, attacked) or _nothing_helps(result, attacked), search]
-    best = max(fine, key=lambda record: _worth(task.get((record["batch_size"], record["defense"]))))
+    best = max(fine, key=lambda record: _worth(task.get(setting_of(record))))
     before = max((record["closed"] for record in given if record["closed"] is not None), default=None)
     instead = "" if before is None else f", instead of {_of_100(before)}"
     words = [f"Use {_name(result, best)}: at most {_of_100(best['upper'])} {missed} are read{instead}."]
-    words.append(_cost(task.get((best["batch_size"], best["defense"])), _reference(task, best)))
-    return [*words, search]
+    cost = _cost(task.get(setting_of(best)), task.get((best["batch_size"], UNDEFENDED)))
+    return [*words, cost, search]
 
 
 def missed_by_guessing(result: AuditResult) -> str:
@@ -67,10 +68,6 @@ def missed_by_guessing(result: AuditResult) -> str:
 def _of_100(share: float) -> int:
     """Return a share of what guessing misses as a number of 100, rounded up: an attack takes nothing back."""
     return max(0, math.ceil(100 * round(share, 6)))
-
-
-def _undefended_not_reached(result: AuditResult) -> bool:
-    return any(defense == UNDEFENDED for _, defense in result.not_reached)
 
 
 def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
@@ -87,7 +84,7 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
     best = min(unclear, key=lambda record: record["closed"])
     name = _name(result, best)
     if best["tier"] == INCOMPLETE:
-        missing = result.missing((best["batch_size"], best["defense"]))
+        missing = result.missing(setting_of(best))
         return f"Nothing is decided: with {name} the audit is incomplete ({missing}). Give it more time."
     spec = result.audit.spec
     more = fields_of(type(spec))[spec.repeats].flag
@@ -105,15 +102,6 @@ def _nothing_helps(result: AuditResult, attacked: Sequence[Record]) -> str:
     return f"Nothing that was audited keeps the attacks below {limit}.{left}"
 
 
-def _low(record: Record) -> bool:
-    return (
-        record["upper"] is not None
-        and record["upper"] < ENOUGH
-        and gravest(record["tier"]) not in (*UNKNOWN, "total")
-        and not record["tier"].startswith("at least")
-    )
-
-
 def _name(result: AuditResult, record: Record) -> str:
     size = f" at {result.audit.about.size} {record['batch_size']}" if result.sized else ""
     return f"{result.defense(record['defense'])}{size}"
@@ -123,10 +111,6 @@ def _worth(record: Record | None) -> float:
     if record is None or record["task"] is None:
         return float("-inf")
     return -record["task"] if is_error(record["task_metric"]) else record["task"]
-
-
-def _reference(task: dict[tuple[int | None, str], Record], best: Record) -> Record | None:
-    return task.get((best["batch_size"], UNDEFENDED))
 
 
 def _cost(task: Record | None, before: Record | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from seepage.report.frames import Record, Setting, is_error, task_name
+from seepage.report.frames import Record, Setting, is_error, setting_of, task_name
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import UNDEFENDED, UNKNOWN, gravest
 from seepage.text import clean, lowered, percent
@@ -25,7 +25,6 @@ def advice(
     not measured, the one that lets most through.
 
     Args:
-        overviews: settings, see ``frames.overview``.
         sensitive: worst upper end over sensitive columns of each setting; None where it is not known. Empty
             where no column is sensitive.
         task: figure of the task in each setting where it was measured.
@@ -41,21 +40,14 @@ def advice(
     """
     records = []
     for threshold, tier in BOUNDS:
-        below = {
-            (record["batch_size"], record["defense"]): _keeps_below(record, sensitive, threshold)
-            for record in overviews
-        }
+        below = {setting_of(record): keeps_below(record, threshold, sensitive) for record in overviews}
         sizes = sorted((size for size, defense in below if defense == UNDEFENDED), key=lambda size: size or 0)
         enough, undefended = None, False
         for size in reversed(sizes):
             if not below[size, UNDEFENDED]:
                 break
             enough, undefended = size, True
-        defended = [
-            record
-            for record in overviews
-            if record["defense"] != UNDEFENDED and below[record["batch_size"], record["defense"]]
-        ]
+        defended = [record for record in overviews if record["defense"] != UNDEFENDED and below[setting_of(record)]]
         best = max(defended, key=lambda record: _worth(record, task, higher_is_better), default=None)
         records.append(
             {
@@ -63,14 +55,15 @@ def advice(
                 "tier": tier,
                 "batch_size": enough,
                 "undefended": undefended,
-                "defended": None if best is None else (best["batch_size"], best["defense"]),
-                "task": None if best is None else task.get((best["batch_size"], best["defense"])),
+                "defended": None if best is None else setting_of(best),
+                "task": None if best is None else task.get(setting_of(best)),
             }
         )
     return records
 
 
-def _keeps_below(record: Record, sensitive: Mapping[Setting, float | None], threshold: float) -> bool:
+def keeps_below(record: Record, threshold: float, sensitive: Mapping[Setting, float | None] | None = None) -> bool:
+    """Return whether a setting is shown to keep below a threshold, in its sensitive columns too, see ``advice``."""
     if (
         record["upper"] is None
         or record["upper"] >= threshold
@@ -80,12 +73,12 @@ def _keeps_below(record: Record, sensitive: Mapping[Setting, float | None], thre
         return False
     if not sensitive:
         return True
-    worst = sensitive.get((record["batch_size"], record["defense"]))
+    worst = sensitive.get(setting_of(record))
     return worst is not None and worst < threshold
 
 
 def _worth(record: Record, task: Mapping[Setting, float], higher_is_better: bool) -> tuple[float, float]:
-    learnt = task.get((record["batch_size"], record["defense"]))
+    learnt = task.get(setting_of(record))
     if learnt is None:
         return (-math.inf, record["closed"] or 0.0)
     return (learnt if higher_is_better else -learnt, record["closed"] or 0.0)

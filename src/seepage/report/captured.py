@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
+from rich.table import Column
 from rich.text import Text
+from torch import Tensor
 
 from seepage.assessment.row import ResultRow
 from seepage.captures.federation import OUTCOMES, ClientFinding, FederationFindings, Outcome, UpdateFinding
@@ -20,7 +21,7 @@ from seepage.report.html import captured_page
 from seepage.report.result import AuditResult
 from seepage.report.section import Section
 from seepage.report.terminal import make_table
-from seepage.text import clean, percent
+from seepage.text import clean, percent, shown_value
 
 # Tier with whose colour a page marks an outcome.
 _TIERS = {"proved": "total", "estimated": "moderate", "not tried": "open", "failed": "open"}
@@ -39,7 +40,6 @@ def show_sections(console: Console, sections: Sequence[Section]) -> None:
     """Print parts of a page: words, facts and tables.
 
     Args:
-        console: console to print on.
         sections: parts without figures.
     """
     console.print()
@@ -55,13 +55,17 @@ def show_sections(console: Console, sections: Sequence[Section]) -> None:
 
 def show_grid(console: Console, grid: Grid) -> None:
     """Print a table; texts that do not fit are folded."""
-    table = make_table(grid.caption)
-    for i, column in enumerate(grid.columns):
-        justify = "right" if column.align == grids.NUMBER else "left"
-        table.add_column(column.title, justify=justify, no_wrap=i == 0, overflow="fold")
-    for row in grid.rows:
-        table.add_row(*(Text(f"{cell.text} {cell.behind}".strip(), _STYLES.get(cell.kind or "", "")) for cell in row))
-    console.print(table)
+    heads = [
+        Column(
+            column.title, justify="right" if column.align == grids.NUMBER else "left", no_wrap=i == 0, overflow="fold"
+        )
+        for i, column in enumerate(grid.columns)
+    ]
+    rows = [
+        [Text(f"{cell.text} {cell.behind}".strip(), _STYLES.get(cell.kind or "", "")) for cell in row]
+        for row in grid.rows
+    ]
+    console.print(make_table(grid.caption, heads, rows))
 
 
 def captured_sections(findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees) -> list[Section]:
@@ -124,8 +128,8 @@ def records_grid(recovered: Recovered) -> Grid:
     return grids.grid(f"What was read{part} (certainty)", heads, lines)
 
 
-def _cell(value: object, certainty: Any, spread: Any) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else clean(value, 24)
+def _cell(value: object, certainty: Tensor, spread: Tensor) -> str:
+    text = shown_value(value, 24)
     if not bool(certainty.isfinite()):
         return text
     around = f", ±{float(spread):.3g}" if bool(spread.isfinite()) else ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seepage.report import figures, frames, grids
-from seepage.report.frames import Record
+from seepage.report.frames import Record, setting_of
 from seepage.report.grids import Grid, GridCell
 from seepage.report.result import AuditResult
 from seepage.report.section import MOST_COLUMNS, Section, cut_columns, empty, where
 from seepage.results.examples import Example
 from seepage.results.verdict import pick
-from seepage.text import clean, listed, percent
+from seepage.text import clean, listed, percent, shown_value
 
 # On a table of one's own, a rate never speaks of fewer records than this.
 LEAST_RECORDS = 5
@@ -38,7 +38,7 @@ def reliability_section(result: AuditResult) -> Section | None:
     associated = [
         f"{kind} cells {-row.mean:+.2f}"
         for kind in ("discrete", "continuous")
-        for row in pick(frames.at(result.rows, (record["batch_size"], record["defense"])), metric=f"kendall_{kind}")
+        for row in pick(frames.at(result.rows, setting_of(record)), metric=f"kendall_{kind}")
         if row.attack == record["attack"] and row.mean is not None
     ]
     words = [
@@ -102,7 +102,7 @@ def exposed_section(result: AuditResult) -> Section | None:
         why = "Without the attacker's own certainty no cell can be called more exposed than another it got right."
         return empty("exposed", title, why)
     record, evidence = best
-    rates = {row["column"]: row["baseline"] for row in result.by_column[record["batch_size"], record["defense"]]}
+    rates = {row["column"]: row["baseline"] for row in result.by_column[setting_of(record)]}
     cells = frames.exposed(evidence, result.schema_of(evidence), rates)
     if not cells:
         why = "No cell is right that the attacker gave a certainty for and that no baseline always gets."
@@ -167,19 +167,15 @@ def examples_section(result: AuditResult) -> Section | None:
 
 
 def _example_grid(result: AuditResult, shown: Sequence[Example]) -> Grid:
-    heads = [grids.Column("Column", lambda _: GridCell("", None), grids.TEXT)]
-    for i, _ in enumerate(shown, start=1):
-        heads += [
-            grids.Column(f"Truth {i}", lambda _: GridCell("", None), grids.TEXT),
-            grids.Column(f"Read {i}", lambda _: GridCell("", None), grids.TEXT),
-        ]
+    titles = ["Column", *(f"{name} {i + 1}" for i in range(len(shown)) for name in ("Truth", "Read"))]
     lines = []
     for position, cell in enumerate(shown[0].cells[:MOST_COLUMNS]):
         name = clean(cell.column, grids.LONGEST)
         line = [GridCell(name, name)]
         for example in shown:
             own = example.cells[position]
-            truth, guess = _shown(own.truth), grids.MISSING if own.guess is None else _shown(own.guess)
+            truth = shown_value(own.truth, _OF_A_RECORD)
+            guess = grids.MISSING if own.guess is None else shown_value(own.guess, _OF_A_RECORD)
             behind = ""
             if own.certainty is not None:
                 behind = f"({percent(own.certainty, 0)})"
@@ -192,11 +188,7 @@ def _example_grid(result: AuditResult, shown: Sequence[Example]) -> Grid:
     cells = sum(len(example.cells) for example in shown)
     place = result.label((first.batch_size, first.defense))
     caption = f"{place[:1].upper()}{place[1:]}, {clean(first.attack)}: {right} of {cells} cells right"
-    return Grid(caption, heads, lines, cut_columns(len(first.cells)))
-
-
-def _shown(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else clean(value, _OF_A_RECORD)
+    return Grid(caption, grids.heads(titles), lines, cut_columns(len(first.cells)))
 
 
 def groups_section(result: AuditResult) -> Section | None:

@@ -22,26 +22,19 @@ def render_comparison(comparison: Comparison, decision: Decision | None = None) 
         decision: whether leakage has risen; None where nobody asked.
     """
     line = [] if decision is None else [f"{decision.line[:1].upper()}{decision.line[1:]}"]
-    shares, columns = overall(comparison), by_column(comparison)
+    parts = {
+        "overall-figure": ("Cells read in both runs, with 95% intervals", overall(comparison)),
+        "columns-figure": (
+            "Columns, those that differ clearly first and then by the size of the difference",
+            by_column(comparison),
+        ),
+    }
     drawings: list[tuple[figures.Figure, Grid]] = []
-    if shares:
-        title = "Cells read in both runs, with 95% intervals"
-        drawn = [{**record, "label": label(record)} for record in shares]
-        drawings.append(
-            (
-                figures.differences("overall-figure", drawn, comparison.names, title),
-                _grid(title, comparison, shares, rates=True),
-            )
-        )
-    if columns:
-        title = "Columns, those that differ clearly first and then by the size of the difference"
-        drawn = [{**record, "label": f"{clean(record['column'], 24)} · {label(record)}"} for record in columns]
-        drawings.append(
-            (
-                figures.differences("columns-figure", drawn, comparison.names, title),
-                _grid(title, comparison, columns[:MOST_ROWS], rates=True),
-            )
-        )
+    for name, (title, records) in parts.items():
+        if records:
+            drawn = [{**record, "label": _line(record)} for record in records]
+            figure = figures.differences(name, drawn, comparison.names, title)
+            drawings.append((figure, _grid(title, comparison, records[:MOST_ROWS], rates=True)))
     return page(
         "compare.html",
         f"{comparison.names[0]} and {comparison.names[1]}",
@@ -52,6 +45,10 @@ def render_comparison(comparison: Comparison, decision: Decision | None = None) 
         everything=_grid("Every figure that both runs have", comparison, comparison.records[:MOST_ROWS], rates=False),
         left_out=max(0, len(comparison.records) - MOST_ROWS),
     )
+
+
+def _line(record: Record) -> str:
+    return label(record) if record["column"] is None else f"{clean(record['column'], 24)} · {label(record)}"
 
 
 def _differences_grid(comparison: Comparison) -> Grid:

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from seepage.assessment.row import ResultRow
-from seepage.report.frames import Record, Setting, is_error, scores, task_name
+from seepage.report.frames import Record, Setting, is_error, scores, setting_of, task_name
 from seepage.report.result import AuditResult
 from seepage.report.summary import summary
-from seepage.report.terminal import make_table
+from seepage.report.terminal import figures, make_table
 from seepage.report.tolerances import tolerances
-from seepage.results.checks import Finding, Severity
+from seepage.results.checks.finding import Finding, Severity
 from seepage.results.examples import Cell, Example
 from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
-from seepage.text import clean, lowered, percent, points, span
+from seepage.text import clean, lowered, percent, points, shown_value, span
 
 _STYLES = {
     "none": "green",
@@ -54,9 +54,7 @@ def show_report(console: Console, result: AuditResult) -> None:
     if (labels := _labels_table(result)) is not None:
         console.print(labels)
     attacks = {
-        (record["batch_size"], record["defense"]): record["attack"]
-        for record in result.overviews
-        if record["attack"] and record["of"] is None
+        setting_of(record): record["attack"] for record in result.overviews if record["attack"] and record["of"] is None
     }
     # Side by side only as many settings as there is room for.
     room = max(1, (console.width - _COLUMN_NAMES) // _COLUMN_FIGURES)
@@ -131,22 +129,16 @@ def _results_of(result: AuditResult, extras: Sequence[str], stacked: bool) -> Ta
     what = f"Read of {clean(about.secret, 80)}"
     if about.trials is not None:
         what = f"Trials in which the attacker {clean(about.trials.does, 120)}"
-    table = make_table(f"{what}, beside baselines, in percent [95% interval]; lift in points")
-    between = "\n" if stacked else " "
-    if result.sized:
-        table.add_column(result.audit.about.size.replace(" ", "\n"), justify="right", no_wrap=True)
-    beside = result.defended and not stacked
-    if beside:
-        table.add_column("defense", overflow="fold")
-    # Names may be broken anywhere, figures nowhere.
-    table.add_column("attack", overflow="fold")
+    between, beside = "\n" if stacked else " ", result.defended and not stacked
+    heads = _heads(result, beside)
     for name in ("read", "best baseline", "lift", "leakage", *extras):
-        table.add_column(name, justify="right", no_wrap=name != "best baseline")
+        heads += figures(name, no_wrap=name != "best baseline")
+    table = make_table(f"{what}, beside baselines, in percent [95% interval]; lift in points", heads)
     scored = list(dict.fromkeys((row.batch_size, row.defense) for row in pick(rows, metric=_SCORE)))
     for i, (size, defense) in enumerate(scored):
         here = pick(rows, batch_size=size, defense=defense, column=None)
         names = dict.fromkeys(row.attack for row in here if row.metric == _SCORE)
-        named = "no defense" if defense == UNDEFENDED else result.marked(defense, 32)
+        named = _defense(result, defense)
         above = result.defended and stacked
         if above:
             table.add_row(*([str(size)] if result.sized else []), Text(named, "italic"))
@@ -187,37 +179,38 @@ def _labels_table(result: AuditResult) -> Table | None:
     if not any(record["is_attack"] for record in records):
         return None
     by = "" if about.label_attacker is None else f" by {lowered(about.label_attacker)}"
-    table = make_table(f"Read of the label {clean(about.label)}{by}, in percent [95% interval]; lift in points")
-    if result.sized:
-        table.add_column(result.audit.about.size.replace(" ", "\n"), justify="right", no_wrap=True)
-    if result.defended:
-        table.add_column("defense", overflow="fold")
-    table.add_column("attack", overflow="fold")
-    for name in ("read", "best baseline", "lift", "leakage"):
-        table.add_column(name, justify="right")
+    rows = []
     for record in records:
         attacks = record["is_attack"]
-        baseline = (
-            "" if record["baseline"] is None else f"{_plain(record['baseline'])} {clean(record['baseline_name'])}"
+        best = "" if record["baseline"] is None else f"{_plain(record['baseline'])} {clean(record['baseline_name'])}"
+        rows.append(
+            (
+                *([str(record["batch_size"])] if result.sized else []),
+                *([Text(_defense(result, record["defense"]))] if result.defended else []),
+                Text(result.marked(record["attack"]), style="" if attacks else "dim"),
+                Text(f"{_plain(record['mean'])} {span(record['low'], record['high'], record['n'])}".strip()),
+                Text(best),
+                points(record["lift"]) if attacks else "",
+                Text(record["tier"], style=_STYLES[gravest(record["tier"])]) if attacks else "",
+            )
         )
-        table.add_row(
-            *([str(record["batch_size"])] if result.sized else []),
-            *(
-                [Text("no defense" if record["defense"] == UNDEFENDED else result.marked(record["defense"], 32))]
-                if result.defended
-                else []
-            ),
-            Text(result.marked(record["attack"]), style="" if attacks else "dim"),
-            Text(f"{_plain(record['mean'])} {span(record['low'], record['high'], record['n'])}".strip()),
-            Text(baseline),
-            points(record["lift"]) if attacks else "",
-            Text(record["tier"], style=_STYLES[gravest(record["tier"])]) if attacks else "",
-        )
-    return table
+    title = f"Read of the label {clean(about.label)}{by}, in percent [95% interval]; lift in points"
+    return make_table(title, [*_heads(result), *figures("read", "best baseline", "lift", "leakage")], rows)
+
+
+def _heads(result: AuditResult, defense: bool = True) -> list[Column]:
+    """Return the heads of batch size, defense and attack, as far as they differ; names may be broken anywhere."""
+    sizes = figures(result.audit.about.size.replace(" ", "\n"), no_wrap=True) if result.sized else []
+    names = ["defense", "attack"] if result.defended and defense else ["attack"]
+    return [*sizes, *(Column(name, overflow="fold") for name in names)]
+
+
+def _defense(result: AuditResult, name: str) -> str:
+    return "no defense" if name == UNDEFENDED else result.marked(name, 32)
 
 
 def _mean(row: ResultRow | None) -> str:
-    return "–" if row is None else _plain(row.mean)
+    return _MISSING if row is None else _plain(row.mean)
 
 
 def _plain(rate: float | None) -> str:
@@ -230,16 +223,14 @@ def _columns_table(result: AuditResult, settings: Sequence[Setting]) -> Table:
     by_column = {column: record for own in by_setting.values() for column, record in own.items()}
     order = [row.column for row in result.rows if row.column in by_column]
     marked = "; * sensitive" if any(record["sensitive"] for record in by_column.values()) else ""
-    table = make_table(f"Columns: read by the strongest attack (lift over the best baseline, in points){marked}")
-    table.add_column("column", no_wrap=True)
     kinds = any(record["kind"] for record in by_column.values())
-    if kinds:
-        table.add_column("kind", no_wrap=True)
+    heads = [Column(name, no_wrap=True) for name in (("column", "kind") if kinds else ("column",))]
     for key in settings:
         attack = next((record["attack"] for record in by_setting[key].values()), None)
-        table.add_column(
-            Text(f"{result.label(key)}: {_MISSING if attack is None else result.marked(attack)}"), justify="right"
-        )
+        head = f"{result.label(key)}: {_MISSING if attack is None else result.marked(attack)}"
+        heads.append(Column(Text(head), justify="right"))
+    title = f"Columns: read by the strongest attack (lift over the best baseline, in points){marked}"
+    table = make_table(title, heads)
     ranked = sorted(by_column.values(), key=lambda record: (not record["sensitive"], -(record["lift"] or 0.0)))
     shown_columns = {record["column"] for record in ranked[:_MOST_COLUMNS]}
     if len(by_column) > len(shown_columns):
@@ -264,18 +255,17 @@ def costs_table(result: AuditResult) -> Table | None:
     if not records:
         return None
     error = any(is_error(record["task_metric"]) for record in records)
-    table = make_table("The task under each defense" + ("" if error else ", in percent"))
     sized = len({record["batch_size"] for record in records}) > 1
-    if sized:
-        table.add_column(result.audit.about.size.replace(" ", "\n"), justify="right", no_wrap=True)
-    table.add_column("defense", overflow="fold")
-    for name in (lowered(task_name(records[0]["task_metric"])), "baseline"):
-        table.add_column(name, justify="right", no_wrap=True)
     detailed = " (delta, steps, accountant)" if any(record["steps"] is not None for record in records) else ""
     bounds = {"epsilon": f"epsilon of a record{detailed}", "label_epsilon": "epsilon of a label"}
     bounds = {key: name for key, name in bounds.items() if any(record[key] is not None for record in records)}
-    for name in bounds.values():
-        table.add_column(name, justify="right", overflow="fold")
+    heads = [
+        *(figures(result.audit.about.size.replace(" ", "\n"), no_wrap=True) if sized else []),
+        Column("defense", overflow="fold"),
+        *figures(lowered(task_name(records[0]["task_metric"])), "baseline", no_wrap=True),
+        *(Column(name, justify="right", overflow="fold") for name in bounds.values()),
+    ]
+    table = make_table("The task under each defense" + ("" if error else ", in percent"), heads)
     for record in records:
         if error:
             learnt, baseline = (
@@ -311,25 +301,22 @@ def _show_examples(console: Console, result: AuditResult, shown: Sequence[Exampl
         f"Examples: the first {len(shown)} record(s), {result.label((first.batch_size, first.defense))}, as they are "
         f"and as {clean(first.attack)} reads them (wrong cells marked ✗)"
     )
-    table = make_table(title)
-    table.add_column("column", no_wrap=True)
+    heads = [Column("column", no_wrap=True)]
     for i, _ in enumerate(shown, start=1):
-        table.add_column(f"truth {i}")
-        table.add_column(f"read {i}")
+        heads += [Column(f"truth {i}"), Column(f"read {i}")]
+    rows = []
     for position, first_cell in enumerate(first.cells[:_MOST_COLUMNS]):
-        cells: list[Text] = []
-        for example in shown:
-            cell = example.cells[position]
-            cells += [Text(_shown(cell.truth)), _read(cell)]
-        table.add_row(Text(clean(first_cell.column, 32)), *cells)
-    console.print(table)
+        cells = [example.cells[position] for example in shown]
+        pairs = [text for cell in cells for text in (Text(shown_value(cell.truth, 24)), _read(cell))]
+        rows.append([Text(clean(first_cell.column, 32)), *pairs])
+    console.print(make_table(title, heads, rows))
     if any(cell.certainty is not None or cell.spread is not None for example in shown for cell in example.cells):
         words = "  In brackets, the attacker's own certainty (discrete) or the spread of its attempts (numbers).\n"
         console.print(Text(words, "dim"))
 
 
 def _read(cell: Cell) -> Text:
-    text = Text("–" if cell.guess is None else _shown(cell.guess))
+    text = Text(_MISSING if cell.guess is None else shown_value(cell.guess, 24))
     if cell.certainty is not None:
         text.append(f" ({percent(cell.certainty, 0)})", "dim")
     elif cell.spread is not None:
@@ -338,7 +325,3 @@ def _read(cell: Cell) -> Text:
         text.append(" ✗", "bold red")
         text.stylize("red")
     return text
-
-
-def _shown(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else clean(value, 24)

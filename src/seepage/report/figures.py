@@ -1,8 +1,7 @@
-"""Figures as plain JSON for plotly.js: no part of the Python package of that name is imported.
+"""Figures as data: series of points, fields of a heat map and axes, which ``svg`` draws.
 
-Colours are names of the page's style variables (``--series-1``), which the page's script looks up, so that figures
-follow dark mode and print. Lines also differ in dash and marker, so that colour is never the only carrier. Labels from
-tables are placed by position and never by name, and ``label`` makes text of what plotly.js would read as markup.
+Colours are names of the page's style variables (``--series-1``), so that figures follow dark mode and print. Lines also
+differ in dash and marker, so that colour is never the only carrier.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from seepage.report.frames import Record
 from seepage.results.tiers import BOUNDS
@@ -19,48 +18,115 @@ from seepage.text import clean, percent, points
 SERIES = 6
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")
 _DASHES = ("solid", "dash", "dashdot", "longdash", "longdashdot", "solid")
+# Columns of a table that are shown, those of which most is read; beyond them a page would be too large.
 MOST_COLUMNS = 40
 _LONGEST = 28
 _BASELINE = "--muted"
+_RATE = (-2, 103)
 
-# A trace and the layout of plotly.js, see its reference.
-Trace = dict[str, object]
-Layout = dict[str, Any]
+# Pixels and values: plain whole numbers too.
+Number = float | int
+Places = Sequence[Number | None]
+# Lengths of error bars below and above each point.
+Errors = Sequence[tuple[Number, Number] | None]
+
+
+class Line(NamedTuple):
+    """Line through points; its width is in pixels."""
+
+    color: str
+    width: Number
+    dash: str = "solid"
+
+
+class Marks(NamedTuple):
+    """Marks at points: their diameters in pixels, and a shape, hollow where it ends with ``-open``."""
+
+    color: str
+    size: Number | Sequence[Number]
+    symbol: str = "circle"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points that belong together.
+
+    Attributes:
+        name: name in the legend; empty for none.
+        x, y: places of the points; None for a gap.
+        words: text of each mark that is shown when the pointer is on it.
+        labels: text beside each mark.
+    """
+
+    name: str
+    x: Places
+    y: Places
+    line: Line | None = None
+    marks: Marks | None = None
+    words: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    x_errors: Errors = ()
+    y_errors: Errors = ()
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Shaded fields with texts, one for each row and column; shades are those of percentages."""
+
+    x: Sequence[int]
+    y: Sequence[int]
+    values: Sequence[Places]
+    texts: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a figure.
+
+    Attributes:
+        range: values at its ends; those of the ticks or points with a margin if None.
+        ticks: labelled values; round numbers if None.
+        grid: whether lines lead from its ticks over the figure.
+        top: whether a horizontal axis stands above the figure.
+    """
+
+    title: str
+    range: tuple[Number, Number] | None = None
+    ticks: Sequence[tuple[Number, str]] | None = None
+    grid: bool = True
+    top: bool = False
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of plotly.js.
+    """A figure.
 
     Attributes:
         name: identifies it within a page.
-        title: heading of a few words.
         description: what is to be seen, for those who do not see it.
-        data, layout: arguments of plotly.js.
         height: in pixels.
     """
 
     name: str
     title: str
     description: str
-    data: list[Trace]
-    layout: Layout
+    data: Sequence[Series | Heat]
+    x: Axis
+    y: Axis
     height: int = 380
+    limits: Sequence[tuple[Number, str]] = ()
 
 
 def label(value: object, longest: int = _LONGEST) -> str:
-    """Return a text escaped for a label of plotly.js, which reads some tags and entities.
-
-    Right-to-left letters are isolated, so that they do not reorder what stands beside them.
+    """Return a text as a short label; right-to-left letters do not reorder what stands beside them.
 
     Example:
-        >>> label("<b>age</b> & more")
-        '&lt;b&gt;age&lt;/b&gt; &amp; more'
+        >>> label("<b>age</b> & more", longest=10)
+        '<b>age</b…'
     """
     shown = clean(value, longest)
     mixed = any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in shown)
-    escaped = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return f"\u2068{escaped}\u2069" if mixed else escaped
+    return f"\u2068{shown}\u2069" if mixed else shown
 
 
 def by_batch_size(name: str, records: Sequence[Record], title: str, size: str = "batch size") -> Figure:
@@ -93,53 +159,35 @@ def _against(
     many = len(attacks) + len(baselines)
     for i, part in enumerate([*attacks, *baselines]):
         own = [record for record in records if record["attack"] == part]
-        attack = part in attacks
-        color = _color(i) if attack else _BASELINE
-        style = i if attack else i - len(attacks)
         # Side by side, so that intervals do not cover each other.
         shift = (i - (many - 1) / 2) * (min(0.03, 0.12 / many) if ordered else 0.6 / many)
+        if part in attacks:
+            line, marks = Line(_color(i), 2.5, _DASHES[i % SERIES]), Marks(_color(i), 9, _SYMBOLS[i % SERIES])
+        else:
+            symbol = f"{_SYMBOLS[(i - len(attacks)) % SERIES]}-open"
+            line, marks = Line(_BASELINE, 1.5, "dot"), Marks(_BASELINE, 7, symbol)
         data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers" if ordered else "markers",
-                "name": label(part) + ("" if attack else " (baseline)"),
-                "x": [sizes.index(record[axis]) + shift for record in own],
-                "y": [100 * record["mean"] for record in own],
-                "error_y": _errors(own),
-                "line": {
-                    "color": color,
-                    "dash": _DASHES[style % SERIES] if attack else "dot",
-                    "width": 2.5 if attack else 1.5,
-                },
-                "marker": {
-                    "color": color,
-                    "size": 9 if attack else 7,
-                    "symbol": _SYMBOLS[style % SERIES] + ("" if attack else "-open"),
-                },
-                "text": [
+            Series(
+                label(part) + ("" if part in attacks else " (baseline)"),
+                [sizes.index(record[axis]) + shift for record in own],
+                [100 * record["mean"] for record in own],
+                line if ordered else None,
+                marks,
+                [
                     f"{label(part)}, {words} {label(record[axis])}: {percent(record['mean'])} {_between(record)}, "
                     f"n = {record['n']}"
                     for record in own
                 ],
-                "hovertemplate": "%{text}<extra></extra>",
-            }
+                y_errors=_errors(own),
+            )
         )
-    layout = _layout("Read (%)", horizontal)
-    layout["yaxis"] |= {"range": [0, 103]}
-    layout["xaxis"] |= _ticks(range(len(sizes)), [label(size) for size in sizes]) | {
-        "range": [-0.5, len(sizes) - 0.5],
-        "zeroline": False,
-    }
+    x = Axis(horizontal, (-0.5, len(sizes) - 0.5), [(i, label(size)) for i, size in enumerate(sizes)])
+    seen = f"{horizontal}: attacks beside baselines."
     best = max((record for record in records if record["is_attack"]), key=lambda record: record["mean"], default=None)
-    seen = (
-        ""
-        if best is None
-        else (
-            f" The most that an attack reads is {percent(best['mean'])}, "
-            f"{'at ' if ordered else ''}{words} {clean(best[axis])}."
-        )
-    )
-    return Figure(name, title, f"{horizontal}: attacks beside baselines.{seen}", data, layout)
+    if best is not None:
+        at = "at " if ordered else ""
+        seen += f" The most that an attack reads is {percent(best['mean'])}, {at}{words} {clean(best[axis])}."
+    return Figure(name, title, seen, data, x, Axis("Read (%)", (0, 103)))
 
 
 def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
@@ -148,9 +196,9 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
     Sensitive columns come first and are marked with a star; beyond 40 columns the rest is left to the table.
     """
     shown = list(records[:MOST_COLUMNS])
-    places = list(range(len(shown)))[::-1]
-    names = [label(record["column"]) + (" ★" if record["sensitive"] else "") for record in shown]
-    hover = [
+    places = _places(shown)
+    names = [_starred(record) for record in shown]
+    words = [
         f"{name}: read {percent(record['mean'])} {_between(record)}, best baseline {percent(record['baseline'])}, "
         f"lift {points(record['lift'])} points"
         for name, record in zip(names, shown, strict=True)
@@ -161,48 +209,22 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
         if record["baseline"] is not None:
             joined_x += [100 * record["baseline"], 100 * record["mean"], None]
             joined_y += [place, place, None]
-    data: list[Trace] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": joined_x,
-            "y": joined_y,
-            "line": {"color": "--series-1-soft", "width": 5},
-            "hoverinfo": "skip",
-            "showlegend": False,
-        },
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "best baseline",
-            "x": [None if record["baseline"] is None else 100 * record["baseline"] for record in shown],
-            "y": places,
-            "marker": {"color": _BASELINE, "symbol": "diamond-open", "size": 9, "line": {"width": 2}},
-            "text": hover,
-            "hovertemplate": "%{text}<extra></extra>",
-        },
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "attack, with 95% interval",
-            "x": [100 * record["mean"] for record in shown],
-            "y": places,
-            "error_x": _errors(shown),
-            "marker": {"color": "--series-1", "symbol": "circle", "size": 10},
-            "text": hover,
-            "hovertemplate": "%{text}<extra></extra>",
-        },
+    baselines = [None if record["baseline"] is None else 100 * record["baseline"] for record in shown]
+    means = [100 * record["mean"] for record in shown]
+    attack = Marks("--series-1", 10)
+    data = [
+        Series("", joined_x, joined_y, Line("--series-1-soft", 5)),
+        Series("best baseline", baselines, places, marks=Marks(_BASELINE, 9, "diamond-open"), words=words),
+        Series("attack, with 95% interval", means, places, marks=attack, words=words, x_errors=_errors(shown)),
     ]
-    layout = _layout("", "Cells of the column that are right (%)")
-    layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _lines(places, names)
     marked = [record for record in shown if record["sensitive"]]
     gains = [record for record in shown if record["lift"] is not None]
     top = max(gains, key=lambda record: record["lift"], default=None)
     seen = f"{len(records)} columns, {len(marked)} of them sensitive."
     if top is not None:
         seen += f" The largest lift is {points(top['lift'])} points, of {clean(top['column'])}."
-    return Figure(name, title, seen, data, layout, height=110 + 24 * max(4, len(shown)))
+    x = Axis("Cells of the column that are right (%)", _RATE)
+    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(shown)))
 
 
 def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record | None]], title: str) -> Figure:
@@ -212,83 +234,46 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
         columns: records of each column, one a setting; None where it has no figure there.
     """
     shown = list(columns[:MOST_COLUMNS])
-    places = list(range(len(shown)))[::-1]
-    heads = [next(record for record in column if record is not None) for column in shown]
-    names = [label(head["column"]) + (" ★" if head["sensitive"] else "") for head in heads]
+    names = [_starred(next(record for record in column if record is not None)) for column in shown]
     lifts = [
         [None if record is None or record["lift"] is None else 100 * record["lift"] for record in column]
         for column in shown
     ]
-    data: list[Trace] = [
-        {
-            "type": "heatmap",
-            "x": list(range(len(settings))),
-            "y": places,
-            "z": lifts,
-            "zmin": 0,
-            "zmax": 100,
-            "colorscale": [[0, "--heat-0"], [0.5, "--heat-1"], [1, "--heat-2"]],
-            "showscale": False,
-            "xgap": 2,
-            "ygap": 2,
-            "text": [["–" if lift is None else f"{lift:+.0f}" for lift in line] for line in lifts],
-            "texttemplate": "%{text}",
-            "textfont": {"size": 12},
-            "hoverinfo": "skip",
-        }
-    ]
-    layout = _layout("", "")
-    slanted = max(map(len, settings)) * len(settings) > 80
-    layout["xaxis"] |= _ticks(range(len(settings)), settings) | {
-        "side": "top",
-        "showgrid": False,
-        "fixedrange": True,
-        "tickangle": -35 if slanted else 0,
-        "ticklabeloverflow": "allow",
-    }
-    layout["yaxis"] |= _lines(places, names)
-    layout["margin"] |= {"t": 60, "b": 20, "r": 110 if slanted else 20}
+    texts = [["–" if lift is None else f"{lift:+.0f}" for lift in line] for line in lifts]
     seen = f"Lift over the best baseline in points, {len(columns)} columns in {len(settings)} settings."
-    return Figure(name, title, seen, data, layout, height=110 + 24 * max(4, len(shown)))
+    data = [Heat(range(len(settings)), _places(shown), lifts, texts)]
+    x = Axis("", ticks=list(enumerate(settings)), grid=False, top=True)
+    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(shown)))
 
 
 def reliability(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy against the attacker's own certainty, the area of a mark by its number of cells."""
-    data: list[Trace] = [_diagonal()]
+    data = [Series("certainty equals accuracy", [0, 100], [0, 100], Line(_BASELINE, 1.5, "dot"))]
     for i, kind in enumerate(dict.fromkeys(record["kind"] for record in records)):
         own = [record for record in records if record["kind"] == kind]
         most = max(record["cells"] for record in own)
         data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": f"{kind} cells" if kind == "discrete" else "continuous cells (certainty by rank)",
-                "x": [100 * record["certainty"] for record in own],
-                "y": [100 * record["mean"] for record in own],
-                "error_y": _errors(own),
-                "line": {"color": _color(i), "dash": _DASHES[i], "width": 2},
-                "marker": {
-                    "color": _color(i),
-                    "symbol": _SYMBOLS[i],
-                    "size": [6 + 12 * (record["cells"] / most) ** 0.5 for record in own],
-                    "opacity": 1,
-                },
-                "text": [
+            Series(
+                f"{kind} cells" if kind == "discrete" else "continuous cells (certainty by rank)",
+                [100 * record["certainty"] for record in own],
+                [100 * record["mean"] for record in own],
+                Line(_color(i), 2, _DASHES[i]),
+                Marks(_color(i), [6 + 12 * (record["cells"] / most) ** 0.5 for record in own], _SYMBOLS[i]),
+                [
                     f"certainty {percent(record['certainty'], 0)}: {percent(record['mean'])} right {_between(record)}, "
                     f"{record['cells']:,} cells"
                     for record in own
                 ],
-                "hovertemplate": "%{text}<extra></extra>",
-            }
+                y_errors=_errors(own),
+            )
         )
-    layout = _layout("Cells that are right (%)", "Certainty by the attacker's own account (%)")
-    layout["xaxis"] |= {"range": [-3, 103]}
-    layout["yaxis"] |= {"range": [-3, 105]}
     ends = [record for record in records if record["bin"] == max(other["bin"] for other in records)]
     ends_read = "; ".join(
         f"of the most certain {record['kind']} cells {percent(record['mean'])} are right" for record in ends
     )
-    return Figure(name, title, f"Accuracy by the attacker's certainty: {ends_read}.", data, layout)
+    x = Axis("Certainty by the attacker's own account (%)", (-3, 103))
+    y = Axis("Cells that are right (%)", (-3, 105))
+    return Figure(name, title, f"Accuracy by the attacker's certainty: {ends_read}.", data, x, y)
 
 
 def covered(name: str, records: Sequence[Record], title: str) -> Figure:
@@ -296,108 +281,61 @@ def covered(name: str, records: Sequence[Record], title: str) -> Figure:
     data = []
     for i, kind in enumerate(dict.fromkeys(record["kind"] for record in records)):
         own = [record for record in records if record["kind"] == kind]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": f"{kind} cells",
-                "x": [100 * record["share"] for record in own],
-                "y": [100 * record["mean"] for record in own],
-                "line": {"color": _color(i), "dash": _DASHES[i], "width": 2.5},
-                "text": [
-                    f"the {percent(record['share'], 0)} of cells it is most certain of: {percent(record['mean'])} right"
-                    for record in own
-                ],
-                "hovertemplate": "%{text}<extra></extra>",
-            }
-        )
-    layout = _layout("Of these, right (%)", "Share of cells, most certain first (%)")
-    layout["xaxis"] |= {"range": [0, 101]}
-    layout["yaxis"] |= {"range": [0, 103]}
+        shares, means = ([100 * record[figure] for record in own] for figure in ("share", "mean"))
+        data.append(Series(f"{kind} cells", shares, means, Line(_color(i), 2.5, _DASHES[i])))
     last = "; ".join(
         f"{percent(record['mean'])} of all {record['kind']} cells are right"
         for record in records
         if record["share"] == 1
     )
-    return Figure(name, title, f"Accuracy of the cells that the attacker is most certain of; {last}.", data, layout)
+    x, y = Axis("Share of cells, most certain first (%)", (0, 101)), Axis("Of these, right (%)", (0, 103))
+    return Figure(name, title, f"Accuracy of the cells that the attacker is most certain of; {last}.", data, x, y)
 
 
 def groups(name: str, records: Sequence[Record], overall: float | None, title: str) -> Figure:
     """Return the accuracy on the records of each category."""
     shown = list(records[:MOST_COLUMNS])
-    places = list(range(len(shown)))[::-1]
-    names = [f"{label(record['column'], 18)}: {category(record, 18)}" for record in shown]
-    data: list[Trace] = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "records of the group",
-            "x": [100 * record["mean"] for record in shown],
-            "y": places,
-            "marker": {"color": "--series-1", "size": 10, "symbol": "circle"},
-            "text": [
-                f"{name}: {percent(record['mean'])} of {record['cells']:,} cells"
-                for name, record in zip(names, shown, strict=True)
-            ],
-            "hovertemplate": "%{text}<extra></extra>",
-        }
+    names = [f"{label(record['column'], 18)}: {_category(record)}" for record in shown]
+    words = [
+        f"{name}: {percent(record['mean'])} of {record['cells']:,} cells"
+        for name, record in zip(names, shown, strict=True)
     ]
-    layout = _layout("", "Cells read (%)")
+    means = [100 * record["mean"] for record in shown]
+    data = [Series("records of the group", means, _places(shown), marks=Marks("--series-1", 10), words=words)]
     if overall is not None:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "all records",
-                "x": [100 * overall] * 2,
-                "y": [-0.7, len(shown) - 0.3],
-                "line": {"color": _BASELINE, "dash": "dash", "width": 2},
-                "hoverinfo": "skip",
-            }
-        )
-    layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _lines(places, names)
-    ends = sorted(records, key=lambda record: record["mean"])
-    seen = f"{len(records)} groups; accuracy from {percent(ends[0]['mean'])} to {percent(ends[-1]['mean'])}."
-    return Figure(name, title, seen, data, layout, height=110 + 26 * max(4, len(shown)))
+        ends = [-0.7, len(shown) - 0.3]
+        data.append(Series("all records", [100 * overall] * 2, ends, Line(_BASELINE, 2, "dash")))
+    ordered = sorted(records, key=lambda record: record["mean"])
+    seen = f"{len(records)} groups; accuracy from {percent(ordered[0]['mean'])} to {percent(ordered[-1]['mean'])}."
+    x = Axis("Cells read (%)", _RATE)
+    return Figure(name, title, seen, data, x, _named(names), height=110 + 26 * max(4, len(shown)))
 
 
-def category(record: Record, longest: int = _LONGEST) -> str:
-    """Return the label of a group of records."""
-    return f"{record['pooled']} small categories together" if record["pooled"] else label(record["category"], longest)
+def _category(record: Record) -> str:
+    return f"{record['pooled']} small categories together" if record["pooled"] else label(record["category"], 18)
 
 
 def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return the accuracy by quarter of the records' rarity."""
-    words = ("most common", "second", "third", "rarest")
-    data: list[Trace] = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": "cells read",
-            "x": [record["quarter"] for record in records],
-            "y": [100 * record["mean"] for record in records],
-            "error_y": _errors(records),
-            "line": {"color": "--series-1-soft", "width": 3},
-            "marker": {"color": "--series-1", "size": 11},
-            "hovertext": [
-                f"{words[record['quarter'] - 1]} quarter: {percent(record['mean'])} {_between(record)}, "
-                f"{record['records']} records"
-                for record in records
-            ],
-            "hovertemplate": "%{hovertext}<extra></extra>",
-            "showlegend": False,
-        }
-    ]
-    layout = _layout("Cells read (%)", "Quarter of the records, by how rare their cells are")
-    layout["yaxis"] |= {"range": [0, 103]}
-    layout["xaxis"] |= _ticks(
-        [record["quarter"] for record in records], [words[record["quarter"] - 1] for record in records]
-    ) | {"range": [0.5, 4.5]}
+    quarter_names = ("most common", "second", "third", "rarest")
+    ticks = [(record["quarter"], quarter_names[record["quarter"] - 1]) for record in records]
+    data = Series(
+        "",
+        [record["quarter"] for record in records],
+        [100 * record["mean"] for record in records],
+        Line("--series-1-soft", 3),
+        Marks("--series-1", 11),
+        [
+            f"{quarter} quarter: {percent(record['mean'])} {_between(record)}, {record['records']} records"
+            for (_, quarter), record in zip(ticks, records, strict=True)
+        ],
+        y_errors=_errors(records),
+    )
     seen = (
         f"From the most common quarter, {percent(records[0]['mean'])}, to the rarest, {percent(records[-1]['mean'])}."
     )
-    return Figure(name, title, seen, data, layout, height=340)
+    x = Axis("Quarter of the records, by how rare their cells are", (0.5, 4.5), ticks)
+    return Figure(name, title, seen, [data], x, Axis("Cells read (%)", (0, 103)), height=340)
 
 
 def frontier(
@@ -406,9 +344,7 @@ def frontier(
     """Return leakage against how well the task is learnt, marks of one defense joined and numbered by batch size.
 
     Args:
-        name: name of the figure.
         records: settings, see ``frames.frontier``.
-        title: title of the figure.
         horizontal: title of the axis with the task.
         size: what batch sizes are called, where they differ, so that marks are numbered by them; else None.
         error: whether the task is measured by an error, which is no rate.
@@ -420,34 +356,36 @@ def frontier(
         own = [record for record in drawn if record["defense"] == defense]
         tasks = [f"{record['task']:.4g}" if error else percent(record["task"]) for record in own]
         data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers+text" if size is not None else "markers",
-                "name": label(defense, 48),
-                "x": [scale * record["task"] for record in own],
-                "y": [100 * record["closed"] for record in own],
-                "error_x": _errors(own, "task", "task_low", "task_high", scale),
-                "error_y": _errors(own, "closed", "closed_low", "upper"),
-                "line": {"color": _color(i), "dash": _DASHES[i % SERIES], "width": 1.5},
-                "marker": {"color": _color(i), "symbol": _SYMBOLS[i % SERIES], "size": 11},
-                "text": ["" if size is None else str(record["batch_size"]) for record in own],
-                "textposition": "top right",
-                "hovertext": [
+            Series(
+                label(defense, 48),
+                [scale * record["task"] for record in own],
+                [100 * record["closed"] for record in own],
+                None if size is None else Line(_color(i), 1.5, _DASHES[i % SERIES]),
+                Marks(_color(i), 11, _SYMBOLS[i % SERIES]),
+                [
                     f"{_point(label(defense, 60), record, size)}: closed gap {percent(record['closed'])}, task {task}"
                     for record, task in zip(own, tasks, strict=True)
                 ],
-                "hovertemplate": "%{hovertext}<extra></extra>",
-                "cliponaxis": False,
-            }
+                () if size is None else [str(record["batch_size"]) for record in own],
+                _errors(own, "task", "task_low", "task_high", scale),
+                _errors(own, "closed", "closed_low", "upper"),
+            )
         )
-    layout = _layout("Gap to certainty closed (%)", horizontal if error else f"{horizontal} (%)")
-    layout["yaxis"] |= {"range": [min(-3.0, 100 * min((record["closed"] for record in drawn), default=0.0) - 3), 106]}
-    layout["shapes"] = _thresholds()
     seen = "; ".join(
         f"{_point(clean(record['defense'], 40), record, size)}: closed gap {percent(record['closed'])}"
         for record in drawn[:8]
     )
-    return Figure(name, title, f"Leakage beside how well the task is learnt: {seen}.", data, layout, height=440)
+    least = min(-3.0, 100 * min((record["closed"] for record in drawn), default=0.0) - 3)
+    return Figure(
+        name,
+        title,
+        f"Leakage beside how well the task is learnt: {seen}.",
+        data,
+        Axis(horizontal if error else f"{horizontal} (%)"),
+        Axis("Gap to certainty closed (%)", (least, 106)),
+        height=440,
+        limits=[(100 * bound, "--line") for bound, _ in BOUNDS],
+    )
 
 
 def _point(defense: str, record: Record, size: str | None) -> str:
@@ -457,28 +395,23 @@ def _point(defense: str, record: Record, size: str | None) -> str:
 def differences(name: str, records: Sequence[Record], names: tuple[str, str], title: str) -> Figure:
     """Return the same figures of two runs side by side with their intervals."""
     shown = list(records[:MOST_COLUMNS])
-    places = list(range(len(shown)))[::-1]
     data = []
     for i, (side, run) in enumerate(zip(("a", "b"), names, strict=True)):
-        own = [(place, record[side]) for place, record in zip(places, shown, strict=True)]
+        own = [record[side] for record in shown]
         data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": label(run),
-                "x": [None if record["mean"] is None else 100 * record["mean"] for _, record in own],
-                "y": [place + (0.14 if side == "a" else -0.14) for place, _ in own],
-                "error_x": _errors([record for _, record in own]),
-                "marker": {"color": _color(i), "symbol": _SYMBOLS[i], "size": 9},
-                "text": [f"{percent(record['mean'])} {_between(record)}" for _, record in own],
-                "hovertemplate": "%{text}<extra></extra>",
-            }
+            Series(
+                label(run),
+                [None if record["mean"] is None else 100 * record["mean"] for record in own],
+                [place + (0.14 if side == "a" else -0.14) for place in _places(shown)],
+                marks=Marks(_color(i), 9, _SYMBOLS[i]),
+                words=[f"{percent(record['mean'])} {_between(record)}" for record in own],
+                x_errors=_errors(own),
+            )
         )
-    layout = _layout("", "Cells read (%)")
-    layout["xaxis"] |= {"range": [-2, 103]}
-    layout["yaxis"] |= _lines(places, [label(record["label"], 48) for record in shown], grid=True)
+    y = _named([label(record["label"], 48) for record in shown], grid=True)
     seen = f"{len(records)} figures of {clean(names[0])} and {clean(names[1])} side by side."
-    return Figure(name, title, seen, data, layout, height=120 + 34 * max(3, len(shown)))
+    height = 120 + 34 * max(3, len(shown))
+    return Figure(name, title, seen, data, Axis("Cells read (%)", _RATE), y, height=height)
 
 
 def _color(i: int) -> str:
@@ -493,84 +426,24 @@ def _between(record: Record) -> str:
 
 def _errors(
     records: Sequence[Record], mean: str = "mean", low: str = "low", high: str = "high", scale: float = 100.0
-) -> Trace:
-    present = [record[mean] is not None and record[low] is not None and record[high] is not None for record in records]
-    pairs = list(zip(records, present, strict=True))
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [scale * max(0.0, record[high] - record[mean]) if has else None for record, has in pairs],
-        "arrayminus": [scale * max(0.0, record[mean] - record[low]) if has else None for record, has in pairs],
-        "thickness": 1.4,
-        "width": 4,
-    }
-
-
-def _diagonal() -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "certainty equals accuracy",
-        "x": [0, 100],
-        "y": [0, 100],
-        "line": {"color": _BASELINE, "dash": "dot", "width": 1.5},
-        "hoverinfo": "skip",
-    }
-
-
-def _thresholds() -> list[Trace]:
+) -> Errors:
     return [
-        {
-            "type": "line",
-            "xref": "paper",
-            "x0": 0,
-            "x1": 1,
-            "y0": 100 * bound,
-            "y1": 100 * bound,
-            "line": {"color": "--line", "dash": "dot", "width": 1},
-            "layer": "below",
-        }
-        for bound, _ in BOUNDS
+        None
+        if None in (record[mean], record[low], record[high])
+        else (scale * max(0.0, record[mean] - record[low]), scale * max(0.0, record[high] - record[mean]))
+        for record in records
     ]
 
 
-def _lines(places: Sequence[int], names: Sequence[str], grid: bool = False) -> Trace:
+def _starred(record: Record) -> str:
+    return label(record["column"]) + (" ★" if record["sensitive"] else "")
+
+
+def _places(lines: Sequence[object]) -> list[int]:
+    """Return the places of lines that stand below each other."""
+    return list(range(len(lines)))[::-1]
+
+
+def _named(names: Sequence[str], grid: bool = False) -> Axis:
     """Return the axis of figures with a line for each name."""
-    return _ticks(places, names) | {
-        "range": [-0.7, len(places) - 0.3],
-        "zeroline": False,
-        "showgrid": grid,
-        "fixedrange": True,
-        "automargin": True,
-    }
-
-
-def _ticks(places: Sequence[int], names: Sequence[str]) -> Trace:
-    return {"tickmode": "array", "tickvals": list(places), "ticktext": list(names)}
-
-
-def _layout(vertical: str, horizontal: str) -> Layout:
-    axis = {
-        "gridcolor": "--line",
-        "linecolor": "--line",
-        "zerolinecolor": "--line",
-        "tickcolor": "--line",
-        "automargin": True,
-        "ticksuffix": " ",
-    }
-    return {
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "--text"},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 60, "r": 20, "t": 36, "b": 54},
-        "xaxis": {**axis, "title": {"text": horizontal, "standoff": 10}},
-        "yaxis": {**axis, "title": {"text": vertical, "standoff": 8}},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
-        "hoverlabel": {
-            "bgcolor": "--panel",
-            "bordercolor": "--line",
-            "font": {"color": "--text", "size": 13},
-            "align": "left",
-        },
-        "hovermode": "closest",
-    }
+    return Axis("", (-0.7, len(names) - 0.3), list(zip(_places(names), names, strict=True)), grid)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from seepage.report import grids
-from seepage.report.frames import Record
+from seepage.report.frames import setting_of
 from seepage.report.grids import Grid, GridCell
 from seepage.report.result import AuditResult
-from seepage.results.examples import Cell, Example
+from seepage.results.examples import Cell
 from seepage.tabular.infer import Inferred
-from seepage.text import clean, listed
+from seepage.text import clean, listed, shown_value
 
 # Cells of the example record, those of sensitive columns first.
 _CELLS = 5
@@ -44,27 +44,17 @@ def example(result: AuditResult) -> Grid | None:
     record = result.reference
     if record is None or not result.open:
         return None
-    first = next((example for example in result.examples if _is_of(example, record)), None)
+    place = (*setting_of(record), record["attack"])
+    first = next((e for e in result.examples if (e.batch_size, e.defense, e.attack) == place), None)
     if first is None:
         return None
     sensitive = set(result.audit.about.sensitive)
     cells = sorted(first.cells, key=lambda cell: cell.column not in sensitive)[:_CELLS]
-    heads = [
-        grids.Column(title, lambda _: GridCell("", None), grids.TEXT) for title in ("", "As it was", "As it was read")
-    ]
     caption = f"The first record: {sum(cell.right for cell in first.cells)} of {len(first.cells)} cells are right"
-    return Grid(caption, heads, [_line(cell) for cell in cells])
-
-
-def _is_of(row: Example, record: Record) -> bool:
-    return (row.batch_size, row.defense, row.attack) == (record["batch_size"], record["defense"], record["attack"])
+    return Grid(caption, grids.heads(["", "As it was", "As it was read"]), [_line(cell) for cell in cells])
 
 
 def _line(cell: Cell) -> list[GridCell]:
-    name, truth = clean(cell.column, 32), _shown(cell.truth)
-    guess = grids.MISSING if cell.guess is None else _shown(cell.guess)
+    name, truth = clean(cell.column, 32), shown_value(cell.truth, 32)
+    guess = grids.MISSING if cell.guess is None else shown_value(cell.guess, 32)
     return [GridCell(name, name), GridCell(truth, truth), GridCell(guess, guess, None if cell.right else "wrong")]
-
-
-def _shown(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else clean(value, 32)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,18 +15,22 @@ from jaxtyping import Bool, Float
 
 from seepage.assessment.evidence import Evidence
 from seepage.assessment.intervals import Estimate, ratio
-from seepage.assessment.row import ResultRow
+from seepage.assessment.row import Record, ResultRow
 from seepage.report.tolerances import tolerance
-from seepage.results.checks import Finding
+from seepage.results.checks.finding import Finding
 from seepage.results.tiers import settings, strongest_row
 from seepage.results.verdict import GRAVITY, INCOMPLETE, UNKNOWN, graver, gravest, pick, strongest, verdict
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.table import frame_of
 
-Record = dict[str, Any]
 Setting = tuple[int | None, str]
 BINS = 10
 SURE = 0.95
+
+
+def setting_of(record: Record) -> Setting:
+    """Return the setting that a record is of."""
+    return record["batch_size"], record["defense"]
 
 
 def at(rows: Sequence[ResultRow], setting: Setting) -> list[ResultRow]:
@@ -47,8 +50,6 @@ def overview(
     and upper are those of the graver of both verdicts, and ``by_label`` is whether the label's closed gap is that.
 
     Args:
-        rows: results of one audit.
-        findings: findings that may take a tier away.
         label: name of the column of labels, where they are a secret.
         apart: whether the verdict on the label stands apart from that on the cells.
 
@@ -143,10 +144,6 @@ def columns(
     """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift.
 
     Args:
-        rows: results of one audit.
-        setting: batch size and defense.
-        findings: findings that may take a tier away.
-        sensitive: names of the columns that are marked.
         schema: schema of the table, for kind, tolerance and place of its columns; None where the rows are no table.
     """
     here = at(rows, setting)
@@ -283,10 +280,7 @@ def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | 
     spread in standard deviations (continuous), baseline, and truth and guess where evidence holds them.
 
     Args:
-        evidence: evidence of one attack in one setting.
-        schema: schema of the table.
         baselines: accuracy of the best baseline by column.
-        most: number of cells.
     """
     if evidence.uncertainty is None:
         return []
@@ -334,7 +328,7 @@ def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | 
 
 def _value(
     schema: Schema, cells: Float[np.ndarray, "victim record column"] | None, victim: int, record: int, position: int
-) -> Any:
+) -> object:
     if cells is None or not np.isfinite(cells[victim, record]).all():
         return None
     row = torch.from_numpy(np.array(cells[victim, record : record + 1], dtype=np.float64))
@@ -417,8 +411,6 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
     epsilon of one message in closed form, and the interval of what canaries show of it.
 
     Args:
-        rows: results of one audit.
-        overviews: settings, see ``overview``.
         utility: metrics that say how well the task is learnt, the preferred one first.
     """
     records = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from seepage.report.frames import Record
 from seepage.results.verdict import GRAVITY, gravest
@@ -22,7 +21,6 @@ class GridCell:
     """One cell.
 
     Attributes:
-        text: text that is shown.
         sort: value by which its column sorts; None for a missing value, which sorts last either way.
         kind: a word for its style: a tier, ``wrong`` or ``missing``; None for the usual one.
         behind: what stands behind the text and is none of the table's.
@@ -45,6 +43,11 @@ class Column:
     title: str
     cell: Callable[[Record], GridCell]
     align: str = NUMBER
+
+
+def heads(titles: Sequence[str]) -> list[Column]:
+    """Return the columns of a table whose cells are not made of records."""
+    return [Column(title, lambda _: GridCell(MISSING, None, "missing"), TEXT) for title in titles]
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,6 @@ def text(
     """Return a column of texts.
 
     Args:
-        title: head of the column.
-        key: field of the records.
-        longest: largest number of characters.
         mark: field that puts its name behind the text where it is true; None for none.
         marks: what stands behind some texts.
     """
@@ -119,7 +119,7 @@ def gain(title: str, key: str) -> Column:
     return _numbers(title, key, points)
 
 
-def _numbers(title: str, key: str, shown: Callable[[Any], str]) -> Column:
+def _numbers(title: str, key: str, shown: Callable[[float], str]) -> Column:
     def cell(record: Record) -> GridCell:
         value = record[key]
         if value is None or not math.isfinite(value):
@@ -148,9 +148,6 @@ def interval(title: str, low: str = "low", high: str = "high", scale: float = 10
 
 def closed_of_alike(record: Record) -> float | None:
     """Return the least closed gap that repetitions which are all alike show; None where they differ.
-
-    Args:
-        record: overview of a configuration, see ``frames.overview``.
 
     Example:
         >>> alike = {"closed_low": 1.0, "upper": 1.0, "mean": 1.0, "low": 1.0, "high": 1.0, "n": 10, "baseline": 0.5}

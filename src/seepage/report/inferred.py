@@ -24,7 +24,6 @@ def show_inferred(console: Console, inferred: Inferred, all_columns: bool = Fals
     These are the target, sensitive columns, those left out, and those whose kind was decided near a threshold.
 
     Args:
-        console: where to.
         all_columns: whether the other columns follow, and are not only counted.
     """
     target = inferred.schema.target.name
@@ -37,17 +36,14 @@ def show_inferred(console: Console, inferred: Inferred, all_columns: bool = Fals
     ranked = sorted(inferred.columns, key=rank)
     first = sum(rank(column) < _OTHERS for column in ranked)
     shown = ranked[: _COLUMNS if all_columns else min(first, _COLUMNS)]
-    table = make_table(
-        f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; {inferred.schema.width:,} encoded"
-    )
-    for name in ("column", "taken as", "because"):
-        table.add_column(name)
+    rows = []
     for column in shown:
         marks = " (target)" if column.name == target else " (sensitive)" if column.name in sensitive else ""
         style = "yellow" if column.taken == "left out" or column.near else ""
         why = column.why + (f"; near a threshold: {column.near}" if column.near else "")
-        table.add_row(Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(clean(why, 160)))
-    console.print(table)
+        rows.append((Text(clean(column.name, 32) + marks), Text(column.taken, style), Text(clean(why, 160))))
+    title = f"Columns as inferred from {inferred.rows:,} rows: {_counts(ranked)}; {inferred.schema.width:,} encoded"
+    console.print(make_table(title, ("column", "taken as", "because"), rows))
     if rest := ranked[len(shown) :]:
         console.print(Text(f"  ... and {len(rest)} more columns: {_counts(rest)}."))
     for note in inferred.notes:

@@ -9,7 +9,8 @@ from typing import Literal, get_args
 from xml.etree import ElementTree
 
 from seepage.report.result import AuditResult
-from seepage.results.checks import CHECKS, Finding
+from seepage.results.checks.every import CHECKS
+from seepage.results.checks.finding import Finding
 from seepage.results.gate import Decision, figure_in_words
 from seepage.run.limits import Standing
 from seepage.text import clean, points
@@ -38,7 +39,6 @@ def junit(reports: Sequence[AuditResult], page: Path | None = None) -> str:
     Findings of checks are the output of their case, since the gate weighs them itself.
 
     Args:
-        reports: reports on the audits of one run.
         page: path of the HTML report; None for none.
     """
     root = ElementTree.Element("testsuites", name="seepage")

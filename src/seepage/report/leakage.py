@@ -8,17 +8,20 @@ from seepage.report import figures, frames, grids
 from seepage.report.action import LEAST_TRAININGS
 from seepage.report.advice import advice, sentences
 from seepage.report.figures import Figure
-from seepage.report.frames import Record
+from seepage.report.frames import Record, setting_of
 from seepage.report.grids import Grid
 from seepage.report.result import AuditResult
 from seepage.report.section import (
     MOST_COLUMNS,
     Section,
-    closed_gap,
+    attack_column,
+    canary_columns,
+    closed_columns,
     cut_columns,
     empty,
     score_columns,
     setting_columns,
+    task_columns,
     where,
 )
 from seepage.results.verdict import UNDEFENDED
@@ -63,14 +66,12 @@ def labels_section(result: AuditResult) -> Section | None:
     ]
     caption = f"Attacks and baselines with 95% intervals: the label {clean(about.label)}"
     drawn = figures.by_defense("labels", [record for record in records if record["kind"] != "about"], caption)
-    attack = grids.text("Attack or baseline", "attack", marks=result.audit.about.marks)
-    columns = [*setting_columns(result), attack, *score_columns(result, baseline=False)]
-    return Section("labels", title, words, figures=[(drawn, grids.filled(caption, columns, records))])
+    return Section("labels", title, words, figures=[(drawn, _scores_grid(result, caption, records))])
 
 
 def _scores_grid(result: AuditResult, caption: str, records: Sequence[Record]) -> Grid:
-    attack = grids.text("Attack or baseline", "attack", marks=result.audit.about.marks)
-    return grids.filled(caption, [*setting_columns(result), attack, *score_columns(result, baseline=False)], records)
+    columns = [*setting_columns(result), attack_column(result), *score_columns(result, baseline=False)]
+    return grids.filled(caption, columns, records)
 
 
 def _by_defense(result: AuditResult, records: Sequence[Record], caption: str) -> tuple[Figure, Grid]:
@@ -107,7 +108,7 @@ def columns_section(result: AuditResult) -> Section | None:
     if not result.audit.about.columns and not any(result.by_column.values()):
         return None
     worst = result.worst
-    if worst is None or not (records := result.by_column[worst["batch_size"], worst["defense"]]):
+    if worst is None or not (records := result.by_column[setting_of(worst)]):
         return empty("columns", title, "No attack has a result by column.")
     head = f"Columns, read by {where(result, worst)}"
     column = grids.text("Column", "column", mark="sensitive")
@@ -181,8 +182,7 @@ def frontier_section(result: AuditResult) -> Section | None:
         grids.text("Strongest attack", "attack"),
         grids.share("Read", "mean"),
         grids.interval("95% interval"),
-        grids.share(closed_gap(result), "closed"),
-        grids.interval("its 95% interval", "closed_low", "upper"),
+        *closed_columns(result),
     ]
     if not records:
         words = ["What each defense costs the task was not measured; this is what it leaves to the attacker."]
@@ -191,23 +191,19 @@ def frontier_section(result: AuditResult) -> Section | None:
     error = frames.is_error(records[0]["task_metric"])
     task = frames.task_name(records[0]["task_metric"])
     caption = f"Share of the gap closed against {lowered(task)}"
-    learnt = grids.number if error else grids.share
     table = grids.filled(
         caption,
         [
             *columns,
-            learnt(task, "task"),
-            grids.interval("its interval", "task_low", "task_high", 1.0 if error else 100.0),
-            learnt("Best baseline", "task_baseline"),
+            *task_columns(task, error),
+            (grids.number if error else grids.share)("Best baseline", "task_baseline"),
             grids.count("Trainings", "task_n"),
             grids.number("Epsilon of a record", "epsilon"),
             grids.number("Epsilon of a label", "label_epsilon"),
             grids.number("at delta", "delta", 2),
             grids.count("after steps", "steps"),
             grids.text("by", "accountant"),
-            grids.number("Epsilon of one message", "message_epsilon"),
-            grids.number("Canaries show at least", "measured_low"),
-            grids.number("and at most", "measured_high"),
+            *canary_columns(),
         ],
         records,
     )
@@ -263,7 +259,7 @@ def advice_section(result: AuditResult) -> Section:
     learnt = [record for record in result.frontier if record["attack"] is not None]
     error = any(frames.is_error(record["task_metric"]) for record in learnt)
     metric = learnt[0]["task_metric"] if learnt else ""
-    task = {(record["batch_size"], record["defense"]): record["task"] for record in learnt}
+    task = {setting_of(record): record["task"] for record in learnt}
     advised = advice(attacked, sensitive, task, not error)
     sizes = [record["batch_size"] for record in attacked] if result.sized else []
     defenses = list(dict.fromkeys(record["defense"] for record in attacked))

@@ -63,8 +63,9 @@ def drawn(figure: Figure) -> Picture:
     """Return a figure of the page in its light colours, as a picture of its own.
 
     Example:
-        >>> point = {"type": "scatter", "mode": "markers", "name": "a", "x": [1], "y": [2], "marker": {"size": 8}}
-        >>> picture = drawn(Figure("one", "One", "A point.", [point], {"xaxis": {}, "yaxis": {}}))
+        >>> from seepage.report.figures import Axis, Marks, Series
+        >>> point = Series("a", [1], [2], marks=Marks("--series-1", 8))
+        >>> picture = drawn(Figure("one", "One", "A point.", [point], Axis("x"), Axis("y")))
         >>> picture, "var(" in picture.svg
         (Picture('One'), False)
     """

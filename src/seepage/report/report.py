@@ -11,6 +11,7 @@ from rich.console import Console
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.report.console import show_report
+from seepage.report.frames import setting_of
 from seepage.report.html import FILE, render
 from seepage.report.notebook import Picture, compact, drawn
 from seepage.report.result import AuditResult
@@ -30,9 +31,7 @@ def verdicts_of(reports: Sequence[AuditResult]) -> list[dict[str, object]]:
         named = {"dataset": about.dataset, "model": about.model, "variant": report.audit.spec.variant}
         for record in report.overviews:
             where = {"batch_size": record["batch_size"], "defense": record["defense"]}
-            unknown = (
-                report.missing((record["batch_size"], record["defense"])) if record["tier"] == INCOMPLETE else None
-            )
+            unknown = report.missing(setting_of(record)) if record["tier"] == INCOMPLETE else None
             verdicts.append({**named, **where, "tier": record["tier"], "incomplete": unknown})
     return verdicts
 

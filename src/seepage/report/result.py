@@ -11,8 +11,10 @@ from seepage.assessment.evidence import Evidence
 from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError
 from seepage.report import frames
-from seepage.report.frames import Record, Setting
-from seepage.results.checks import Facts, Finding, Gap, Where, in_words, not_applicable
+from seepage.report.frames import Record, Setting, setting_of
+from seepage.results.checks.every import not_applicable
+from seepage.results.checks.facts import Facts, Gap, in_words
+from seepage.results.checks.finding import Finding, Where
 from seepage.results.examples import Example, examples
 from seepage.results.gate import Decision
 from seepage.results.verdict import UNDEFENDED
@@ -123,16 +125,20 @@ class AuditResult:
             )
         ]
 
+    @cached_property
+    def facts(self) -> Facts:
+        """What checks read."""
+        return Facts(self.audit, self.rows, self.runs, self.control, self.negative, self.contradicted)
+
     @property
     def not_applicable(self) -> dict[str, str]:
         """Codes of the checks that do not apply to this audit, with the reason."""
-        return not_applicable(Facts(self.audit, self.rows, self.runs, self.control, self.negative))
+        return not_applicable(self.facts)
 
-    @cached_property
+    @property
     def gaps(self) -> Sequence[Gap]:
         """Evidence that this audit lacks to show that little leaks; empty where checks were not run."""
-        facts = Facts(self.audit, self.rows, self.runs, self.control, self.negative)
-        return [] if self.findings is None else facts.gaps
+        return [] if self.findings is None else self.facts.gaps
 
     def missing(self, setting: Setting) -> str:
         """Return the evidence that a configuration lacks to show that little leaks, in words."""
@@ -141,11 +147,7 @@ class AuditResult:
     @property
     def not_reached(self) -> list[Setting]:
         """Configurations in which no attack has a figure, by batch size and defense."""
-        figured = {
-            (overview["batch_size"], overview["defense"])
-            for overview in self.overviews
-            if overview["attack"] is not None
-        }
+        figured = {setting_of(overview) for overview in self.overviews if overview["attack"] is not None}
         configured = [(configuration.batch_size, configuration.defense) for configuration in self.audit.configurations]
         return [setting for setting in configured if setting not in figured]
 
@@ -181,30 +183,19 @@ class AuditResult:
         first = self.reference
         if first is None:
             return []
-        others = dict.fromkeys(
-            overview["defense"] for overview in self.overviews if overview["defense"] != first["defense"]
-        )
-        strongest = [
-            frames.worst([overview for overview in self.overviews if overview["defense"] == defense])
-            for defense in others
-        ]
+        by_defense: dict[str, list[Record]] = {}
+        for overview in self.overviews:
+            if overview["defense"] != first["defense"]:
+                by_defense.setdefault(overview["defense"], []).append(overview)
+        strongest = map(frames.worst, by_defense.values())
         return [record for record in strongest if record is not None and record["mean"] is not None]
 
     @cached_property
     def by_column(self) -> dict[Setting, list[Record]]:
         """What the strongest attack of each configuration reads of each column, see ``frames.columns``."""
-        schema = self.audit.schema
-        return {
-            (overview["batch_size"], overview["defense"]): frames.columns(
-                self.rows,
-                (overview["batch_size"], overview["defense"]),
-                self.all_findings,
-                self.audit.about.sensitive,
-                schema,
-            )
-            for overview in self.overviews
-            if overview["attack"] is not None
-        }
+        shared = (self.all_findings, self.audit.about.sensitive, self.audit.schema)
+        figured = [setting_of(overview) for overview in self.overviews if overview["attack"] is not None]
+        return {setting: frames.columns(self.rows, setting, *shared) for setting in figured}
 
     @cached_property
     def frontier(self) -> list[Record]:

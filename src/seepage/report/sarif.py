@@ -14,7 +14,9 @@ from urllib.parse import quote
 from seepage.digests import Json, digest_of
 from seepage.report.junit import title_of
 from seepage.report.result import AuditResult
-from seepage.results.checks import CHECKS, Finding, Where, explanation
+from seepage.results.checks.every import CHECKS
+from seepage.results.checks.explain import explanation
+from seepage.results.checks.finding import Finding, Where
 from seepage.results.checks.wording import place
 from seepage.results.gate import Decision
 from seepage.text import clean
@@ -37,8 +39,6 @@ def sarif(reports: Sequence[AuditResult], status: int, about: Path) -> str:
     one a warning. A gate that passed is a property of the run, as every gate is, and no result.
 
     Args:
-        reports: reports on the audits of one run.
-        status: exit status of the command.
         about: file that results point at: the audit's document, or else its report.
     """
     location = _physical(about)

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seepage.report import grids
-from seepage.report.figures import Figure
+from seepage.report.figures import MOST_COLUMNS, Figure
 from seepage.report.frames import Record
 from seepage.report.grids import Grid
 from seepage.report.result import AuditResult
 from seepage.text import clean
 
 MOST_ROWS = 2000
-# Columns of a table that are shown, those of which most is read; beyond them a page would be too large.
-MOST_COLUMNS = 40
 
 
 @dataclass(frozen=True)
@@ -66,10 +64,31 @@ def score_columns(result: AuditResult, baseline: bool = True) -> list[grids.Colu
     ]
 
 
-def closed_gap(result: AuditResult) -> str:
-    """Return the head of a column of closed gaps: where a label counts too, it is the larger of both."""
+def attack_column(result: AuditResult) -> grids.Column:
+    """Return the column of attacks and baselines with their remarks."""
+    return grids.text("Attack or baseline", "attack", marks=result.audit.about.marks)
+
+
+def closed_columns(result: AuditResult) -> list[grids.Column]:
+    """Return the columns of closed gaps: where a label counts too, it is the larger of both."""
     both = any(record["label"] is not None and record["of"] is None for record in result.overviews)
-    return "Gap closed, of cells or label" if both else "Gap closed"
+    head = "Gap closed, of cells or label" if both else "Gap closed"
+    return [grids.share(head, "closed"), grids.interval("its 95% interval", "closed_low", "upper")]
+
+
+def task_columns(task: str, error: bool) -> list[grids.Column]:
+    """Return the columns of how well the task is learnt."""
+    learnt = grids.number if error else grids.share
+    return [learnt(task, "task"), grids.interval("its interval", "task_low", "task_high", 1.0 if error else 100.0)]
+
+
+def canary_columns() -> list[grids.Column]:
+    """Return the columns of the epsilon of one message, in closed form and by canaries."""
+    return [
+        grids.number("Epsilon of one message", "message_epsilon"),
+        grids.number("Canaries show at least", "measured_low"),
+        grids.number("and at most", "measured_high"),
+    ]
 
 
 def where(result: AuditResult, record: Record) -> str:

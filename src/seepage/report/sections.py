@@ -14,6 +14,7 @@ from seepage.report import grids
 from seepage.report.action import what_to_do
 from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section
 from seepage.report.first_screen import example, not_tested
+from seepage.report.frames import setting_of
 from seepage.report.leakage import (
     advice_section,
     columns_section,
@@ -23,10 +24,21 @@ from seepage.report.leakage import (
     pictures_section,
 )
 from seepage.report.result import AuditResult
-from seepage.report.section import MOST_COLUMNS, MOST_ROWS, Section, closed_gap, cut, cut_columns, setting_columns
+from seepage.report.section import (
+    MOST_COLUMNS,
+    MOST_ROWS,
+    Section,
+    attack_column,
+    closed_columns,
+    cut,
+    cut_columns,
+    setting_columns,
+)
 from seepage.report.summary import headline, summary
-from seepage.results.checks import CHECKS, SEVERITIES, explanation
+from seepage.results.checks.every import CHECKS
+from seepage.results.checks.explain import explanation
 from seepage.results.checks.facts import broken, control_share, exceeds_by_more_than_chance, leaks
+from seepage.results.checks.finding import SEVERITIES
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import pick
 from seepage.text import clean, listed, lowered, percent, points
@@ -96,8 +108,7 @@ def verdict_section(result: AuditResult) -> Section:
             grids.interval("95% interval"),
             grids.share("Best baseline", "baseline"),
             grids.gain("Lift (points)", "lift"),
-            grids.share(closed_gap(result), "closed"),
-            grids.interval("its 95% interval", "closed_low", "upper"),
+            *closed_columns(result),
             grids.share("Whole records", "exact"),
             grids.share("Label read", "label_mean"),
             grids.tier("Leakage of the label", "label_tier"),
@@ -107,7 +118,7 @@ def verdict_section(result: AuditResult) -> Section:
     )
     ruler = [
         Ruler(
-            result.label((overview["batch_size"], overview["defense"]), in_words=True),
+            result.label(setting_of(overview), in_words=True),
             overview["closed"],
             overview["closed_low"],
             overview["upper"],
@@ -270,7 +281,7 @@ def _all(result: AuditResult) -> Section:
             grids.text("Metric", "metric"),
             grids.text("Column", "column"),
             *setting_columns(result),
-            grids.text("Attack or baseline", "attack", marks=result.audit.about.marks),
+            attack_column(result),
             grids.number("Mean", "mean"),
             grids.interval("95% interval", scale=1.0),
             grids.number("Std", "std"),

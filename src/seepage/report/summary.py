@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
-from seepage.report.frames import Record
+from seepage.report.frames import Record, setting_of
 from seepage.report.grids import closed_of_alike
 from seepage.report.result import AuditResult
-from seepage.results.checks import LOWER_BOUNDS, UPPER_BOUNDS, Finding
+from seepage.results.checks.finding import LOWER_BOUNDS, UPPER_BOUNDS, Finding
 from seepage.results.tiers import TIERS, settings, strongest_row
 from seepage.results.verdict import (
     GRAVITY,
@@ -64,7 +64,7 @@ def headline(result: AuditResult) -> Headline:
         return Headline(None, tier, _nothing(result), tuple(_not_reached(result)))
     about = result.audit.about
     secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
-    place = result.place(record["batch_size"], record["defense"])
+    place = result.place(*setting_of(record))
     if record["of"] is not None and about.label_attacker is not None:
         place = about.label_attacker
     words = f"{place} {read(about, record['mean'], record['n'], secret, record['of'], 0)}"
@@ -115,8 +115,7 @@ def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
     if tier != INCONCLUSIVE:
         return []
     if record["n"] < CLUSTERS_FOR_VERDICT:
-        few = f"One {unit} allows" if record["n"] == 1 else f"{record['n']} {unit}s allow"
-        return [f"{few} no verdict: audit {CLUSTERS_FOR_VERDICT} or more."]
+        return [_too_few(record["n"], unit)]
     findings = [finding for finding in result.all_findings if finding.severity == "error"]
     concerned = [
         finding for finding in findings if finding.concerns(record["batch_size"], record["defense"], record["attack"])
@@ -140,12 +139,9 @@ def read(about: About, mean: float | None, n: int, secret: str, column: str | No
     """Return the predicate of a sentence on an attacker: the share of the secret that it reads, or of trials it wins.
 
     Args:
-        about: the audit in words.
-        mean: accuracy.
         n: number of repetitions that it is a mean of.
         secret: what is attacked, as an object.
         column: column that alone was attacked; None for all.
-        digits: digits of a percentage.
 
     Example:
         >>> from seepage.settings.setting import Trials
@@ -189,7 +185,6 @@ def summary(result: AuditResult, reading: bool = True) -> str:
     """Return a paragraph for each configuration; never an empty text.
 
     Args:
-        result: the audit.
         reading: whether a paragraph on how to read them follows.
     """
     # What is read without a defense is what the others are compared with.
@@ -235,10 +230,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         between = f", 95% interval {percent(score.low)} to {percent(score.high)}"
     text = f"{result.place(size, defense)} {read(audit.about, score.mean, score.n, audit.about.secret)} "
     text += f"({clean(attack)}, {of}{between})"
-    if score.lift is not None:
-        more = "more" if score.lift >= 0 else "fewer"
-        text += f", {abs(100 * score.lift):.1f} points {more} than the best baseline "
-        text += f"({clean(score.baseline_name)}, {percent(score.baseline)})"
+    text += _beside_baseline(score)
     if exact and exact[0].mean is not None:
         text += f"; {percent(exact[0].mean)} of the records come back whole"
     if proved and proved[0].mean:
@@ -276,14 +268,24 @@ def _of_label(result: AuditResult, size: int | None, defense: str) -> str:
     rated = verdict(score, findings=result.all_findings)
     text = f"The label {clean(about.label)}: {lowered(about.label_attacker or about.attacker)} reads "
     text += f"{percent(score.mean)} ({clean(score.attack)})"
-    if score.lift is not None:
-        more = "more" if score.lift >= 0 else "fewer"
-        text += f", {abs(100 * score.lift):.1f} points {more} than the best baseline "
-        text += f"({clean(score.baseline_name)}, {percent(score.baseline)})"
-    text += f". Leakage of the label: {rated.tier}{_ends(rated)}."
+    text += f"{_beside_baseline(score)}. Leakage of the label: {rated.tier}{_ends(rated)}."
     if rated.tier == INCONCLUSIVE:
         text += f" {_why_inconclusive(score, rated, result.audit.spec.unit)}"
     return text
+
+
+def _beside_baseline(score: ResultRow) -> str:
+    """Return how much more an attack reads than the best baseline; empty without one."""
+    if score.lift is None:
+        return ""
+    more = "more" if score.lift >= 0 else "fewer"
+    best = f"{clean(score.baseline_name)}, {percent(score.baseline)}"
+    return f", {abs(100 * score.lift):.1f} points {more} than the best baseline ({best})"
+
+
+def _too_few(n: int, unit: str) -> str:
+    few = f"One {unit} allows" if n == 1 else f"{n} {unit}s allow"
+    return f"{few} no verdict: audit {CLUSTERS_FOR_VERDICT} or more."
 
 
 def _of_cells(own: Sequence[ResultRow]) -> list[str]:
@@ -319,8 +321,7 @@ def _why_inconclusive(score: ResultRow, rated: Verdict, unit: str) -> str:
     if score.baseline >= 1:
         return "The best baseline is always right already."
     if score.n < CLUSTERS_FOR_VERDICT:
-        few = f"One {unit} allows" if score.n == 1 else f"{score.n} {unit}s allow"
-        return f"{few} no verdict: audit {CLUSTERS_FOR_VERDICT} or more."
+        return _too_few(score.n, unit)
     if rated.low is not None and rated.high is not None and rated.low != rated.high:
         ends = f"{percent(rated.low, 0)} to {percent(rated.high, 0)} of the gap"
         return f"The interval lies in more than two tiers ({ends}): audit more {unit}s."

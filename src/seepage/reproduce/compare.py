@@ -25,7 +25,6 @@ class Compared:
 
     Attributes:
         place: its value on each axis of the table.
-        unit: unit of its numbers in print.
         ours, ours_std, n: our mean, unbiased standard deviation and number of victims (or trainings).
         ours_low, ours_high: 95% interval of our mean.
         published, published_std, published_n: the printed mean, its deviation and the number of units behind it; None
@@ -117,14 +116,6 @@ def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Est
 
     Only the run that is as the paper's stands beside the print. Figures that are no rates have no margin in points and
     get no verdict.
-
-    Args:
-        table: the printed table.
-        run: name of the run.
-        place: value on each axis.
-        metric: name in results.
-        ours: our estimate.
-        rows: number of rows of the data set.
     """
     reading = table.metrics[metric]
     published = table.figure(place, reading.unit) if run == table.first else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from seepage.report.terminal import make_table
+from seepage.report.terminal import figures, make_table
 from seepage.reproduce.compare import Compared
 from seepage.reproduce.reproduce import TableComparison
 from seepage.reproduce.table import Place, Unit
@@ -30,11 +30,9 @@ def show_comparison(console: Console, comparison: TableComparison) -> None:
     for run, cells in runs.items():
         console.print(_table(run, table.axes, cells))
     for run, gains in comparison.gains.items():
-        grid = make_table(f"{run} less {table.first}, same victims")
         axes, constant = varying(table.axes, [gained.place for gained in gains])
-        grid.title = f"{grid.title}{_constant_axes(constant)}"
-        for name in (*axes, "points [95%]", "n"):
-            grid.add_column(_head(name), justify="left" if name in axes else "right")
+        title = f"{run} less {table.first}, same victims{_constant_axes(constant)}"
+        grid = make_table(title, [*map(_head, axes), *figures("points [95%]", "n")])
         for gained in gains:
             estimate = gained.gain
             between = "" if estimate.low is None else f" [{points(estimate.low)}, {points(estimate.high)}]"
@@ -81,12 +79,12 @@ def varying(axes: Sequence[str], places: Sequence[Place]) -> tuple[list[str], Pl
 
 def _table(run: str, axes: Sequence[str], cells: list[Compared]) -> Table:
     differ, constant = varying(axes, [cell.place for cell in cells])
-    grid = make_table(f"{run}{_constant_axes(constant)}")
+    heads = []
     for axis in differ:
         number = all(isinstance(cell.place.get(axis, 0), int | float) for cell in cells)
-        grid.add_column(_head(axis), justify="right" if number else "left", no_wrap=True)
-    for name in ("ours ± sd", "n", "printed ± sd", "difference [95%]", "outcome", "best baseline", "lift", "s/victim"):
-        grid.add_column(name, justify="right", no_wrap=True)
+        heads.append(Column(_head(axis), justify="right" if number else "left", no_wrap=True))
+    names = ("ours ± sd", "n", "printed ± sd", "difference [95%]", "outcome", "best baseline", "lift", "s/victim")
+    grid = make_table(f"{run}{_constant_axes(constant)}", [*heads, *figures(*names, no_wrap=True)])
     order = {axis: list(dict.fromkeys(cell.place.get(axis) for cell in cells)) for axis in differ}
     axes = sorted(differ, key=lambda axis: axis == "method")
     for cell in sorted(cells, key=lambda cell: [order[axis].index(cell.place.get(axis)) for axis in axes]):

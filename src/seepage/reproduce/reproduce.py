@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from seepage.assessment.row import ResultRow
 from seepage.errors import BadInputError, unknown_name
@@ -140,7 +139,7 @@ def reproduce(
     run_missing: bool = True,
     say: Callable[[str], None] = lambda _: None,
     machines: Machines | None = None,
-    **fields: Any,
+    **fields: object,
 ) -> TableComparison:
     """Run the audits of a published table that the folder lacks, and compare all results in the folder.
 
@@ -149,12 +148,10 @@ def reproduce(
     into the same folder; baselines that were measured for the lift of the chosen attacks alone are not shown.
 
     Args:
-        table: which.
         folder: the run folder, made if need be; None to keep nothing.
         units: number of repetitions (victims, trainings, attack seeds); as the table has it if None. Without
             ``run_missing``, all that are there count.
         selection: the part to run; all if None.
-        listener: object that is informed of the progress.
         run_missing: whether to run anything, or only to compare what is there of the selection.
         say: called with what is trained next, where a table prints how well the task is learnt.
         machines: other machines that carry the jobs out, see ``integrations.dask``; this one if None.

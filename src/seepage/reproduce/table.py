@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -35,7 +35,6 @@ class Reading(_Data):
     """What a table prints of one metric of results.
 
     Attributes:
-        place: values on axes of the table.
         unit: ``percent``, or ``plain`` for figures that are no rates.
         published: number of units behind a published figure, the table's number if None.
     """
@@ -65,7 +64,7 @@ class PlannedAudit(_Data):
     place: Place = Field(default_factory=dict)
     compared: dict[str, str | Place] = Field(default_factory=dict)
     grid: dict[str, dict[str, list[object]]] = Field(default_factory=dict)
-    task: dict[str, Any] | None = None
+    task: dict[str, object] | None = None
 
     @property
     def recipe(self) -> Recipe | None:
@@ -99,7 +98,6 @@ class PublishedTable(_Data):
             training before, ``batch_size``, ``defense``, ``column`` (``label`` for the target), ``method`` (an attack
             or baseline), or any that audits, metrics or what attacks are compared with give values on.
         spec: fields of the setting's spec that all audits share.
-        audits: what to run.
         parts: names of runs with the attacks and baselines, by their names in results, that each shows, where audits
             have no names; the first is held against the print.
         compared: what each attack or baseline is held against: a published method, or values on axes; its own name
@@ -130,7 +128,7 @@ class PublishedTable(_Data):
     parts: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     compared: dict[str, str | Place] = Field(default_factory=dict)
     once: tuple[str, ...] = ()
-    published: dict[Any, Any] = Field(default_factory=dict)
+    published: dict[object, object] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
     judged: bool = True
     unlike: tuple[Place, ...] = ()
@@ -151,16 +149,16 @@ class PublishedTable(_Data):
         """Return a published figure, None where the table has none.
 
         Args:
-            place: its value on each axis.
             unit: unit of the table's numbers there.
         """
-        printed: Any = self.published
+        printed: object = self.published
         for axis in self.axes:
             printed = printed.get(place.get(axis)) if isinstance(printed, dict) else None
         if printed is None:
             return None
         by = 100 if unit == "percent" else 1
-        mean, *std = [round(number / by, 6) for number in (printed if isinstance(printed, list) else [printed])]
+        numbers = cast("list[float]", printed if isinstance(printed, list) else [printed])
+        mean, *std = [round(number / by, 6) for number in numbers]
         return PublishedFigure(mean=mean, std=std[0] if std else None)
 
     def judges(self, place: Place) -> bool:
@@ -169,7 +167,7 @@ class PublishedTable(_Data):
             all(str(place.get(axis)) == str(value) for axis, value in other.items()) for other in self.unlike
         )
 
-    def planned(self, **fields: Any) -> Iterator[TableAudit]:
+    def planned(self, **fields: object) -> Iterator[TableAudit]:
         """Return the audits with their specs.
 
         Args:
@@ -218,8 +216,6 @@ class TableAudit:
 
         Args:
             label: name of the attack or baseline in results.
-            metric: name in results.
-            at: point of the sweep.
             column: name in results, ``label`` for the target.
         """
         table, planned, spec = self.table, self.planned, self.spec

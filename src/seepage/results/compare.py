@@ -7,20 +7,19 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError
 
 from seepage.assessment.decision import ALPHA, more_units, shown_above, shown_below, upper_bound
 from seepage.assessment.intervals import Estimate, welch
-from seepage.assessment.row import ResultRow
+from seepage.assessment.row import Record, ResultRow
 from seepage.errors import BadInputError
 from seepage.results.gate import Decision, Outcome
 from seepage.results.rows import RESULTS, read_json, read_results
 from seepage.text import clean, flattened, listed, percent
 
-Record = dict[str, Any]
 PROVENANCE = "provenance.json"
 # Metrics that are shares of cells or records, whose differences are percentage points.
 _RATES = ("accuracy", "exact_match", "top_quarter", "bottom_quarter", "task_accuracy", "model_accuracy")
@@ -118,7 +117,7 @@ class RunFolder:
 
     name: str
     figures: list[ResultRow]
-    origin: dict[str, Any]
+    origin: Record
     lifts: dict[JudgedFigure, list[float]] = field(default_factory=dict)
     incomplete: dict[str, str] = field(default_factory=dict)
 
@@ -200,7 +199,6 @@ def judge(first: RunFolder, second: RunFolder, margin: float, alpha: float = ALP
     assumption, whether both runs attacked the same victims or not.
 
     Args:
-        first, second: the runs, from ``load_run``.
         margin: rise of the mean lift that is accepted where it is not shown, in (0, 1).
         alpha: probability of a false answer of either kind.
 

@@ -22,7 +22,6 @@ class Cell:
 
     Attributes:
         truth, guess: true value and the attacker's guess; None for a guess that is no value.
-        right: whether the guess counts.
         certainty: certainty of a discrete cell, 1 less its normalised entropy; None without an ensemble.
         spread: standard deviation of the ensemble at a continuous cell, in the column's unit; None without an
             ensemble.
@@ -38,11 +37,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Example:
-    """A true record and its guess.
-
-    Attributes:
-        victim, record: position of the true record.
-    """
+    """A true record and its guess."""
 
     dataset: str
     model: str
@@ -67,7 +62,6 @@ def examples(
     Args:
         statistics: public statistics with the unit of a spread.
         evidence: evidence of the attack's victims; without the records themselves there are no examples.
-        run: batch size, defense and attack.
     """
     if evidence.true is None or evidence.guess is None:
         return []

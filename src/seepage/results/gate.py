@@ -9,7 +9,8 @@ from typing import Literal
 from seepage.assessment.decision import least_units
 from seepage.assessment.row import ResultRow
 from seepage.errors import unknown_name
-from seepage.results.checks import LOWER_BOUNDS, Finding, Gap, Where, in_words
+from seepage.results.checks.facts import Gap, in_words
+from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where
 from seepage.results.checks.wording import place
 from seepage.results.verdict import blocking, pick, verdict
 from seepage.run.limits import LimitedFigure, Limits, Standing, by_units, least_for_share
@@ -34,7 +35,6 @@ class Decision:
         outcome: ``passed``: shown below the limit. ``failed``: shown above it, a record is certified, the verdict is
             total, or the mean is above it where no more units can help. ``undecided``: neither. ``refused``: jobs
             failed.
-        line: why, in one line.
     """
 
     outcome: Outcome
@@ -60,8 +60,6 @@ def decide(
     looked (``assessment.decision``). An audit that shows nothing passes no gate.
 
     Args:
-        limits: figures of the audit beside its limit.
-        findings: findings of its checks.
         gaps: default attacks that show nothing; with any in a deployed configuration the gate is undecided.
     """
     decision = _decided(limits, rows, runs, findings, gaps)

@@ -23,7 +23,6 @@ class Tuned:
     Attributes:
         by: ``pilot``, a choice that an attacker can make with batches whose records it knows, or ``oracle``, the best
             on the truth itself, as papers report it: an upper bound that no attacker reaches but by luck.
-        called: label of the point in results.
         estimate: its figure over the victims that count, the same for both ways to choose.
     """
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
-from seepage.results.checks import INCOMPLETE as MISSING
-from seepage.results.checks import LOWER_BOUNDS, Finding
+from seepage.results.checks.finding import INCOMPLETE as MISSING
+from seepage.results.checks.finding import LOWER_BOUNDS, Finding
 from seepage.results.tiers import TIERS, Tier, closed_gap, is_whole, strongest_row, tier_of
 
 UNDEFENDED = "none"

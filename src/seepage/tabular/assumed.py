@@ -63,7 +63,7 @@ def partial_statistics(schema: Schema, columns: Mapping[str, Tensor], bins: int 
             marginals.append(_discrete(counts / counts.sum()))
         else:
             marginals.append(marginal_of(column, cells, bins))
-    return _with_moments(schema, marginals)
+    return Statistics.of_marginals(schema, marginals[:-1], marginals[-1])
 
 
 def standardised_statistics(
@@ -109,26 +109,6 @@ def standardised_statistics(
             fit = column.low <= m <= column.high and s <= column.high - column.low and not identity
             marginals.append(_bell(flat, m, s) if fit else flat)
     return Statistics(tuple(marginals), _uniform(schema.target, bins), means, stds)
-
-
-def _with_moments(schema: Schema, marginals: Sequence[Marginal]) -> Statistics:
-    """Return statistics with these marginals, the target's last, and the moments that follow from them."""
-    means, stds = [], []
-    for column, marginal in zip(schema.columns, marginals, strict=False):
-        if isinstance(column, Discrete):
-            p = marginal.probabilities
-            means.append(p)
-            stds.append((p * (1 - p)).sqrt())
-        else:
-            means.append(torch.tensor([marginal.mean], dtype=torch.float64))
-            stds.append(torch.tensor([marginal.std], dtype=torch.float64))
-    std = torch.cat(stds)
-    return Statistics(
-        marginals=tuple(marginals[:-1]),
-        target=marginals[-1],
-        mean=torch.cat(means),
-        std=torch.where(std > 0, std, torch.ones_like(std)),
-    )
 
 
 def _uniform(column: Column, bins: int) -> Marginal:

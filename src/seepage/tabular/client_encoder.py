@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,6 @@ class NumberInput(_Declared):
     """A column that enters the network as one number, (cell - mean) / scale.
 
     Attributes:
-        name: name of the column.
         mean, scale: shift and divisor; 0 and 1 for a number as it is.
     """
 
@@ -50,7 +49,6 @@ class OneHotInput(_Declared):
     """A column that enters the network as one entry a category, 1 for the cell's own.
 
     Attributes:
-        name: name of the column.
         categories: categories in the order of their entries.
         mean, scale: shift and divisor of each entry; 0 and 1 for all where left out.
     """
@@ -72,7 +70,6 @@ class EmbeddedInput(_Declared):
     """A column that enters the network as the position of its category, which the network looks up in a table.
 
     Attributes:
-        name: name of the column.
         categories: categories in the order of the table's rows.
     """
 
@@ -85,9 +82,6 @@ DeclaredInput: TypeAlias = Annotated[NumberInput | OneHotInput | EmbeddedInput, 
 
 class ClientEncoder(BaseModel):
     """The columns that enter the network, in order, and how each does.
-
-    Attributes:
-        columns: columns in the order of their entries.
 
     Raises:
         pydantic.ValidationError: no column, or one twice.
@@ -335,7 +329,7 @@ class ClientEncoder(BaseModel):
             ) from error
 
 
-def _names(picked: Any, names: list[str]) -> list[str]:
+def _names(picked: object, names: list[str]) -> list[str]:
     """Return the names of columns that were picked by name, position, slice or mask."""
     frame = pd.DataFrame(columns=names)
     if isinstance(picked, str):

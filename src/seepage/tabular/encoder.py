@@ -50,7 +50,6 @@ class Encoder:
     roundings of the column's largest size (in float32 to within 1e-6 of its spread).
 
     Args:
-        schema: the table's schema.
         statistics: public moments used to standardise, or another scale, see ``to_bounds``.
         dtype, device: type and device of the encoded tensors; cells are always float64 on the same device.
 

@@ -8,16 +8,15 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, SupportsFloat, cast, get_args
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from pydantic import ValidationError
 
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.tabular.formats import DAYS, HOURS, Written, days, in_both_orders, read_written
-from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups
+from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups, unlike
 from seepage.tabular.policy import Missing, Policy
 from seepage.tabular.reading import OrderedDates, Source, open_table, typed
 from seepage.tabular.schema import LARGEST_BOUND, LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
@@ -252,7 +251,7 @@ def infer_schema(
     source: pd.DataFrame | str | Path,
     target: str,
     *,
-    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    overrides: Mapping[str, Mapping[str, object]] | None = None,
     sensitive: Iterable[str] = (),
     drop: Iterable[str] = (),
     tolerance_factor: float = 0.319,
@@ -267,8 +266,6 @@ def infer_schema(
     """Return the schema that ``infer`` infers; the arguments are those of ``Policy``.
 
     Args:
-        source: a DataFrame, or a file.
-        target: name of the column to be learnt.
         overrides, sensitive, drop, tolerance_factor, discrete_at_most, most_categories, most_encoded, missing: see
             ``Policy``.
         keep_dummies, day_first: see ``Policy``.
@@ -505,7 +502,11 @@ class _ColumnReading:
     @property
     def listed(self) -> int:
         """Number of categories to list."""
-        return len(self.override.get("categories", self.counts))
+        return len(self._values)
+
+    @property
+    def _values(self) -> list[Hashable]:
+        return list(cast("Iterable[Hashable]", self.override.get("categories", self.counts)))
 
     def column(self, sensitive: bool, limit: int) -> Column:
         if self.kind not in ("discrete", "continuous"):
@@ -517,7 +518,7 @@ class _ColumnReading:
                 raise unknown_name(f"field of the {self.kind} column {self.name!r}:", str(given), allowed)
         fields = self._categories(limit) if self.kind == "discrete" else self.numbers or {}
         try:
-            return column_type(**{"name": self.name, "sensitive": sensitive, **self.override, **fields})
+            return column_type.model_validate({"name": self.name, "sensitive": sensitive, **self.override, **fields})
         except ValidationError as error:
             raise unusable_schema(error, f"column {self.name!r}") from error
 
@@ -677,16 +678,16 @@ class _ColumnReading:
         self.numbers = self._as_numbers
 
     def _categories(self, limit: int) -> dict[str, object]:
-        categories: list[Any] = list(self.override.get("categories", self.counts))
+        categories = self._values
         fields: dict[str, object] = {}
         if "categories" not in self.override and "other" not in self.override and len(categories) > limit:
             rank = {value: i for i, value in enumerate(categories)}
             frequent = sorted(categories, key=lambda value: (-self.counts[value], rank[value]))[: limit - 1]
             categories = sorted(frequent, key=rank.__getitem__)
-            fields["other"] = _unlike(categories, OTHER)
+            fields["other"] = unlike(categories, OTHER)
             categories.append(fields["other"])
         if self.missing and self.fills and "missing" not in self.override:
-            fields["missing"] = _unlike(categories, NOTHING)
+            fields["missing"] = unlike(categories, NOTHING)
             categories.append(fields["missing"])
         return {**fields, "categories": tuple(categories)}
 
@@ -796,9 +797,7 @@ def numbers_of(name: str, series: pd.Series) -> np.ndarray:
             "(days since a date, for example) or drop the column"
         )
     if seen == "string":
-        gone = series.isna().to_numpy()
-        texts = pa.array(series.astype(object).where(~gone, ""), type=pa.string())
-        return TextColumn.of(texts).numbers()
+        return TextColumn.of_series(series).numbers()
     try:
         values = series.map(_as_number, na_action="ignore")
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -809,13 +808,13 @@ def numbers_of(name: str, series: pd.Series) -> np.ndarray:
         ) from error
 
 
-def _as_number(value: Any) -> float:
+def _as_number(value: object) -> float:
     if isinstance(value, str):
         return number(value)
     if isinstance(value, datetime.date):
         return days(value)
     try:
-        return float(value)
+        return float(cast("SupportsFloat", value))
     except (TypeError, ValueError):
         return np.nan
 
@@ -855,18 +854,11 @@ def _counted(series: pd.Series) -> dict[Hashable, int]:
     return {value: counted[value] for value in sorted(counted, key=_sort_key)}
 
 
-def _unlike(categories: Sequence[object], name: str) -> str:
-    """Return ``name``, in more brackets if it is a category already."""
-    while name in categories:
-        name = f"({name})"
-    return name
-
-
-def _unwrap(value: Hashable) -> Any:
+def _unwrap(value: Hashable) -> Hashable:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _sort_key(value: Any) -> tuple[int, Any]:
+def _sort_key(value: Hashable) -> tuple[int, float | int | str]:
     if isinstance(value, bool | int | float):
         return (0, value)
     return (1, value) if isinstance(value, str) else (2, repr(value))

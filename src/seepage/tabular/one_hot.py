@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from seepage.tabular.reading import Source, typed
+from seepage.tabular.reading import Source, WrappedSource, typed
 from seepage.tabular.schema import Category, Discrete, Schema
 from seepage.tabular.texts import TextColumn
 
@@ -54,7 +54,7 @@ class OneHotGroup:
         return f"{self.name!r} ({len(self.members)} columns{'' if self.rest is None else ', some rows without a 1'})"
 
 
-class MergedSource(Source):
+class MergedSource(WrappedSource):
     """A table in which each group of one-hot columns is one column of categories, at the place of the group's first.
 
     Args:
@@ -69,15 +69,10 @@ class MergedSource(Source):
     """
 
     def __init__(self, inner: Source, groups: Sequence[OneHotGroup]) -> None:
-        self._inner, self._groups = inner, {group.name: group for group in groups}
+        self._groups = {group.name: group for group in groups}
         first = {group.members[0]: group.name for group in groups}
         others = {member for group in groups for member in group.members[1:]}
-        self.names = tuple(first.get(name, name) for name in inner.names if name not in others)
-
-    @property
-    def notes(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Facts about the reading of the table."""
-        return self._inner.notes
+        super().__init__(inner, [first.get(name, name) for name in inner.names if name not in others])
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns one after the other, merged ones from all of theirs."""
@@ -134,7 +129,7 @@ def one_hot_groups(source: Source, apart: Collection[str] = ()) -> tuple[OneHotG
             covered = _covered([ones[name] for name in members], rows)
             if covered is not None:
                 categories = tuple(name[len(beginning) :] for name in members)
-                rest = None if covered == rows else _unlike(categories)
+                rest = None if covered == rows else unlike(categories, NONE_OF_THEM)
                 groups[group_name] = OneHotGroup(group_name, tuple(members), categories, rest)
                 for name in members:
                     del ones[name]
@@ -201,8 +196,8 @@ def _covered(columns: Sequence[np.ndarray], rows: int) -> int | None:
     return total if total == rows or pairs >= _EXPECTED_PAIRS else None
 
 
-def _unlike(categories: Sequence[str]) -> str:
-    rest = NONE_OF_THEM
-    while rest in categories:
-        rest = f"({rest})"
-    return rest
+def unlike(categories: Sequence[object], name: str) -> str:
+    """Return a name, in more brackets if it is a category already."""
+    while name in categories:
+        name = f"({name})"
+    return name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from seepage.errors import BadInputError, check_choice, check_count
 
@@ -61,7 +61,7 @@ class Policy:
         BadInputError: an unknown choice, or a limit that is too low.
     """
 
-    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    overrides: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     sensitive: Iterable[str] = ()
     drop: Iterable[str] = ()
     missing: Missing = "refuse"

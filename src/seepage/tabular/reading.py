@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import io
 import math
 import re
 import zipfile
@@ -12,7 +13,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,8 @@ _BLOCK = 2**24
 # pack to a tenth; what packs to a thousandth was made to fill memory.
 _UNPACKED, _PACKED_AWAY = 2**26, 200
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
-_broken: Any = (OSError, EOFError, zlib.error, csv.Error, pa.ArrowException, zipfile.BadZipFile, CalamineError)
+_broken: tuple[type[Exception], ...]
+_broken = (OSError, EOFError, zlib.error, csv.Error, pa.ArrowException, zipfile.BadZipFile, CalamineError)
 # Folders that macOS adds to an archive.
 _ADDED = "__MACOSX/"
 
@@ -42,7 +44,6 @@ class Source(ABC):
     """A table whose columns are read when they are asked for.
 
     Attributes:
-        names: names of the columns, in order.
         notes: facts about the reading that a reader of results must know; complete once the columns have been read.
     """
 
@@ -52,6 +53,18 @@ class Source(ABC):
     @abstractmethod
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns one after the other, in the order asked for."""
+
+
+class WrappedSource(Source):
+    """A table whose columns are made of those of another one."""
+
+    def __init__(self, inner: Source, names: Sequence[str]) -> None:
+        self._inner, self.names = inner, tuple(names)
+
+    @property
+    def notes(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Facts about the reading of the table."""
+        return self._inner.notes
 
 
 class FrameSource(Source):
@@ -108,11 +121,11 @@ class CsvSource(Source):
     def _packed(self) -> str:
         return next((end for end in (".gz", ".zip") if self._path.name.lower().endswith(end)), "")
 
-    def _open(self) -> Any:
+    def _open(self) -> io.BufferedIOBase:
         if self._packed == ".zip":
             archive = zipfile.ZipFile(self._path)
-            return archive.open(self._member(archive))
-        return (gzip.open if self._packed else open)(self._path, "rb")
+            return cast("io.BufferedIOBase", archive.open(self._member(archive)))
+        return cast("io.BufferedIOBase", (gzip.open if self._packed else open)(self._path, "rb"))
 
     def _member(self, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         files = [
@@ -222,7 +235,7 @@ class CsvSource(Source):
                 "that is never closed, or save it again as CSV."
             ) from error
 
-    def _stream(self) -> Any:
+    def _stream(self) -> pa.NativeFile:
         if self._packed == ".zip":
             with self._open() as file:
                 return pa.BufferReader(file.read())
@@ -345,17 +358,13 @@ class ExcelSource(Source):
             cells = self._frame[name]
             present = cells.dropna()
             if len(present) and present.map(lambda cell: isinstance(cell, str)).all():
-                texts = cells.astype(object).where(cells.notna(), "")
-                yield name, TextColumn.of(pa.array(texts, type=pa.string()))
+                yield name, TextColumn.of_series(cells)
             else:
                 yield name, cells
 
 
-class OrderedDates(Source):
+class OrderedDates(WrappedSource):
     """A table in which dates that leave day and month open are ISO dates.
-
-    Args:
-        day_first: whether the day is before the month.
 
     Example:
         >>> source = FrameSource(pd.DataFrame({"born": ["05/12/2020", "06/11/2020"]}))
@@ -364,13 +373,8 @@ class OrderedDates(Source):
     """
 
     def __init__(self, inner: Source, day_first: bool) -> None:
-        self._inner, self._day_first = inner, day_first
-        self.names = inner.names
-
-    @property
-    def notes(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Facts about the reading of the table."""
-        return self._inner.notes
+        super().__init__(inner, inner.names)
+        self._day_first = day_first
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns one after the other."""
@@ -378,8 +382,7 @@ class OrderedDates(Source):
             if isinstance(raw, TextColumn):
                 yield name, raw.with_order(self._day_first)
             elif pd.api.types.infer_dtype(raw, skipna=True) == "string" and not hasattr(raw, "cat"):
-                texts = raw.astype(object).where(raw.notna(), "")
-                ordered = TextColumn.of(pa.array(texts, type=pa.string())).with_order(self._day_first)
+                ordered = TextColumn.of_series(raw).with_order(self._day_first)
                 values = pd.Series(np.array(ordered.distinct.to_pylist(), dtype=object)[ordered.position])
                 yield name, values.where(raw.notna().to_numpy(), None)
             else:
@@ -503,7 +506,6 @@ def read_frame(path: str | Path, separator: str = ",") -> pd.DataFrame:
     the first that all its other cells are; with a leading zero (01) it is text.
 
     Args:
-        path: path of the file.
         separator: character between the cells of a CSV file.
 
     Returns:

@@ -32,8 +32,6 @@ class Relaxation:
 
     Args:
         encoder: encoder that fixes the groups, bounds, moments, dtype and device.
-        softmax: whether discrete groups are relaxed.
-        sigmoid: whether continuous columns are relaxed.
         logits: ``raw`` takes ``z`` as logits; ``standardised`` takes ``mean + std * z``, as the
             official code does, which leaves rare categories nearly unreachable.
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from yaml.emitter import ScalarAnalysis
 
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import load_yaml
@@ -48,7 +49,6 @@ class Discrete(_Column):
     """A column with a finite list of categories.
 
     Attributes:
-        name: the column's name in the table.
         categories: every value that may occur, in a fixed order; a cell's code is its position.
         other: the category that takes every cell which is none of them; None where such cells are refused.
         missing: the category that takes missing cells; None where they are refused.
@@ -107,7 +107,6 @@ class Continuous(_Column):
     """A column of numbers within bounds.
 
     Attributes:
-        name: the column's name in the table.
         low, high: inclusive bounds, in the column's own unit.
         tolerance: largest distance from the truth at which a guess counts as right (TabLeak Eq. 6; 0.319 standard
             deviations there).
@@ -284,7 +283,7 @@ class Schema(BaseModel):
 class _Dumper(yaml.SafeDumper):
     """Writes letters of all scripts as they are, and a text that would steer a terminal in escapes."""
 
-    def analyze_scalar(self, scalar: str) -> Any:
+    def analyze_scalar(self, scalar: str) -> ScalarAnalysis:
         """Return which styles a text can be written in; it is written next."""
         # PyYAML keeps what it takes for printable, marks of writing direction among it.
         self.allow_unicode = not steers(scalar)

@@ -5,6 +5,7 @@ Every attack in TabLeak's threat model receives them; the baselines use nothing 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.tabular.schema import Column, Discrete
+from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.table import Table
 
 
@@ -90,24 +91,31 @@ class Statistics:
                 f"statistics are measured on at least two rows with at least one bin, got {len(table)} row(s) and "
                 f"{bins} bin(s); give the statistics of a larger table."
             )
-        means, stds, marginals = [], [], []
-        for i, column in enumerate(table.schema.columns):
-            marginal = marginal_of(column, table.column(i), bins)
-            marginals.append(marginal)
+        columns = [*enumerate(table.schema.columns)]
+        marginals = [marginal_of(column, table.column(i), bins) for i, column in columns]
+        target = marginal_of(table.schema.target, table.labels, bins)
+        return cls.of_marginals(table.schema, marginals, target, len(table))
+
+    @classmethod
+    def of_marginals(
+        cls, schema: Schema, marginals: Sequence[Marginal], target: Marginal, rows: int | None = None
+    ) -> Statistics:
+        """Return statistics with the moments that follow from the marginals.
+
+        Args:
+            rows: number of rows that the marginals were measured on, by which deviations are unbiased; None for none.
+        """
+        means, stds = [], []
+        for column, marginal in zip(schema.columns, marginals, strict=True):
             if isinstance(column, Discrete):
-                p, n = marginal.probabilities, len(table)
+                p = marginal.probabilities
                 means.append(p)
-                stds.append((p * (1 - p) * n / (n - 1)).sqrt())
+                stds.append((p * (1 - p) if rows is None else p * (1 - p) * rows / (rows - 1)).sqrt())
             else:
                 means.append(torch.tensor([marginal.mean], dtype=torch.float64))
                 stds.append(torch.tensor([marginal.std], dtype=torch.float64))
         std = torch.cat(stds)
-        return cls(
-            marginals=tuple(marginals),
-            target=marginal_of(table.schema.target, table.labels, bins),
-            mean=torch.cat(means),
-            std=torch.where(std > 0, std, torch.ones_like(std)),
-        )
+        return cls(tuple(marginals), target, torch.cat(means), torch.where(std > 0, std, torch.ones_like(std)))
 
     def rows(self, uniform: Float[Tensor, "... column"]) -> Float[Tensor, "... column"]:
         """Return cells whose columns follow the marginals independently: quantiles of numbers in [0, 1).

@@ -32,7 +32,6 @@ class Table:
     ``column`` give parts of them without building the whole. ``frame`` is the mixed-type DataFrame.
 
     Args:
-        schema: schema that the rows must fit.
         source: a DataFrame, or an opened table, with at least the schema's columns and target; further columns are
             dropped. The meaning of a CSV cell follows from the schema, not from its look: ``01`` is the text "01"
             where that is a category and the number 1 where 1 is one, and ``NA`` is missing only where it is not a
@@ -42,7 +41,6 @@ class Table:
             refuse them, where the user has no option for another treatment.
 
     Attributes:
-        schema: schema of the rows.
         notes: treatment of missing and rare cells, for readers of results.
         source_mask: which rows of the source these are, where it was read here and some were dropped; else None.
 

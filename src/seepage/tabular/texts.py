@@ -51,6 +51,12 @@ class TextColumn:
             encoded = encoded.combine_chunks()
         return cls(encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary)
 
+    @classmethod
+    def of_series(cls, series: pd.Series) -> TextColumn:
+        """Gather a column of texts, missing ones as empty."""
+        texts = series.astype(object).where(series.notna(), "")
+        return cls.of(pa.array(texts, type=pa.string()))
+
     def trimmed(self) -> TextColumn:
         """Return the column without blanks around its texts: itself where there are none.
 
@@ -183,7 +189,7 @@ def _iso(value: float) -> str:
     return text.removesuffix("T00:00:00.000000")
 
 
-def _values(texts: Any) -> np.ndarray | None:
+def _values(texts: pa.Array) -> np.ndarray | None:
     """Return the values of trimmed texts that all are booleans, whole numbers or numbers; None for other texts."""
     if not len(texts):
         return None
@@ -201,9 +207,9 @@ def _values(texts: Any) -> np.ndarray | None:
     return None
 
 
-def _any(mask: Any) -> bool:
+def _any(mask: pa.Array | pa.ChunkedArray) -> bool:
     return bool(_compute.any(mask).as_py())
 
 
-def _all(mask: Any) -> bool:
+def _all(mask: pa.Array | pa.ChunkedArray) -> bool:
     return bool(_compute.all(mask).as_py())

@@ -24,8 +24,10 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.datasets.planted import distinct, twins, uniform
 from seepage.models.model import seeded
-from seepage.results.checks import CHECKS, SEVERITIES, Facts, Finding, Where, explanation, run_checks
-from seepage.results.checks.facts import exceeds_by_more_than_chance
+from seepage.results.checks.every import CHECKS, run_checks
+from seepage.results.checks.explain import explanation
+from seepage.results.checks.facts import Facts, exceeds_by_more_than_chance
+from seepage.results.checks.finding import SEVERITIES, Finding, Where
 from seepage.results.rows import rows_of
 from seepage.results.tiers import tier_of
 from seepage.results.verdict import verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import importlib
 import io
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -91,7 +91,7 @@ def picture(shape: Shape, cells: Float[Tensor, "image pixel"]) -> str:
     return "data:image/png;base64," + base64.b64encode(written.getvalue()).decode()
 
 
-def library(name: str) -> Any:
+def library(name: str) -> ModuleType:
     """Return a module of the extra ``images``.
 
     Raises:

@@ -90,9 +90,14 @@ class Facts:
     contradicted: Mapping[Where, float] = field(default_factory=dict)
 
     @cached_property
-    def probe(self) -> Probe | None:
-        """Facts on the model's behaviour on some rows; None in settings where no gradient is the message."""
+    def _probe(self) -> Probe | None:
         return self.audit.probe()
+
+    @property
+    def probe(self) -> Probe:
+        """Facts on the model's behaviour on some rows, in settings where a gradient is the message."""
+        assert self._probe is not None
+        return self._probe
 
     @property
     def table(self) -> Dataset:
@@ -104,7 +109,7 @@ class Facts:
         """Return the reason why a check with a need does not apply; None where it does."""
         if need == "table" and self.audit.dataset is None:
             return "the rows are no table"
-        if need == "gradient" and self.probe is None:
+        if need == "gradient" and self._probe is None:
             return f"no gradient of a batch is the message in {self.audit.setting} learning"
         if need == "repetitions" and not self.audit.repeatable:
             return "messages were captured, so that neither a control nor a further repetition can be run"
@@ -277,7 +282,6 @@ def exceeds_by_more_than_chance(row: ResultRow, rows: int = 1) -> bool:
     the row's own interval.
 
     Args:
-        row: accuracy of the attack, with its lift.
         rows: number of such rows that are looked at.
 
     Example:

@@ -31,7 +31,6 @@ class Finding:
         code: stable, such as ``SEEP001``.
         severity: ``error``: what it concerns cannot be relied on; ``warning``: read the figures with it in
             mind; ``note``: an assumption that a reader should know of.
-        title: problem in one line.
         message: one paragraph with the numbers and what to do. May hold column names, as they are.
         where: settings and attacks that it concerns; everything if empty.
     """

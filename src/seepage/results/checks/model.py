@@ -21,7 +21,6 @@ _MOST = 0.5
 def zero_gradient(facts: Facts) -> Iterator[Fault]:
     """A batch's gradient vanishes, so nothing crosses the wire."""
     probe = facts.probe
-    assert probe is not None
     cases, where = [], []
     for gradient in probe.gradients:
         limit = _VANISHED * max(gradient.norms)
@@ -42,7 +41,6 @@ def zero_gradient(facts: Facts) -> Iterator[Fault]:
 def constant_gradient(facts: Facts) -> Iterator[Fault]:
     """Batches of different records with the same labels have the same gradient."""
     probe = facts.probe
-    assert probe is not None
     constant = [gradient for gradient in probe.gradients if gradient.spread is not None and gradient.spread < _SAME]
     if constant:
         cases = [f"{gradient.batch_size} (they differ by {gradient.spread:.1g} of their norm)" for gradient in constant]
@@ -58,7 +56,6 @@ def constant_gradient(facts: Facts) -> Iterator[Fault]:
 def saturated(facts: Facts) -> Iterator[Fault]:
     """Nearly all predicted probabilities are 0 or 1."""
     probe = facts.probe
-    assert probe is not None
     certain = probe.certain
     if certain is not None and certain >= _NEARLY_ALL:
         yield Fault(
@@ -85,7 +82,6 @@ def without_dropout(facts: Facts) -> Iterator[Fault]:
 def stuck_units(facts: Facts) -> Iterator[Fault]:
     """At least half of the units of a layer have no derivative on any row."""
     probe = facts.probe
-    assert probe is not None
     layers = [layer for layer in probe.layers if layer.stuck >= _MOST * layer.units]
     if layers:
         cases = [f"{layer.stuck} of the {layer.units} {layer.kind} units of layer {layer.name!r}" for layer in layers]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -99,7 +99,7 @@ every figure stands the best baseline; own_marginals holds the client's counts o
 
     @model_validator(mode="before")
     @classmethod
-    def _of_protocol(cls, values: Any) -> Any:
+    def _of_protocol(cls, values: object) -> object:
         """Fill in the attacks of a protocol that sends no sums."""
         if isinstance(values, Mapping) and values.get("protocol") in ("bagging", "cyclic") and "attacks" not in values:
             return {**values, "attacks": tuple(Part(name=name) for name in _OF_FILES)}

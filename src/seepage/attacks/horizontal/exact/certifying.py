@@ -6,13 +6,12 @@ import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from seepage import verify
 from seepage.attacks.horizontal.exact.proving import declaration
 from seepage.errors import BadInputError
 from seepage.files import write_whole
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
 
@@ -131,7 +130,7 @@ def write_certificate(
     return WrittenCertificate(file, None if opened else cells_file, int(proof.cells.sum()), given, records=len(records))
 
 
-def _plain(column: Any, cell: float) -> Any:
+def _plain(column: Column, cell: float) -> bool | int | float | str:
     """Return a cell as its category, or as a number, without a fraction where there is none."""
     if isinstance(column, Discrete):
         return column.categories[int(cell)]

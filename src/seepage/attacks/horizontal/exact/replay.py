@@ -21,6 +21,8 @@ from seepage.wire.horizontal import GradientView, UpdateView, View
 _CHANCE = 4.0
 # Standard deviations of a record's part in a message that count as no trace of it.
 _TRACE = 40.0
+# Least standard deviation of an entry: that of a clipped message may be none, and its square must not be.
+_LEAST = 1e-150
 # Standard deviations of the noise that count as none.
 _NONE = 1e-3
 # Share of the errors that is rounding in float64.
@@ -112,7 +114,7 @@ def replayed(
     kind = alike.long().argmax(1).unique(return_inverse=True)[1]
     errors, inputs = read.contributions(rows, counts)
     merged = errors[0].new_zeros(int(kind.max()) + 1, errors[0].shape[1]).index_add_(0, kind, errors[0])
-    blur = [max(size, math.ulp(0.0)) for size in noise]
+    blur = [max(size, _LEAST) for size in noise]
     alone = _apart(merged, max(_NONE * noise[0], _PRECISE * float(merged.norm())))[kind]
     trace = torch.stack(
         [e.norm(dim=1) * v[:, :-1].norm(dim=1) / n for e, v, n in zip(errors[:2], inputs[:2], blur, strict=False)]
@@ -144,7 +146,7 @@ def _left(view: View, victim: int, client: Encoder, cells: Tensor, labels: Tenso
 def _length(left: Mapping[str, Tensor], layers: Sequence[tuple[str, str | None]], noise: Sequence[float]) -> float:
     """Return the squared length in standard deviations of the noise."""
     return sum(
-        float(left[name].square().sum()) / max(size, math.ulp(0.0)) ** 2
+        float(left[name].square().sum()) / max(size, _LEAST) ** 2
         for layer, size in zip(layers, noise, strict=True)
         for name in layer
         if name is not None

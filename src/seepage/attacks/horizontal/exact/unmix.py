@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -59,7 +59,7 @@ def unmix(
     rounds: int = 16,
     seconds: float | None = None,
     operations: float = 1e12,
-    **options: Any,
+    **options: object,
 ) -> Unmix:
     """Solves for single records and proves them, in networks of any form; TabLeak, which takes options, does the rest.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from seepage.attacks.horizontal.matching.matching import MeanSquared
 from seepage.attacks.horizontal.matching.profiles import Profile, reconstruction
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
@@ -11,7 +9,7 @@ from seepage.registry import attacks
 
 
 @attacks.register("dlg", "horizontal")
-def dlg(profile: Profile = "default", **options: Any) -> Reconstruction:
+def dlg(profile: Profile = "default", **options: object) -> Reconstruction:
     """Deep Gradient Leakage: mean squared difference per tensor, unconstrained rows, one start.
 
     Source: Zhu, Liu and Han, Deep Leakage from Gradients (NeurIPS 2019).

@@ -20,7 +20,7 @@ _PROFILES: dict[str, dict[str, Any]] = {
 }
 
 
-def reconstruction(profile: Profile = "default", **options: Any) -> Reconstruction:
+def reconstruction(profile: Profile = "default", **options: object) -> Reconstruction:
     """Return the attack of a profile with some of its parts replaced.
 
     Args:
@@ -38,7 +38,7 @@ def reconstruction(profile: Profile = "default", **options: Any) -> Reconstructi
     check_choice("profile", profile, Profile)
     whole = list(inspect.signature(Reconstruction).parameters)
     of_descent = list(inspect.signature(Descent).parameters)
-    merged = {**_PROFILES[profile], **options}
+    merged: dict[str, Any] = {**_PROFILES[profile], **options}
     for option in merged:
         if option not in whole and option not in of_descent:
             raise unknown_name("attack option", option, whole + of_descent)

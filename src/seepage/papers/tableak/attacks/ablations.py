@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from seepage.attacks.horizontal.matching.profiles import Profile, reconstruction
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.registry import attacks
 
 
 @attacks.register("tableak_no_pooling", "horizontal")
-def tableak_no_pooling(profile: Profile = "default", **options: Any) -> Reconstruction:
+def tableak_no_pooling(profile: Profile = "default", **options: object) -> Reconstruction:
     """TabLeak from a single start (not the best of many).
 
     Source: Vero et al., TabLeak (ICML 2023), an ablation.
@@ -19,7 +17,7 @@ def tableak_no_pooling(profile: Profile = "default", **options: Any) -> Reconstr
 
 
 @attacks.register("tableak_no_softmax", "horizontal")
-def tableak_no_softmax(profile: Profile = "default", **options: Any) -> Reconstruction:
+def tableak_no_softmax(profile: Profile = "default", **options: object) -> Reconstruction:
     """TabLeak without the softmax relaxation; continuous columns keep the sigmoid.
 
     Source: Vero et al., TabLeak (ICML 2023), an ablation.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from seepage.attacks.horizontal.matching.priors import Prior
 from seepage.attacks.horizontal.matching.profiles import Profile, reconstruction
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
@@ -12,7 +10,9 @@ from seepage.registry import attacks
 
 
 @attacks.register("grad_inversion", "horizontal")
-def grad_inversion(profile: Profile = "default", l1: float = 1e-4, l2: float = 1e-3, **options: Any) -> Reconstruction:
+def grad_inversion(
+    profile: Profile = "default", l1: float = 1e-4, l2: float = 1e-3, **options: object
+) -> Reconstruction:
     """GradInversion: cosine matching of unconstrained rows, with priors on their squares and on the batch's statistics.
 
     Source: Yin et al., See through Gradients (CVPR 2021).
