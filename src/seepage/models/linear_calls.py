@@ -106,9 +106,7 @@ class _WatchingCalls(TorchFunctionMode):
         self._places, self._replaced, self._awaited, self._ends = places, replaced, until, bool(until)
         self._next = 0
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         form = _FORMS.get(func)
         if form is None:

@@ -13,13 +13,7 @@ _PACKAGE = "rtdl_revisiting_models"
 
 
 @models.register("ft_transformer", "horizontal")
-def ft_transformer(
-    schema: Schema,
-    seed: int = 0,
-    head: Head | None = None,
-    blocks: int = 2,
-    width: int = 64,
-) -> Model:
+def ft_transformer(schema: Schema, seed: int = 0, head: Head | None = None, blocks: int = 2, width: int = 64) -> Model:
     """FT-Transformer of the package rtdl_revisiting_models: attention over one token a column.
 
     Args:
@@ -49,13 +43,7 @@ def ft_transformer(
 
 
 @models.register("rtdl_resnet", "horizontal")
-def rtdl_resnet(
-    schema: Schema,
-    seed: int = 0,
-    head: Head | None = None,
-    blocks: int = 2,
-    width: int = 64,
-) -> Model:
+def rtdl_resnet(schema: Schema, seed: int = 0, head: Head | None = None, blocks: int = 2, width: int = 64) -> Model:
     """ResNet of the package rtdl_revisiting_models: residual blocks with batch normalisation.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -136,9 +136,7 @@ def same_buffers(module: nn.Module) -> Iterator[None]:
 class _NotInPlace(TorchFunctionMode):
     """Mode in which ``functional.normalize`` returns a new tensor, as weights of several batches need it."""
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if func is functional.normalize:
             given = {name: value for name, value in given.items() if name != "out"}

@@ -26,9 +26,7 @@ def message_of(defense: KnownCut, clip: float | None) -> Sent | None:
         return None
     if defense.own_norm:
         return lambda gradients: gradients / 2
-    bound = bound_of(defense, clip)
-
-    return partial(clipped, bounds=bound)
+    return partial(clipped, bounds=bound_of(defense, clip))
 
 
 def bound_of(defense: KnownCut, clip: float | None) -> float:
@@ -38,3 +36,12 @@ def bound_of(defense: KnownCut, clip: float | None) -> float:
             f"gradients are clipped ({defense.describe()}), but the view does not say to what bound; give clip."
         )
     return clip
+
+
+def check_bare(defense: KnownCut, what: str, instead: str, aware: bool = False) -> None:
+    """Refuse to read gradients as they are where clients change them, or where they are compared as though changed."""
+    if aware or not defense.bare:
+        changed = f"add the noise of {defense.shaped}" if defense.shaped else "clip theirs"
+        raise BadInputError(
+            f"{what}, but clients {changed} (noise multiplier {defense.noise_multiplier:g}); use {instead}."
+        )
