@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.defenses.accounting import gaussian_epsilon
-from seepage.errors import BadInputError, check_choice, check_count
+from seepage.errors import BadInputError, check_choice, check_count, non_negative, positive
 from seepage.needs import ActsOn
 from seepage.registry import defenses
 
@@ -58,11 +58,9 @@ class CutNoise:
 
     def __post_init__(self) -> None:
         check_choice("rule for the bound:", self.rule, Rule)
-        for name in ("noise_multiplier", "rate", "start"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 <= value < math.inf or (name == "start" and value == 0):
-                raise BadInputError(f"{name} is a number from 0 up, got {name}={value!r}.")
+        for name in ("noise_multiplier", "rate"):
+            non_negative(name, getattr(self, name))
+        positive("start", self.start)
         if not isinstance(self.quantile, int | float) or not 0 < self.quantile < 1:
             raise BadInputError(f"a quantile lies between 0 and 1, got quantile={self.quantile!r}.")
 

@@ -61,7 +61,8 @@ class RecordDefense(Protocol):
             parameters: parameters to use, in the form that ``learning.gradient`` takes.
 
         Raises:
-            BadInputError: not one seed a victim, or the model's records have no gradients of their own.
+            BadInputError: not one seed a victim, or the model's records have no gradients of their own, since it
+                normalises by the batch.
         """
         ...
 

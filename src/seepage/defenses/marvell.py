@@ -92,15 +92,7 @@ class Marvell(BatchDefense):
         generator: torch.Generator,
         labels: Float[Tensor, "batch record"],
     ) -> Float[Tensor, "batch record feature"]:
-        """Return the gradients to send back.
-
-        Args:
-            gradients: gradient of each record's own loss, batch by batch.
-            labels: labels of the records, 0 or 1.
-
-        Raises:
-            BadInputError: there are labels other than 0 and 1.
-        """
+        """Return the gradients to send back. Labels other than 0 and 1 are refused."""
         if not bool(((labels == 0) | (labels == 1)).all()):
             raise BadInputError(
                 f"marvell hides which of two labels a record has, but there are labels up to {int(labels.max())}; use "

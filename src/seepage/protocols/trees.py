@@ -101,11 +101,7 @@ def encoded(schema: Schema, statistics: Statistics, cells: Float[Tensor, "row co
 
 
 def check_installed() -> None:
-    """Refuse to go on without xgboost.
-
-    Raises:
-        MissingExtraError: the extra ``trees`` is not installed.
-    """
+    """Refuse to go on without xgboost, with MissingExtraError."""
     with extra("trees", "xgboost", "xgboost"):
         assert xgboost.__version__
 
@@ -340,7 +336,7 @@ def _by_files(
         for client in turns(number):
             start = None if content is None else xgboost.Booster(parameters, model_file=_bytes(content))
             boosted = xgboost.train(parameters, matrices[client], 1, xgb_model=start)
-            sent.append((client, json.loads(bytes(boosted[number_of_rounds(boosted) - 1 :].save_raw("json")))))
+            sent.append((client, json.loads(bytes(boosted[boosted.num_boosted_rounds() - 1 :].save_raw("json")))))
         started = total
         for client, new in sent:
             content = new if content is None else _appended(content, new)
@@ -351,11 +347,6 @@ def _by_files(
     model = xgboost.Booster(parameters, model_file=_bytes(content))
     forest = read_forest(content, "the global model")
     return model, [FileMessage(forest, tuple(o), tuple(b)) for o, b in zip(own, before, strict=True)]
-
-
-def number_of_rounds(booster: xgboost.Booster) -> int:
-    """Return the number of boosting rounds of a model."""
-    return int(booster.num_boosted_rounds())
 
 
 def _bytes(content: dict[str, Any]) -> bytearray:

@@ -17,7 +17,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
 from seepage.models.split import for_loss, outputs_of, record_losses, usual_split_head
 from seepage.models.vertical import Copies, Stack, encoder_of
-from seepage.protocols.finite import check_finite
+from seepage.protocols.finite import check_finite, check_labels, check_losses
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 from seepage.wire.labels import ReturnedView
@@ -167,11 +167,7 @@ class WholeClientLearning:
             >>> trained.returned.gradient.shape
             torch.Size([1, 60, 4])
         """
-        if bool((rows.labels == rows.labels[0]).all()):
-            raise BadInputError(
-                f"the target {rows.schema.target.name!r} is the same in all {len(rows)} rows, so there is nothing to "
-                "learn; choose another target or add rows where it differs."
-            )
+        check_labels(rows.labels, rows.schema.target)
         model = copy.deepcopy(model)
         order, noising = (torch.Generator().manual_seed(seed + i) for i in range(2))
         encoded, labels = encoder_of(rows.schema).encode(rows.cells), rows.labels
@@ -202,11 +198,7 @@ class WholeClientLearning:
                 computed.backward(cut.grad[None])
                 optimiser.step()
                 total += float(loss.detach()) * len(batch) / len(rows)
-        if not math.isfinite(total):
-            raise BadInputError(
-                f"split training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; "
-                "give a smaller learning_rate."
-            )
+        check_losses(torch.tensor(total, dtype=torch.float64), "split", self.learning_rate)
         with torch.no_grad():
             spread = model.client(encoded[None]).std(1, correction=0)
         # Whoever sends there has no columns of its own.

@@ -67,13 +67,18 @@ class MarkedRows:
         )
 
     def drawn(
-        self, shares: Float[Tensor, "model part"], rows: int, generator: torch.Generator
-    ) -> Int[Tensor, "model part {rows}"]:
+        self,
+        shares: Float[Tensor, "model _part"],
+        rows: int,
+        generator: torch.Generator,
+        others: tuple[float, ...] = (),
+    ) -> Int[Tensor, "model _parts {rows}"]:
         """Draw data sets with given shares of rows that carry the attribute, without replacement within a model.
 
         Args:
             shares: share in each part of each model's rows, rounded to whole rows.
             rows: number of rows of each part.
+            others: shares of further parts, the same for all models.
 
         Raises:
             BadInputError: a share is not in [0, 1], or these rows cannot supply it.
@@ -84,6 +89,7 @@ class MarkedRows:
             >>> rows.carries[chosen].sum(-1).tolist()
             [[2], [1]]
         """
+        shares = torch.cat([shares, torch.tensor(others, dtype=shares.dtype).expand(len(shares), -1)], dim=1)
         if not bool(((shares >= 0) & (shares <= 1)).all()):
             raise BadInputError(f"shares of a property lie in [0, 1], got {shares.min():g} to {shares.max():g}.")
         with_it = (shares.double() * rows).round().long()

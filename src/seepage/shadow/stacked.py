@@ -131,12 +131,7 @@ class Dense:
         chosen: Int[Tensor, "model trained"],
         seeds: Sequence[int],
     ) -> Stacked:
-        """Train one model on each line of ``chosen`` positions of rows, see ``Learner``.
-
-        Raises:
-            BadInputError: rows, positions or seeds do not fit each other, or training ended in numbers that are not
-                finite.
-        """
+        """Train one model on each line of ``chosen`` positions of rows, see ``Learner``."""
         check_rows(inputs, labels, chosen, seeds, self.classes)
         inputs, labels, chosen = inputs.float(), labels.long(), chosen.long()
         size = min(self.batch_size or chosen.shape[1], chosen.shape[1])

@@ -222,11 +222,7 @@ class PooledKnowledge:
                 )
 
     def trained(self, kind: ShadowKind) -> Shadows:
-        """Return the shadow models of a kind.
-
-        Raises:
-            BadInputError: there are none of that kind.
-        """
+        """Return the shadow models of a kind; where there are none, refuse with BadInputError."""
         if kind not in self.shadows:
             raise BadInputError(
                 f"shadow models of the kind {kind!r} are needed, got {', '.join(self.shadows) or 'none'}; train them "

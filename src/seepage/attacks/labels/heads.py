@@ -41,11 +41,7 @@ class LabelHeads:
     """
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
-        """Return the guess; ``seeds`` are those of each training's forests and folds.
-
-        Raises:
-            BadInputError: no labels are known, or those of a training are all the same.
-        """
+        """Return the guess; ``seeds`` are those of each training's forests and folds."""
         return by_heads(inputs_of(view), knowledge, seeds, "label inference by heads")
 
 

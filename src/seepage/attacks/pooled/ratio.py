@@ -60,12 +60,8 @@ class Ratio:
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return chances of each share, the estimated share and its interval; ``seeds`` are not used.
 
-        Args:
-            knowledge: side information with queries, the shares to distinguish, and shadow models spread over the range
-                in which the share may be.
-
         Raises:
-            BadInputError: shadow models are missing or too few (below 20), or queries are not answered.
+            BadInputError: shadow models are too few (below 20), or not spread over the range.
         """
         shadows = knowledge.trained("spread")
         if not isinstance(shadows, SpreadShadows):

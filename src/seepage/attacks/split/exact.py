@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -21,7 +20,7 @@ from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.replay import replayed_guess
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
-from seepage.errors import BadInputError, check_choice, check_count
+from seepage.errors import BadInputError, check_choice, check_count, non_negative
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
 from seepage.registry import attacks
@@ -99,8 +98,7 @@ class Exact:
         for name in ("votes", "bins", "most", "starts", "sweeps", "rounds", "keep"):
             check_count(name, getattr(self, name))
         check_choice("search:", self.search, Search)
-        if isinstance(self.scale, bool) or not 0 <= self.scale < math.inf:
-            raise BadInputError(f"scale is a number from 0 up, got scale={self.scale!r}.")
+        non_negative("scale", self.scale)
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
         """Return the guess; ``seeds`` are those of the descent's starts.

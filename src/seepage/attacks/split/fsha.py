@@ -75,11 +75,7 @@ class FSHA:
             check_count("a width of the decoder", width)
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are those of the decoder and of the noise it is trained with.
-
-        Raises:
-            BadInputError: the attacker holds no auxiliary rows, or no gradient was received.
-        """
+        """Return the guess; ``seeds`` are those of the decoder and of the noise it is trained with."""
         check_gradient(view)
         rows = knowledge.auxiliary
         if rows is None or not len(rows):

@@ -60,11 +60,7 @@ class PseudoClientAttack:
         self._decoder()
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are those of the pseudo-client, the decoder and the noise it is trained with.
-
-        Raises:
-            BadInputError: the attacker holds no auxiliary rows, or no gradient was received.
-        """
+        """Return the guess; ``seeds`` are those of the pseudo-client, the decoder and the noise it is trained with."""
         check_gradient(view)
         if knowledge.auxiliary is None or not len(knowledge.auxiliary):
             raise BadInputError(

@@ -48,11 +48,7 @@ class EqualitySolving:
         return ("bottom", "top") if self.match == "prediction" else ("bottom",)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
-        """Return the guess; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: the bottom model was not granted, or a network is not linear.
-        """
+        """Return the guess; ``seeds`` are not used. Networks with hidden layers are refused."""
         bottom = knowledge.granted_bottom("equality solving")
         encoder = encoder_of(knowledge.schema)
         slope, shift = _affine(bottom, "the target's bottom model")

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.attacks.vertical.parts.relaxed import relaxed
+from seepage.attacks.vertical.parts.generated import relaxed
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
@@ -87,11 +87,7 @@ class Ginver(DescentAttack):
     hidden: tuple[int, ...] = (100, 300)
 
     def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess; it learns from the attacked records' own features.
-
-        Raises:
-            BadInputError: the bottom model was not granted.
-        """
+        """Return the guess; it learns from the attacked records' own features."""
         bottom = frozen(knowledge.granted_bottom("Ginver"))
         encoder, received = encoder_of(knowledge.schema), view.received
         mean, std = received.mean(1, keepdim=True), received.std(1, keepdim=True).clamp(min=1e-6)

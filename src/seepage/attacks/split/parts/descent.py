@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.attacks.split.parts.messages import logits_and_derivatives
 from seepage.attacks.split.parts.nearest import Messages, NearestConfigurations, rounding
-from seepage.attacks.split.parts.observed import logits_and_derivatives
 
 # Share of columns that a start keeps when it no longer improves.
 _UNCHANGED = 0.5

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 from torch import Tensor
 
+from seepage.attacks.split.parts.messages import logits_and_derivatives
 from seepage.attacks.split.parts.nearest import Messages, NearestConfigurations, rounding
-from seepage.attacks.split.parts.observed import logits_and_derivatives
 from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError
 from seepage.models.deepfm import DeepFMClient

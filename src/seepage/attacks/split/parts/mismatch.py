@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.split.parts.messages import check_bare
-from seepage.attacks.split.parts.observed import logits_and_derivatives
+from seepage.attacks.split.parts.messages import check_bare, logits_and_derivatives
 from seepage.attacks.split.parts.prior import CellPrior
 from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space

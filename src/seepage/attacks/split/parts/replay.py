@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 from torch import Tensor
 
+from seepage.attacks.split.parts.messages import logits_and_derivatives
 from seepage.attacks.split.parts.nearest import Messages, candidate_gradients, nearest, rounding
 from seepage.attacks.split.parts.numbers import NumberPrior, Region, likeliest, prior_samples, region_samples
-from seepage.attacks.split.parts.observed import logits_and_derivatives
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.responses import Responder, responder
