@@ -67,12 +67,7 @@ class CutNoise:
     def __call__(
         self, gradients: Float[Tensor, "record cut"], bound: float, generator: torch.Generator
     ) -> Float[Tensor, "record cut"]:
-        """Return the clipped and noisy gradients.
-
-        Args:
-            gradients: gradient of each record's own loss.
-            bound: bound on their norms, with ``quantile``.
-        """
+        """Return the clipped and noisy gradients."""
         norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
         bounds = norms / 2 if self.rule == "own" else torch.full_like(norms, bound)
         noise = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
@@ -95,7 +90,6 @@ class CutNoise:
 
         Args:
             exchanges: number of messages about one row, such as the number of epochs.
-            delta: failure probability delta.
 
         Raises:
             BadInputError: an argument is out of range.

@@ -141,7 +141,6 @@ def optimal(own: tuple[float, float], power: float, share: float, features: int,
     Args:
         own: variance of each label's gradients before any noise.
         power: squared distance of the labels' mean gradients.
-        share: share of label 1.
 
     Example:
         >>> variances = optimal((1e-6, 1e-6), power=1.0, share=0.5, features=3, kl=0.5)

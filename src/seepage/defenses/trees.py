@@ -178,7 +178,6 @@ class HistogramNoise:
 
         Args:
             trees: number of rounds.
-            columns: number of encoded columns.
             depth: number of levels that sums are sent for.
             outputs: number of margins of a row; None for a regression.
         """

@@ -38,7 +38,6 @@ class BatchNorm(nn.Module):
     updates.
 
     Args:
-        channels: size of axis 1.
         momentum: weight of a batch in the running statistics; None: all batches weigh the same.
         track_running_stats: whether there are running statistics; without them evaluation takes the batch's.
 

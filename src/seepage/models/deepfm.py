@@ -94,8 +94,6 @@ class Shared(NamedTuple):
 
     Attributes:
         first: share of the first layer's inputs to its units (with the bias on the record's side).
-        vectors: sum of embeddings.
-        squares: sum of their squares.
         linear: sum of first-order terms (with the bias on the candidate's side).
         fields: embeddings of the cut, one after the other; empty on the candidate's side.
     """
@@ -155,11 +153,7 @@ class DeepFMClient(nn.Module):
     def relaxed(
         self, cut: Float[Tensor, "record cut"], shares: Sequence[Float[Tensor, "record _value"]]
     ) -> Float[Tensor, "record output"]:
-        """Return the logits where discrete columns hold mixtures of their values, and there are no other columns.
-
-        Args:
-            shares: share of each value, for each column.
-        """
+        """Return the logits where discrete columns hold mixtures of their values, and there are no other columns."""
         own, first = (
             [table.weight for table in tables if isinstance(table, nn.Embedding)]
             for tables in (self.own.embeddings, self.own.first_order)

@@ -236,7 +236,6 @@ class _Call:
 
     Attributes:
         axis: axis of the index along which the records lie.
-        rest: other axes of the index.
         entries: for each index entry of a record, the discrete column (None: always the same row) and the rows.
     """
 

@@ -19,11 +19,9 @@ class LinearCall(NamedTuple):
     """One application of a weight, as a layer of units.
 
     Attributes:
-        place: index among the calls of a run.
         entering: input, (record, input) or (record, position, input).
         weight: weight as it was applied, (unit, input).
         bias: bias that the call itself adds, None where it adds none.
-        returned: output as the call returned it.
         last: whether units lie along the last axis of the output, else along axis 1.
     """
 

@@ -89,7 +89,6 @@ def own_whole(
 
     Args:
         parts: names of the parts in the order in which records pass them, the client's first layers first.
-        cut: number of activations that the audit asks for.
         ends: number of entries that the last of the parts returns; that of outputs if None.
 
     Returns:

@@ -29,7 +29,6 @@ class PooledLearning:
     Source: Zhang, Tople and Ohrimenko, *Leakage of Dataset Properties in Multi-Party Machine Learning* (2021).
 
     Attributes:
-        learner: training recipe of a model.
         rows: number of rows of the victim, and of each further party.
         others: shares of the attribute in each further party's rows; none in the paper.
         answers: defense of answers; none if None.
@@ -187,7 +186,6 @@ def parted(
     out.
 
     Args:
-        auxiliary, own, queries: number of rows of each part.
         auxiliary_share, own_share: share of the attribute in each part; that of the drawn rows if None.
         apart: whether queries are rows of their own; otherwise they are drawn from the auxiliary ones.
     """

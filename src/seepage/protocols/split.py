@@ -63,9 +63,6 @@ class SplitLearning:
     weights. The number of epochs is not stated there, 5 here.
 
     Attributes:
-        epochs: number of passes over the rows.
-        batch_size: number of records of an exchange, with one client.
-        learning_rate: learning rate of Adagrad.
         decay: weight of the squared embeddings and first-order weights in the loss.
         rows_each: number of rows of a client; None for one client with all of them.
         clients: number of clients in an exchange, where there are several.
@@ -108,7 +105,6 @@ class SplitLearning:
         """Train both parts.
 
         Args:
-            model: model that training starts from; left unchanged.
             rows: table whose public columns the server holds; the client or clients hold the other columns and the
                 labels.
 
@@ -176,7 +172,6 @@ class SplitLearning:
         Args:
             exchanges: stage of the training in each exchange, the newest first, and the client part that the server
                 knows of it, where it is not the one that answers.
-            rows: rows of the exchanges, in batches of the protocol's size.
 
         Raises:
             BadInputError: there is no exchange, or the parts do not fit the rows.

@@ -45,8 +45,6 @@ class Boosting:
 
     Attributes:
         classes: number of classes; 1 for a regression.
-        depth: largest depth of a tree.
-        learning_rate: factor of each tree's weights (eta).
         regularisation: L2 penalty on weights (lambda).
         min_child_weight: least sum of second derivatives in a child.
         base_score: prediction before the first tree; xgboost estimates it from all labels if None.
@@ -130,9 +128,6 @@ def histograms(forest: Forest, cuts: Cuts, rows: Rows, labels: Labels, depth: in
 
     xgboost builds a histogram for each node that may be split: those above the largest depth. Of two children it sends
     the one with fewer rows, and every party gets the other by subtraction; here both are there.
-
-    Args:
-        cuts: bins of all clients.
     """
     binned = cuts.binned(rows)
     margins = np.tile(forest.intercept, (len(rows), 1))
@@ -172,7 +167,6 @@ def grow_together(
     of a split, each with noise of its own.
 
     Args:
-        recipe: recipe of the trees, with a base score.
         noise: returns sums as a client sends them.
         observed: clients whose sums are added up in the message that is returned.
     """

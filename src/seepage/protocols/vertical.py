@@ -41,12 +41,7 @@ _LEAST = 1e-7
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a table for each of several trainings.
-
-    Attributes:
-        cells: cells of all columns, in the form of ``Table.cells``.
-        labels: class codes.
-    """
+    """Rows of a table for each of several trainings."""
 
     cells: Float[Tensor, "training record column"]
     labels: Float[Tensor, "training record"]
@@ -105,11 +100,6 @@ class Steering:
     local optimiser: each entry of a step is multiplied by 1 + gamma times the ratio of its gradient to that of the step
     before, at least 1 and at most ``most``. Deviation: the paper multiplies the gradient of stochastic gradient
     descent. Here parties step by Adam, which would undo that, so that the factor is that of Adam's step.
-
-    Attributes:
-        party: number of the passive party.
-        gamma: factor of the ratio.
-        most: largest factor of a step.
     """
 
     party: int
@@ -142,9 +132,6 @@ class VerticalLearning:
     Adam at 0.001, batches of 64 records (its comparison's) and 10 epochs are our choice.
 
     Attributes:
-        epochs: number of passes over the rows.
-        batch_size: number of records of an exchange.
-        learning_rate: learning rate of Adam.
         features: defense of features by passive parties, in training and at inference; None for nothing.
         returned: defense of each record's gradient on its way to a passive party; None for nothing.
         unlike: term in the loss by which passive parties' features shall not resemble their rows; None for nothing.
@@ -178,7 +165,6 @@ class VerticalLearning:
 
         Args:
             model: model that training starts from; left unchanged.
-            rows: rows whose columns the parties hold.
             seeds: seed of each training's batches and noise.
 
         Raises:
@@ -264,7 +250,6 @@ class VerticalLearning:
 
         Args:
             target: number of the passive party that is attacked.
-            exposures: number of times that each row is sent.
 
         Raises:
             BadInputError: the target is no passive party.

@@ -68,9 +68,6 @@ class WholeClientModel:
         """Return networks before they are trained.
 
         Args:
-            hidden: units of each hidden layer of the client.
-            tower: units of each hidden layer of the server.
-            topology: parties, and who has the labels.
             hop: units of each layer of the hop, where there is one.
         """
         outputs, u_shaped = outputs_of(schema.target), topology == "u_shaped"
@@ -155,9 +152,6 @@ class WholeClientLearning:
 
     def train(self, model: WholeClientModel, rows: Table, seed: int) -> TrainedWhole:
         """Train all parts.
-
-        Args:
-            model: model that training starts from; left unchanged.
 
         Example:
             >>> from seepage.datasets.planted import telling

@@ -53,8 +53,6 @@ class Learner(Protocol):
         """Train one model on each line of ``chosen`` positions of rows.
 
         Args:
-            inputs: rows on the first axis.
-            labels: class codes.
             chosen: positions of each model's rows, equally many for each.
             seeds: seed of each model's first weights and batches.
 
@@ -131,7 +129,6 @@ def check_recipe(
     """Refuse unusable settings of a recipe; settings that are None are not checked.
 
     Args:
-        classes: number of classes, at least two.
         counts: whole numbers from 1 up, by name.
         above: numbers above 0, by name.
         at_least: numbers from 0 up, by name.
@@ -157,9 +154,6 @@ def check_recipe(
 
 def in_parts(train: Callable[[slice], _Models], count: int, each: int, learning_rate: float | int) -> _Models:
     """Train as many models at a time as fit into memory, and return all of them.
-
-    Args:
-        learning_rate: learning rate, for the message.
 
     Raises:
         BadInputError: training ended in numbers that are not finite.

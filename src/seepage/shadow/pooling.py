@@ -17,8 +17,6 @@ class MarkedRows:
     """Rows in the form that models take, with marks for the sensitive attribute.
 
     Attributes:
-        inputs: rows on the first axis.
-        labels: class codes.
         carries: whether each row has the sensitive value, even where models do not receive the attribute.
         widths: number of inputs of each column of a table; empty for other rows.
         column: position of the column with the attribute; None where models do not receive it.
@@ -77,7 +75,6 @@ class MarkedRows:
 
         Args:
             shares: share in each part of each model's rows, rounded to whole rows.
-            rows: number of rows of each part.
             others: shares of further parts, the same for all models.
 
         Raises:
@@ -126,9 +123,7 @@ def joint_models(
     The parties use it on their rows, the attacker on its auxiliary rows: one code path for both.
 
     Args:
-        pool: rows that ``chosen`` refers to.
         own: rows of the adversary; None where it trains nothing.
-        chosen: positions in the pool, by part.
     """
     together = pool if own is None else pool.followed_by(own)
     lines = chosen.flatten(1)

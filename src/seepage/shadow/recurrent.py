@@ -95,11 +95,7 @@ class Recurrent:
 
     Attributes:
         vectors: word vectors; number 0 is the padding.
-        units: number of units of each direction.
-        dense: number of units of the dense layer.
         dropout: probability that a dense unit is left out of a training step.
-        epochs: number of passes over the texts.
-        batch_size: number of texts of a step.
         learning_rate, weight_decay: settings of Adam.
 
     Raises:

@@ -167,7 +167,6 @@ class Auxiliary:
 
     Attributes:
         cells: all columns of the schema, as a table holds them.
-        labels: class codes.
     """
 
     cells: Float[Tensor, "row column"]
@@ -182,8 +181,6 @@ class CutKnowledge:
     """Side information of the server in split learning.
 
     Attributes:
-        statistics: marginals of columns and labels.
-        defense: the clients' defense of gradients and labels.
         auxiliary: complete rows that the server holds; None where it has none.
     """
 

@@ -63,8 +63,6 @@ class FeatureView(ActivationView):
 
     Attributes:
         model: parts of the model that the active party owns.
-        target: number of the passive party that is attacked.
-        own: cells of its own columns.
         features: features of every party, as received, in the parties' order; its own as it computed them. Where
             records are sent several times, the mean of all messages.
         labels: class codes where it knows them: for records of training; None for records that it predicts.
@@ -152,7 +150,6 @@ class FeatureAuxiliary:
     Attributes:
         cells: cells of the target's columns.
         own: cells of the attacker's own columns.
-        labels: class codes.
         features: features that every party but the target sends for them, in the parties' order; the target's place is
             empty.
     """
@@ -174,7 +171,6 @@ class Leaked:
 
     Attributes:
         cells: cells of the target's columns.
-        features: features, as received.
         own: cells of the attacker's own columns.
     """
 

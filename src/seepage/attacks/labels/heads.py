@@ -78,10 +78,6 @@ def by_heads(
     seeds: Sequence[int],
     what: str,
 ) -> LabelGuess:
-    """Return the guess of the best head on the best inputs in each training.
-
-    Args:
-        what: name of the attack in messages.
-    """
+    """Return the guess of the best head on the best inputs in each training."""
     positions, labels = knowledge.granted_labels(what)
     return LabelGuess.of(best_head([*inputs.values()], positions, labels, knowledge.target, seeds), knowledge.target)

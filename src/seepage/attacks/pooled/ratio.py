@@ -154,11 +154,7 @@ def _crossed(
 
 
 def _components(shadows: SpreadShadows, residual: np.ndarray, freedom: int) -> tuple[float, float]:
-    """Return the variance of a rule's number due to training, and due to rows drawn from the population.
-
-    Args:
-        shadows: shadow models in pairs of the same rows.
-    """
+    """Return the variance of a rule's number due to training, and due to rows drawn from the population."""
     of_training = float(((residual[0::2] - residual[1::2]) ** 2).mean() / 2)
     there = 1 - float(shadows.drawn_share(shadows.shares[:, 0]).mean())
     left = float((residual**2).sum() / freedom) - of_training

@@ -15,11 +15,7 @@ from seepage.wire.split import CutView
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Scores of records for the sought label; only their order is meaningful.
-
-    Attributes:
-        scores: score of each record; higher for likelier ones.
-    """
+    """Scores of records for the sought label; only their order is meaningful."""
 
     scores: Float[Tensor, " record"]
     method: str

@@ -266,11 +266,7 @@ class Posterior:
 def _weighed(
     noise: Fitted | None, answer: tuple[Tensor, Tensor], view: CutView, at: Int[Tensor, " record"], defense: KnownCut
 ) -> Float[Tensor, "record place label"]:
-    """Return the log-likelihood of some of a round's messages under each combination, up to a constant a record.
-
-    Args:
-        noise: what was fitted on the round's messages.
-    """
+    """Return the log-likelihood of some of a round's messages under each combination, up to a constant a record."""
     if isinstance(noise, Mismatch):
         return noise.log_likelihood(*answer, view.of(at))
     candidates, received = candidate_gradients(view.model, *answer), view.own_gradient[at]

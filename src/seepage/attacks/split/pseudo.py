@@ -122,11 +122,7 @@ class _Simulation:
                 parameter.copy_(_STD * torch.randn(parameter.shape, generator=self._generator))
 
     def trained(self, epochs: int, weight: float = 0.0) -> nn.Module:
-        """Return the pseudo-client after some epochs.
-
-        Args:
-            weight: weight of the adversary; none if 0.
-        """
+        """Return the pseudo-client after some epochs."""
         optimiser = torch.optim.Adam(self._client.parameters(), lr=_RATE)
         center, spread = self._seen.mean(0), self._seen.std(0, correction=0).clamp(min=1e-6)
         width = self._seen.shape[1]

@@ -18,7 +18,6 @@ def train_shadows(knowledge: PooledKnowledge, shares: Float[Tensor, "shadow part
     attacker's own rows are added to each.
 
     Args:
-        knowledge: side information with recipe, auxiliary and own rows, queries and further parties.
         shares: shares of the attribute in the victim's rows, one column for each time that it added some.
 
     Raises:
@@ -49,9 +48,6 @@ def binary_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> Shadows
 
 def spread_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> SpreadShadows:
     """Train ``count`` shadow models with shares spread evenly over the range that is known.
-
-    Args:
-        knowledge: side information, as for ``train_shadows``, with the range.
 
     Raises:
         BadInputError: half the auxiliary rows cannot supply the shares, or ``count`` is no multiple of 4.

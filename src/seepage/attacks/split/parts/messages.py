@@ -61,9 +61,6 @@ def logits_and_derivatives(
     The gradient at the coordinate that is added to the logit is ``sigmoid(logit) - label``: negative for label 1. All
     others are that times the logit's derivatives.
 
-    Args:
-        additive: position of the coordinate that is added to the logit.
-
     Example:
         >>> gradient = torch.tensor([[-0.5, -0.25]])
         >>> [part.tolist() for part in logits_and_derivatives(gradient, 1)]

@@ -37,7 +37,6 @@ class Mismatch:
 
     Attributes:
         additive: position in the cut of the coordinate that is added to the logit.
-        inverse: inverse of the Cholesky factor of its covariance.
     """
 
     additive: int

@@ -41,7 +41,6 @@ def number_target_guess(
     Args:
         views: views of the same records, the newest first.
         weigh: whether combinations are weighed by the prior (posterior); otherwise the nearest is taken.
-        observed: whether gradients are used.
     """
     first, defense = views[0], knowledge.defense
     model, target = first.model, knowledge.schema.target

@@ -48,7 +48,6 @@ def replayed_guess(
     Args:
         views: views of the same records, the newest first. What replays the newest is searched, and then what replays
             all of them; where that is not found, the answer is from the newest alone.
-        space: space with bins of the numbers.
     """
     first = views[0]
     prior = NumberPrior.of(first.model, knowledge, first.features)
@@ -174,11 +173,7 @@ def _thinned(space: Space, generator: torch.Generator) -> Space:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Sums of the embeddings of combinations of categories.
-
-    Attributes:
-        combinations: codes of the categories of each combination.
-    """
+    """Sums of the embeddings of combinations of categories."""
 
     client: DeepFMClient
     combinations: Float[Tensor, "combination category"]

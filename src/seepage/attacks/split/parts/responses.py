@@ -16,11 +16,7 @@ from seepage.models.split import SplitModel
 
 @dataclass(frozen=True)
 class Side:
-    """Records, or candidates, in the form that a responder prepared.
-
-    Attributes:
-        tensors: prepared tensors with the same leading axes.
-    """
+    """Records, or candidates, in the form that a responder prepared."""
 
     tensors: tuple[Tensor, ...]
 
