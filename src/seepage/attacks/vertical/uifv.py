@@ -60,12 +60,7 @@ class _InverNet:
         usual = 3 if layout is None else layout.layers
         return Inverter(
             DEPTHS[usual if self.layers is None else self.layers],
-            self.loss,
-            self.standardise,
-            self.epochs,
-            self.steps,
-            self.batch_size,
-            self.learning_rate,
+            *(self.loss, self.standardise, self.epochs, self.steps, self.batch_size, self.learning_rate),
             layout,
             self.converge,
         )

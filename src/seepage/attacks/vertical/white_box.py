@@ -120,5 +120,4 @@ def predicted(
 ) -> Float[Tensor, "training record output"]:
     """Return the top model's outputs for the parties' features, with other features in the target's place."""
     inputs = [sent if party == view.target else feature for party, feature in enumerate(features)]
-    parameters = {name: parameter.detach() for name, parameter in view.model.top.named_parameters()}
-    return torch.func.functional_call(view.model.top, parameters, (torch.cat(inputs, dim=-1),))
+    return frozen(view.model.top)(torch.cat(inputs, dim=-1))
