@@ -249,8 +249,7 @@ def ours(case: Case) -> Iterator[tuple[str, float, float, float]]:
     import torch
 
     from seepage.attacks.trees.timberstrike import TimberStrike, drawn
-    from seepage.baselines.likeliest import Likeliest
-    from seepage.baselines.mode import Mode
+    from seepage.baselines.mode import Likeliest, Mode
     from seepage.baselines.random import Random
     from seepage.tabular.align import match, pairwise_error, reorder, right_cells
     from seepage.tabular.schema import Continuous, Discrete, Schema

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seepage.attacks.split.parts.responses import AutogradResponder, ClosedFormResponder
+from seepage.attacks.split.parts.responses import responder
 from seepage.datasets.planted import distinct, telling
 from seepage.errors import BadInputError
 from seepage.models.deepfm import DeepFMClient, deepfm
@@ -59,7 +59,7 @@ def test_the_closed_form_is_the_derivative(
     own[:, [0, 2]] = own[:, [0, 2]].round()
     for records, candidates in ((9, 5), (5, 5)):
         found = []
-        for respond in (ClosedFormResponder(model.client), AutogradResponder(model.client)):
+        for respond in (responder(model), responder(model, closed_form=False)):
             side = respond.of_cut(cut[:records])
             side = side.across() if records != candidates else side
             logits, jacobian = respond.responses(side, respond.of_cells(own))
@@ -71,7 +71,7 @@ def test_the_closed_form_is_the_derivative(
 @pytest.mark.parametrize("logit", [True, False])
 def test_an_additive_coordinate_is_the_derivative_by_the_logit(logit: bool) -> None:
     model = shaken(deepfm(mixed(3), ["c"], seed=0, logit=logit))
-    respond = ClosedFormResponder(model.client)  # pyright: ignore[reportArgumentType]
+    respond = responder(model)
     if not logit:
         assert respond.additive is None
         return

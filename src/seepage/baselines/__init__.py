@@ -11,14 +11,13 @@ from seepage.lazy import lazy_package
 from seepage.registry import Attack, baselines
 
 if TYPE_CHECKING:
-    from seepage.baselines.likeliest import Likeliest
-    from seepage.baselines.mode import Mode
+    from seepage.baselines.mode import Likeliest, Mode
     from seepage.baselines.random import Random
 
 # Registered name and module, which is imported when the baseline is first made.
 baselines.declare(
     {
-        "likeliest": "seepage.baselines.likeliest",
+        "likeliest": "seepage.baselines.mode",
         "mode": "seepage.baselines.mode",
         "random": "seepage.baselines.random",
     },
@@ -47,7 +46,7 @@ baselines.declare(
 )
 baselines.declare(
     {
-        "likeliest": "seepage.baselines.likeliest",
+        "likeliest": "seepage.baselines.mode",
         "mode": "seepage.baselines.mode",
         "random": "seepage.baselines.random",
         "own_marginals": "seepage.baselines.trees",

@@ -29,10 +29,6 @@ class LabelColumns:
     """The best of several heads on the party's own columns and the same known labels, without joint learning."""
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
-        """Return the guess; ``seeds`` are those of each training's heads.
-
-        Raises:
-            BadInputError: no labels are known, or those of a training are all the same.
-        """
+        """Return the guess; ``seeds`` are those of each training's heads."""
         positions, labels = knowledge.granted_labels("the baseline on own columns")
         return LabelGuess.of(best_head([view.own], positions, labels, knowledge.target, seeds), knowledge.target)

@@ -42,7 +42,6 @@ class Random:
         """Return the guess.
 
         Args:
-            knowledge: side information; batch size and marginals are read.
             seeds: one seed a victim; a victim's guess depends on its own seed alone.
 
         Raises:

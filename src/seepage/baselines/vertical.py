@@ -83,11 +83,7 @@ class OwnColumns:
     converge: bool = True
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess.
-
-        Raises:
-            BadInputError: auxiliary rows were not granted.
-        """
+        """Return the guess; ``seeds`` are those of each training's network."""
         rows = knowledge.granted_auxiliary("the guess by the attacker's own columns")
         encoder = encoder_of(knowledge.schema)
         labels = None if view.labels is None else rows.labels

@@ -23,11 +23,8 @@ class Guarantee:
 
     Attributes:
         epsilon: bound on the privacy loss.
-        delta: probability with which it may be exceeded.
-        steps: number of messages that the guarantee covers.
         sample_rate: probability that a record is in the batch of a message.
         noise_multiplier: standard deviation of the noise in units of the largest change by one record in a message.
-        accountant: name of the accountant.
         sampling: assumption about the batches.
     """
 

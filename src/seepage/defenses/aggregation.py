@@ -9,7 +9,6 @@ from seepage.defenses.none import Undefended
 from seepage.errors import check_count
 from seepage.needs import ActsOn
 from seepage.registry import defenses
-from seepage.wire.horizontal import KnownDefense
 
 
 @defenses.register("aggregation", "horizontal")
@@ -41,7 +40,3 @@ class Aggregation(Undefended):
 
     def __post_init__(self) -> None:
         check_count("clients", self.clients)
-
-    def describe(self) -> KnownDefense:
-        """Return the knowledge that no single message is changed; the number of clients is the view's."""
-        return KnownDefense()

@@ -45,15 +45,7 @@ class Clipping:
         object.__setattr__(self, "norm", positive("norm", self.norm))
 
     def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
-        """Return the updates, none longer than the bound.
-
-        Args:
-            update: one tensor a parameter, shape (victim, *parameter).
-            seeds: one seed a victim; not used, nothing is random.
-
-        Raises:
-            BadInputError: not one seed a victim.
-        """
+        """Return the updates, none longer than the bound."""
         check_seeds(update, seeds)
         # An update of zeros has norm 0 and stays as it is.
         factor = (self.norm / norms(update)).clamp(max=1)

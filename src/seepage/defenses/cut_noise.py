@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seepage.defenses.accounting import gaussian_epsilon
-from seepage.errors import BadInputError, check_choice, check_count
+from seepage.errors import BadInputError, check_choice, check_count, non_negative, positive
 from seepage.needs import ActsOn
 from seepage.registry import defenses
 
@@ -58,23 +58,16 @@ class CutNoise:
 
     def __post_init__(self) -> None:
         check_choice("rule for the bound:", self.rule, Rule)
-        for name in ("noise_multiplier", "rate", "start"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 <= value < math.inf or (name == "start" and value == 0):
-                raise BadInputError(f"{name} is a number from 0 up, got {name}={value!r}.")
+        for name in ("noise_multiplier", "rate"):
+            non_negative(name, getattr(self, name))
+        positive("start", self.start)
         if not isinstance(self.quantile, int | float) or not 0 < self.quantile < 1:
             raise BadInputError(f"a quantile lies between 0 and 1, got quantile={self.quantile!r}.")
 
     def __call__(
         self, gradients: Float[Tensor, "record cut"], bound: float, generator: torch.Generator
     ) -> Float[Tensor, "record cut"]:
-        """Return the clipped and noisy gradients.
-
-        Args:
-            gradients: gradient of each record's own loss.
-            bound: bound on their norms, with ``quantile``.
-        """
+        """Return the clipped and noisy gradients."""
         norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
         bounds = norms / 2 if self.rule == "own" else torch.full_like(norms, bound)
         noise = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
@@ -97,7 +90,6 @@ class CutNoise:
 
         Args:
             exchanges: number of messages about one row, such as the number of epochs.
-            delta: failure probability delta.
 
         Raises:
             BadInputError: an argument is out of range.

@@ -61,7 +61,8 @@ class RecordDefense(Protocol):
             parameters: parameters to use, in the form that ``learning.gradient`` takes.
 
         Raises:
-            BadInputError: not one seed a victim, or the model's records have no gradients of their own.
+            BadInputError: not one seed a victim, or the model's records have no gradients of their own, since it
+                normalises by the batch.
         """
         ...
 
@@ -108,7 +109,6 @@ def defended(
     """Return the gradients of batches as clients send them under a defense of either kind, or none.
 
     Args:
-        defense: defense of either kind; none if None.
         model, encoded, labels, parameters: arguments of ``learning.gradient``.
         gradient_of: function that computes gradients where the defense is not one of records.
 
@@ -161,9 +161,6 @@ def with_noise(
     entries: Float[Tensor, "victim entry"], seeds: Sequence[int], deviation: float
 ) -> Float[Tensor, "victim entry"]:
     """Return entries with normal noise, which depends on the victim's seed alone, not on the device.
-
-    Args:
-        entries: updates, one row a victim.
 
     Raises:
         NotFiniteError: the standard deviation is beyond the largest number of the entries' type.

@@ -71,16 +71,7 @@ class DPSGD:
         seeds: Sequence[int],
         parameters: dict[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """Return the noisy means of clipped gradients.
-
-        Args:
-            seeds: seed of each victim's noise.
-            parameters: parameters to use, in the form that ``learning.gradient`` takes.
-
-        Raises:
-            BadInputError: not one seed a victim, or the model normalises by the batch, so that no record has a
-                gradient of its own.
-        """
+        """Return the noisy means of clipped gradients, see ``RecordDefense``."""
         check_separate("dp_sgd", model, len(encoded), seeds)
         total = self.clipped_sum(model, encoded, labels, parameters)
         entries = flat(total)

@@ -50,10 +50,6 @@ class FeatureNoise:
         spread: Float[Tensor, "training 1 feature"],
         generator: torch.Generator,
     ) -> Float[Tensor, "training record feature"]:
-        """Return the noisy features.
-
-        Args:
-            spread: standard deviation of each feature.
-        """
+        """Return the noisy features, by the standard deviation of each."""
         noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
         return features + self.scale * spread * noise

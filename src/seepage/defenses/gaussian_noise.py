@@ -47,16 +47,7 @@ class GaussianNoise:
         object.__setattr__(self, "scale", positive("scale", self.scale))
 
     def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
-        """Return the updates with noise, which depends on the victim's seed alone, not on the device.
-
-        Args:
-            update: one tensor a parameter, shape (victim, *parameter).
-            seeds: one seed a victim.
-
-        Raises:
-            BadInputError: not one seed a victim.
-            NotFiniteError: the scale is beyond the largest number of the update's type.
-        """
+        """Return the updates with noise, which depends on the victim's seed alone, not on the device."""
         check_seeds(update, seeds)
         entries = flat(update)
         return unflat(with_noise(entries, seeds, self.scale), update)

@@ -61,11 +61,7 @@ class LabelFlip:
         return torch.where(flipped, (labels.cpu().long() + others) % classes, labels.cpu().long()).to(labels)
 
     def epsilon(self, classes: int) -> float:
-        """Return the epsilon of the pure differential privacy of each label.
-
-        Raises:
-            BadInputError: as in a call.
-        """
+        """Return the epsilon of the pure differential privacy of each label; refuses what a call refuses."""
         self._check(classes)
         return math.log((1 - self.probability) * (classes - 1) / self.probability)
 

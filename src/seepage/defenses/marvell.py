@@ -92,15 +92,7 @@ class Marvell(BatchDefense):
         generator: torch.Generator,
         labels: Float[Tensor, "batch record"],
     ) -> Float[Tensor, "batch record feature"]:
-        """Return the gradients to send back.
-
-        Args:
-            gradients: gradient of each record's own loss, batch by batch.
-            labels: labels of the records, 0 or 1.
-
-        Raises:
-            BadInputError: there are labels other than 0 and 1.
-        """
+        """Return the gradients to send back. Labels other than 0 and 1 are refused."""
         if not bool(((labels == 0) | (labels == 1)).all()):
             raise BadInputError(
                 f"marvell hides which of two labels a record has, but there are labels up to {int(labels.max())}; use "
@@ -149,7 +141,6 @@ def optimal(own: tuple[float, float], power: float, share: float, features: int,
     Args:
         own: variance of each label's gradients before any noise.
         power: squared distance of the labels' mean gradients.
-        share: share of label 1.
 
     Example:
         >>> variances = optimal((1e-6, 1e-6), power=1.0, share=0.5, features=3, kl=0.5)

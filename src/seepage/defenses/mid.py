@@ -51,11 +51,7 @@ class Mid:
         spread: Float[Tensor, "training 1 feature"],
         generator: torch.Generator,
     ) -> Float[Tensor, "training record feature"]:
-        """Return the noisy features.
-
-        Args:
-            spread: standard deviation of the noise on each feature, as it was learned.
-        """
+        """Return the features with noise of a standard deviation each, as it was learned."""
         noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
         return features + spread * noise
 

@@ -25,15 +25,7 @@ class Undefended:
     """
 
     def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
-        """Return the update itself, whatever the seeds.
-
-        Args:
-            update: one tensor a parameter, shape (victim, *parameter).
-            seeds: one seed a victim; not used.
-
-        Raises:
-            BadInputError: not one seed a victim.
-        """
+        """Return the update itself, whatever the seeds."""
         check_seeds(update, seeds)
         return update
 

@@ -37,8 +37,6 @@ class ReturnedDefense(ABC):
 
         Args:
             gradients: gradient of each record's own loss, batch by batch.
-            generator: generator of the noise.
-            labels: labels of the records.
         """
 
 

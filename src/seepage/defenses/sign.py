@@ -46,15 +46,7 @@ class Sign:
         check_switch("scaled", self.scaled)
 
     def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
-        """Return the updates' signs, scaled.
-
-        Args:
-            update: one tensor a parameter, shape (victim, *parameter).
-            seeds: one seed a victim; not used, nothing is random.
-
-        Raises:
-            BadInputError: not one seed a victim.
-        """
+        """Return the updates' signs, scaled."""
         check_seeds(update, seeds)
         entries = flat(update)
         signs = entries.sign()

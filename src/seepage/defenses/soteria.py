@@ -69,15 +69,7 @@ class Soteria:
         seeds: Sequence[int],
         parameters: dict[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """Return the gradients, that of the last linear layer's weights pruned.
-
-        Args:
-            seeds: one seed a victim; not used, nothing is random.
-            parameters: parameters to use, in the form that ``learning.gradient`` takes.
-
-        Raises:
-            BadInputError: not one seed a victim, the model normalises by the batch, or has no linear layer.
-        """
+        """Return the gradients, that of the last linear layer's weights pruned. A model without one is refused."""
         check_separate("soteria", model, len(encoded), seeds)
         name, layer = _last_layer(model, encoded[0, :1])
         entries = sum(p.numel() for p in model.parameters.values()) + layer.in_features * encoded.shape[-1]

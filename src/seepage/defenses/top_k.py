@@ -45,15 +45,7 @@ class TopK:
         object.__setattr__(self, "share", positive("share", self.share, most=1.0))
 
     def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
-        """Return the updates, all but the largest entries zero.
-
-        Args:
-            update: one tensor a parameter, shape (victim, *parameter).
-            seeds: one seed a victim; not used, nothing is random.
-
-        Raises:
-            BadInputError: not one seed a victim.
-        """
+        """Return the updates, all but the largest entries zero."""
         check_seeds(update, seeds)
         entries = flat(update)
         size = entries.abs()

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from seepage.defenses.accounting import Guarantee, gaussian_guarantee
-from seepage.errors import BadInputError, check_count
+from seepage.errors import BadInputError, check_count, positive
 from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.tabular.schema import Discrete, Schema
@@ -75,7 +75,7 @@ class MinChildWeight:
     weight: float | int = 5
 
     def __post_init__(self) -> None:
-        _check_positive("weight", self.weight)
+        positive("weight", self.weight)
 
 
 @defenses.register("max_bin", "trees")
@@ -96,9 +96,7 @@ class MaxBin:
     bins: int = 16
 
     def __post_init__(self) -> None:
-        check_count("bins", self.bins)
-        if self.bins < 2:
-            raise BadInputError(f"a column has at least 2 bins, got bins={self.bins}.")
+        _check_bins(self.bins)
 
 
 @defenses.register("shared_cuts", "trees")
@@ -121,9 +119,7 @@ class SharedCuts:
     bins: int = 32
 
     def __post_init__(self) -> None:
-        check_count("bins", self.bins)
-        if self.bins < 2:
-            raise BadInputError(f"a column has at least 2 bins, got bins={self.bins}.")
+        _check_bins(self.bins)
 
     def rounded(
         self, schema: Schema, statistics: Statistics, rows: Float32[np.ndarray, "row encoded"]
@@ -164,7 +160,7 @@ class HistogramNoise:
     deviation: float | int
 
     def __post_init__(self) -> None:
-        _check_positive("deviation", self.deviation)
+        positive("deviation", self.deviation)
 
     def __call__(
         self, sums: Float[np.ndarray, "*shape"], generator: np.random.Generator
@@ -182,7 +178,6 @@ class HistogramNoise:
 
         Args:
             trees: number of rounds.
-            columns: number of encoded columns.
             depth: number of levels that sums are sent for.
             outputs: number of margins of a row; None for a regression.
         """
@@ -193,7 +188,7 @@ class HistogramNoise:
         return gaussian_guarantee(self.deviation / sensitivity, 1.0, trees, delta)
 
 
-def _check_positive(name: str, value: float | int) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < math.inf:
-        raise BadInputError(f"{name} is a number above 0, got {name}={value!r}.")
+def _check_bins(bins: int) -> None:
+    check_count("bins", bins)
+    if bins < 2:
+        raise BadInputError(f"a column has at least 2 bins, got bins={bins}.")

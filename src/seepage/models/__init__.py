@@ -27,7 +27,7 @@ registry.models.declare(
         "resnet_bn": "seepage.models.resnet",
         "rtdl_resnet": "seepage.models.rtdl",
         "tab_transformer": "seepage.models.tab_transformer",
-        "tabm": "seepage.models.tabm",
+        "tabm": "seepage.models.rtdl",
     },
     "horizontal",
 )
@@ -36,11 +36,7 @@ registry.models.declare({"vertical_mlp": "seepage.models.vertical"}, "vertical")
 
 
 def create(name: str, **options: object) -> Model:
-    """Return a network of horizontal learning.
-
-    Args:
-        name: registered name.
-        options: arguments of the network's factory, ``schema`` among them.
+    """Return a network of horizontal learning, from the options of its factory, ``schema`` among them.
 
     Raises:
         BadInputError: the name or an option is unknown, or one is missing.

@@ -38,7 +38,6 @@ class BatchNorm(nn.Module):
     updates.
 
     Args:
-        channels: size of axis 1.
         momentum: weight of a batch in the running statistics; None: all batches weigh the same.
         track_running_stats: whether there are running statistics; without them evaluation takes the batch's.
 
@@ -172,8 +171,7 @@ def normalising(module: nn.Module) -> list[str]:
         >>> normalising(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
         ["BatchNorm1d at '1'"]
     """
-    layers = (nn.modules.batchnorm._BatchNorm, BatchNorm)  # pyright: ignore[reportPrivateUsage]
-    return [place_of(name, part) for name, part in module.named_modules() if isinstance(part, layers)]
+    return [place_of(name, part) for name, part in module.named_modules() if isinstance(part, _ANY | BatchNorm)]
 
 
 def normalisations(module: nn.Module) -> dict[str, BatchNorm]:
@@ -193,24 +191,31 @@ def run_watched(
     """
     seen: dict[str, Moments] = {}
 
-    def listen(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            if name in seen:
-                raise BadInputError(
-                    f"the batch normalisation {name!r} runs more than once in a forward pass, so that it has "
-                    "several sets of statistics; give each place a layer of its own."
-                )
-            seen[name] = moments_of(inputs[0])
+    def note(name: str, entering: Tensor) -> None:
+        if name in seen:
+            raise BadInputError(
+                f"the batch normalisation {name!r} runs more than once in a forward pass, so that it has several sets "
+                "of statistics; give each place a layer of its own."
+            )
+        seen[name] = moments_of(entering)
 
-        return note
+    with _listening(module, note):
+        return call(module, parameters, rows), seen
 
-    handles = [part.register_forward_pre_hook(listen(name)) for name, part in normalisations(module).items()]
+
+@contextmanager
+def _listening(module: nn.Module, note: Callable[[str, Tensor], None]) -> Iterator[None]:
+    """Call a function with name and input of each layer of ``normalisations`` that runs in the block."""
+
+    def hook(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        return lambda _, inputs: note(name, inputs[0])
+
+    handles = [part.register_forward_pre_hook(hook(name)) for name, part in normalisations(module).items()]
     try:
-        outputs = call(module, parameters, rows)
+        yield
     finally:
         for handle in handles:
             handle.remove()
-    return outputs, seen
 
 
 @contextmanager
@@ -225,19 +230,8 @@ def inputs_seen(module: nn.Module) -> Iterator[dict[str, Tensor]]:
         [[1.0], [3.0]]
     """
     seen: dict[str, Tensor] = {}
-
-    def listen(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            seen[name] = inputs[0].detach()
-
-        return note
-
-    handles = [part.register_forward_pre_hook(listen(name)) for name, part in normalisations(module).items()]
-    try:
+    with _listening(module, lambda name, entering: seen.update({name: entering.detach()})):
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def advanced(
@@ -280,14 +274,10 @@ def statistics_sent(module: nn.Module, moments: Mapping[str, Moments]) -> dict[s
         >>> statistics_sent(layer, {"0": Moments(torch.tensor([2.0]), torch.tensor([3.0]))})["0"].mean
         tensor([2.])
     """
-    layers, buffers = normalisations(module), dict(module.named_buffers())
-    readings: dict[str, Moments] = {}
-    for name, sent in moments.items():
-        share = _share(layers[name], 0)
-        before = [buffers[buffer].to(value) for buffer, value in zip(_buffers(name), sent, strict=True)]
-        after = [torch.lerp(old, value, share) for old, value in zip(before, sent, strict=True)]
-        readings[name] = Moments(*((new - (1 - share) * old) / share for new, old in zip(after, before, strict=True)))
-    return readings
+    named = dict(module.named_buffers())
+    pairs = [pair for name, sent in moments.items() for pair in zip(_buffers(name), sent, strict=True)]
+    before = {buffer: named[buffer].to(value) for buffer, value in pairs}
+    return from_running(module, before, advanced(module, before, moments, 0), 0)
 
 
 def keeps_statistics(module: nn.Module) -> bool:

@@ -54,9 +54,7 @@ class _LayerNormByFormula(TorchFunctionMode):
     PyTorch's own (2.13) has wrong second derivatives under ``vmap``: some percent off, without a warning.
     """
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         if func in (functional.layer_norm, torch.layer_norm):
             return _layer_norm(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))

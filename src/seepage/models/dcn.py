@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -15,14 +17,7 @@ from seepage.tabular.schema import Schema
 class CrossNetwork(nn.Module):
     """Cross layers and a fully connected network in parallel, as in the paper's figure 1b."""
 
-    def __init__(
-        self,
-        cardinalities: list[int],
-        numbers: int,
-        outputs: int,
-        width: int = 8,
-        crosses: int = 2,
-    ) -> None:
+    def __init__(self, cardinalities: list[int], numbers: int, outputs: int, width: int, crosses: int) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.Embedding(categories, width) for categories in cardinalities)
         inputs = width * len(cardinalities) + numbers
@@ -40,13 +35,7 @@ class CrossNetwork(nn.Module):
 
 
 @models.register("dcn_v2", "horizontal")
-def dcn_v2(
-    schema: Schema,
-    seed: int = 0,
-    head: Head | None = None,
-    crosses: int = 2,
-    width: int = 8,
-) -> Model:
+def dcn_v2(schema: Schema, seed: int = 0, head: Head | None = None, crosses: int = 2, width: int = 8) -> Model:
     """DCNv2 (Wang et al. 2021): cross layers beside a fully connected network of 128 and 64 ReLU units.
 
     Args:
@@ -56,8 +45,4 @@ def dcn_v2(
     Raises:
         BadInputError: an argument does not fit.
     """
-
-    def build(cardinalities: list[int], numbers: int, outputs: int) -> nn.Module:
-        return CrossNetwork(cardinalities, numbers, outputs, width, crosses)
-
-    return of_columns(build, schema, seed, head, "dcn_v2")
+    return of_columns(partial(CrossNetwork, width=width, crosses=crosses), schema, seed, head, "dcn_v2")

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
-from seepage.models.split import SplitHead, SplitModel, outputs_of, positions, usual_split_head
+from seepage.models.split import SplitHead, SplitModel, categories_of, outputs_of, positions, usual_split_head
 from seepage.registry import models
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Schema
 
 # DeepCTR-Torch initialises embeddings, first-order weights and hidden layers with this standard deviation.
 _STD = 1e-4
@@ -94,8 +94,6 @@ class Shared(NamedTuple):
 
     Attributes:
         first: share of the first layer's inputs to its units (with the bias on the record's side).
-        vectors: sum of embeddings.
-        squares: sum of their squares.
         linear: sum of first-order terms (with the bias on the candidate's side).
         fields: embeddings of the cut, one after the other; empty on the candidate's side.
     """
@@ -155,11 +153,7 @@ class DeepFMClient(nn.Module):
     def relaxed(
         self, cut: Float[Tensor, "record cut"], shares: Sequence[Float[Tensor, "record _value"]]
     ) -> Float[Tensor, "record output"]:
-        """Return the logits where discrete columns hold mixtures of their values, and there are no other columns.
-
-        Args:
-            shares: share of each value, for each column.
-        """
+        """Return the logits where discrete columns hold mixtures of their values, and there are no other columns."""
         own, first = (
             [table.weight for table in tables if isinstance(table, nn.Embedding)]
             for tables in (self.own.embeddings, self.own.first_order)
@@ -309,14 +303,10 @@ def deepfm(
     used = head or usual_split_head(schema.target)
     outputs = outputs_of(schema.target, used)
 
-    def widths(columns: Sequence[int]) -> list[int | None]:
-        selection = [schema.columns[i] for i in columns]
-        return [column.width if isinstance(column, Discrete) else None for column in selection]
-
     def build() -> tuple[nn.Module, nn.Module]:
-        server = DeepFMServer(widths(theirs), dim, outputs, tower, logit)
+        server = DeepFMServer(categories_of(schema, theirs), dim, outputs, tower, logit)
         fields, plain = (0, tower[-1]) if tower else (len(server.own.discrete), len(server.own.dense))
-        return server, DeepFMClient(fields, plain, widths(mine), dim, hidden, outputs, logit)
+        return server, DeepFMClient(fields, plain, categories_of(schema, mine), dim, hidden, outputs, logit)
 
     server, client = seeded(build, seed)
     return SplitModel(server, client, schema, mine, used, "deepfm")

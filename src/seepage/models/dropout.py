@@ -187,9 +187,7 @@ class _Masking(TorchFunctionMode):
         self._masks: Iterator[Tensor] | None = None if masks is None else iter(masks)
         self._seen = seen
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if func in (functional.dropout, torch.dropout):
             return self._dropout(*args, **given)
@@ -291,8 +289,5 @@ def place_of(name: str, part: nn.Module) -> str:
 def _rates(part: nn.Module) -> list[str]:
     """Return the attributes of one module that are rates of dropout above 0."""
     names = ["p"] if isinstance(part, _LAYER) else [name for name in vars(part) if _RATE in name.lower()]
-    return [name for name in names if _is_rate(getattr(part, name))]
-
-
-def _is_rate(value: object) -> bool:
-    return isinstance(value, float | int) and value is not True and 0 < value <= 1
+    values = {name: getattr(part, name) for name in names}
+    return [n for n, rate in values.items() if isinstance(rate, float | int) and rate is not True and 0 < rate <= 1]

@@ -7,7 +7,7 @@ multiplies. Outputs and gradients are the real ones on valid rows, and different
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -236,7 +236,6 @@ class _Call:
 
     Attributes:
         axis: axis of the index along which the records lie.
-        rest: other axes of the index.
         entries: for each index entry of a record, the discrete column (None: always the same row) and the rows.
     """
 
@@ -253,9 +252,7 @@ class _Watching(TorchFunctionMode):
         self.calls: list[Tensor] = []
         self._describe = describe
 
-    def __torch_function__(
-        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, object] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Record the index of a look-up and perform it."""
         if func in (functional.embedding, functional.one_hot):
             index, rows = _index_and_rows(func, args, dict(kwargs or {}))
@@ -276,9 +273,7 @@ class _Multiplying(TorchFunctionMode):
         super().__init__()
         self._calls, self._blocks, self._like = iter(plan), blocks, like
 
-    def __torch_function__(
-        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, object] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Replace a look-up; perform everything else."""
         if func is torch.column_stack:
             return _beside(*args, **(kwargs or {}))

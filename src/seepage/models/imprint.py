@@ -1,13 +1,15 @@
-"""A network that a malicious server crafts so that its first layer sorts records into bins."""
+"""A network that a malicious server crafts so that its first layer sorts records into bins of one random measure."""
 
 from __future__ import annotations
 
+import math
+
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from seepage.errors import BadInputError, check_count
-from seepage.models.binning import measure, thresholds
-from seepage.models.model import Head, Model, seeded, usual_head
+from seepage.models.model import Head, Model, output_width, seeded, usual_head
 from seepage.registry import models
 from seepage.tabular.schema import Schema
 
@@ -33,7 +35,7 @@ def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int =
     if bins < 2:
         raise BadInputError(f"records are sorted into at least 2 bins, got bins={bins}.")
     head = head or usual_head(schema)
-    outputs = schema.target.width if head == "softmax" else 1
+    outputs = output_width(schema, head)
 
     def build() -> nn.Module:
         first, second = nn.Linear(schema.width, bins), nn.Linear(bins, outputs)
@@ -47,3 +49,21 @@ def imprint(schema: Schema, seed: int = 0, head: Head | None = None, bins: int =
     model = Model(seeded(build, seed), head, "imprint", crafted)
     model.check(schema)
     return model
+
+
+def measure(width: int) -> Float[Tensor, " encoded"]:
+    """Return a random direction; entries of standardised rows have variance 1, and so have products with it, about.
+
+    Drawn from PyTorch's global generator, as its initialisers are, see ``models.model.seeded``.
+    """
+    return torch.randn(width) / math.sqrt(width)
+
+
+def thresholds(count: int) -> Float[Tensor, " threshold"]:
+    """Return evenly spread quantiles of a standard normal distribution.
+
+    Example:
+        >>> [round(threshold, 3) for threshold in thresholds(3).tolist()]
+        [-0.967, 0.0, 0.967]
+    """
+    return torch.special.ndtri((torch.arange(count, dtype=torch.float64) + 0.5) / count).float()

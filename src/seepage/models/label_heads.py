@@ -103,14 +103,10 @@ def _as_chances(values: Floats) -> Floats:
     return positive / positive.sum(1, keepdims=True)
 
 
+# Checks of parameters would take longer than the trees.
+@config_context(skip_parameter_validation=True, assume_finite=True)
 def forest(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
     """Return the predictions of a random forest for left-out (out-of-bag) records and queries."""
-    # Checks of parameters would take longer than the trees.
-    with config_context(skip_parameter_validation=True, assume_finite=True):
-        return _forest(rows, values, queries, seed, discrete)
-
-
-def _forest(rows: Floats, values: Floats, queries: Floats, seed: int, discrete: bool) -> tuple[Floats, Floats]:
     if not discrete:
         forest = RandomForestRegressor(_TREES, oob_score=True, random_state=seed).fit(rows, values[:, 0])
         return np.asarray(forest.oob_prediction_)[:, None], forest.predict(queries)[:, None]

@@ -132,7 +132,7 @@ def obstacle(layers: list[Layer], encoder: Encoder) -> str | None:
         if isinstance(layer, Lossy):
             return f"{layer.name}: {layer.why}"
         if isinstance(layer, Weighted):
-            weight = torch.cat([layer.weight, _sums(encoder)[0]], dim=1) if first else layer.weight
+            weight = torch.cat([layer.weight, sums_of_categories(encoder)[0]], dim=1) if first else layer.weight
             if weight.shape[1] < weight.shape[0] or not bool(_full(weight.T[None])[0]):
                 return f"{layer.name}: it returns fewer independent numbers than it takes"
             first = False
@@ -170,7 +170,7 @@ def inverted(
         elif isinstance(layer, Weighted):
             weight, target = layer.weight, values - layer.bias
             if i == start:
-                more, sums = _sums(encoder)
+                more, sums = sums_of_categories(encoder)
                 weight = torch.cat([weight, more], dim=1)
                 target = torch.cat([target, sums.expand(len(target), -1)], dim=1)
                 mask = torch.cat([mask, torch.ones(len(mask), more.shape[1], dtype=torch.bool)], dim=1)
@@ -198,7 +198,7 @@ def _full(equations: Float[Tensor, "record equation unknown"]) -> Bool[Tensor, "
     return sizes[:, -1] > _LEAST * sizes[:, 0]
 
 
-def _sums(encoder: Encoder) -> tuple[Float[Tensor, "encoded column"], Float[Tensor, " column"]]:
+def sums_of_categories(encoder: Encoder) -> tuple[Float[Tensor, "encoded column"], Float[Tensor, " column"]]:
     """Return the equations by which the entries of each column of categories add up to 1."""
     schema = encoder.schema
     blocks = [b for column, b in zip(schema.columns, schema.blocks, strict=True) if isinstance(column, Discrete)]

@@ -19,11 +19,9 @@ class LinearCall(NamedTuple):
     """One application of a weight, as a layer of units.
 
     Attributes:
-        place: index among the calls of a run.
         entering: input, (record, input) or (record, position, input).
         weight: weight as it was applied, (unit, input).
         bias: bias that the call itself adds, None where it adds none.
-        returned: output as the call returned it.
         last: whether units lie along the last axis of the output, else along axis 1.
     """
 
@@ -106,9 +104,7 @@ class _WatchingCalls(TorchFunctionMode):
         self._places, self._replaced, self._awaited, self._ends = places, replaced, until, bool(until)
         self._next = 0
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         form = _FORMS.get(func)
         if form is None:

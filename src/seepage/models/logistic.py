@@ -39,11 +39,7 @@ class Logistic:
         return cls(zeros, ones, zeros[:, None].expand(-1, values), torch.zeros(values, dtype=torch.float64))
 
     def scores(self, inputs: Float[Tensor, "*some _input"], first: int = 0) -> Float[Tensor, "*some _value"]:
-        """Return the scores without the bias, so that those of several groups of inputs add up.
-
-        Args:
-            first: position of the first of them.
-        """
+        """Return the scores without the bias, so that those of several groups of inputs add up."""
         some = slice(first, first + inputs.shape[-1])
         scaled = (inputs.double() - self.center[some]) / self.spread[some]
         return scaled.clamp(-_LARGEST, _LARGEST) @ self.weight[some]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seepage.errors import BadInputError, check_count
-from seepage.models.binning import measure, thresholds
+from seepage.models.imprint import measure, thresholds
 from seepage.models.model import Head, Model, output_width, seeded, usual_head
 from seepage.registry import models
 from seepage.tabular.schema import Schema

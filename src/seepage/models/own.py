@@ -77,9 +77,6 @@ def load_own(
     A module is searched for in the current directory first, then on Python's path; a file's imports are searched for
     in its own folder.
 
-    Args:
-        reference: ``package.module:factory`` or ``path/to/file.py:factory``.
-
     Raises:
         BadInputError: the reference has another form, its module or factory does not exist or raises, what it names
             is no such class or function, asks for an argument that is not known here, or returns no module.
@@ -116,11 +113,7 @@ def load_own(
 
 @dataclass(frozen=True)
 class OwnFactory:
-    """A user's factory, imported once, so that worker processes need not find its file again.
-
-    Attributes:
-        digest: digest of its source file; None where there is none.
-    """
+    """A user's factory, imported once, so that worker processes need not find its file again."""
 
     reference: str
     factory: Callable[..., object]

@@ -11,7 +11,7 @@ from seepage.errors import BadInputError, one_line
 from seepage.models.batch_norm import normalising
 from seepage.models.dropout import dropping
 from seepage.models.own import OwnFactory
-from seepage.models.split import SplitHead, SplitModel, outputs_of, positions, usual_split_head
+from seepage.models.split import SplitHead, SplitModel, categories_of, outputs_of, positions, usual_split_head
 from seepage.models.vertical import Copies
 from seepage.tabular.schema import Discrete, Schema
 
@@ -42,16 +42,11 @@ def own_split(
     mine = positions(schema, private)
     theirs = [i for i in range(len(schema.columns)) if i not in mine]
     used = head or usual_split_head(schema.target)
-
-    def widths(columns: Sequence[int]) -> list[int | None]:
-        selection = [schema.columns[i] for i in columns]
-        return [column.width if isinstance(column, Discrete) else None for column in selection]
-
     offered: dict[str, object] = {
         "schema": schema,
         "private": tuple(private),
-        "server_columns": widths(theirs),
-        "client_columns": widths(mine),
+        "server_columns": categories_of(schema, theirs),
+        "client_columns": categories_of(schema, mine),
         "outputs": outputs_of(schema.target, used),
         "head": used,
         "seed": seed,
@@ -94,7 +89,6 @@ def own_whole(
 
     Args:
         parts: names of the parts in the order in which records pass them, the client's first layers first.
-        cut: number of activations that the audit asks for.
         ends: number of entries that the last of the parts returns; that of outputs if None.
 
     Returns:

@@ -111,7 +111,7 @@ def _step(part: nn.Module) -> _Step:
         return _gru
     if isinstance(part, nn.LSTM | nn.LSTMCell):
         return _lstm
-    return _relu if getattr(part, "nonlinearity", "tanh") == "relu" else _tanh
+    return partial(_plain, torch.relu if getattr(part, "nonlinearity", "tanh") == "relu" else torch.tanh)
 
 
 def _gru(entering: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
@@ -128,9 +128,7 @@ def _lstm(entering: Tensor, state: _State, weight: Tensor, bias: Tensor | None) 
     return torch.sigmoid(o) * torch.tanh(memory), memory
 
 
-def _tanh(entering: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
-    return (torch.tanh(entering + functional.linear(state[0], weight, bias)),)
-
-
-def _relu(entering: Tensor, state: _State, weight: Tensor, bias: Tensor | None) -> _State:
-    return (torch.relu(entering + functional.linear(state[0], weight, bias)),)
+def _plain(
+    activation: Callable[[Tensor], Tensor], entering: Tensor, state: _State, weight: Tensor, bias: Tensor | None
+) -> _State:
+    return (activation(entering + functional.linear(state[0], weight, bias)),)

@@ -224,6 +224,12 @@ def positions(schema: Schema, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(schema.names.index(name) for name in names)
 
 
+def categories_of(schema: Schema, columns: Sequence[int]) -> list[int | None]:
+    """Return the number of categories of some columns, None for a number."""
+    chosen = [schema.columns[i] for i in columns]
+    return [column.width if isinstance(column, Discrete) else None for column in chosen]
+
+
 def usual_split_head(target: Column) -> SplitHead:
     """Return the usual head for a target: ``sigmoid`` for two classes, ``softmax`` for more, else ``regression``.
 

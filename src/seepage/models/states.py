@@ -28,7 +28,6 @@ def as_state(state: object, what: str, names: Iterable[str] | None = None) -> di
     """Return a state as tensors by name, on the CPU, without the prefix that wrappers put before all names.
 
     Args:
-        what: words for the state, for messages.
         names: names of a list's arrays in order, as iterating over a ``state_dict()`` gives them.
 
     Raises:

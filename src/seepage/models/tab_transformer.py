@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -12,26 +14,20 @@ from seepage.models.packaged import of_columns
 from seepage.registry import models
 from seepage.tabular.schema import Schema
 
+_HEADS = 4
+
 
 class TabTransformer(nn.Module):
     """Embedded categories attend to each other; with the normalised numbers they enter a fully connected network.
 
     Args:
-        width: size of an embedding, a multiple of the heads.
+        width: size of an embedding, a multiple of its 4 heads.
     """
 
-    def __init__(
-        self,
-        cardinalities: list[int],
-        numbers: int,
-        outputs: int,
-        width: int = 32,
-        blocks: int = 2,
-        heads: int = 4,
-    ) -> None:
+    def __init__(self, cardinalities: list[int], numbers: int, outputs: int, width: int, blocks: int) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.Embedding(categories, width) for categories in cardinalities)
-        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.0, batch_first=True)
+        layer = nn.TransformerEncoderLayer(width, _HEADS, 4 * width, dropout=0.0, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, blocks, enable_nested_tensor=False)
         self.norm = nn.LayerNorm(numbers)
         inputs = width * len(cardinalities) + numbers
@@ -46,13 +42,7 @@ class TabTransformer(nn.Module):
 
 
 @models.register("tab_transformer", "horizontal")
-def tab_transformer(
-    schema: Schema,
-    seed: int = 0,
-    head: Head | None = None,
-    blocks: int = 2,
-    width: int = 32,
-) -> Model:
+def tab_transformer(schema: Schema, seed: int = 0, head: Head | None = None, blocks: int = 2, width: int = 32) -> Model:
     """TabTransformer (Huang et al. 2020): attention among embedded categories, numbers beside it.
 
     Args:
@@ -66,8 +56,4 @@ def tab_transformer(
         raise BadInputError(
             "tab_transformer embeds discrete columns, of which the table has none; choose another network, such as nn3."
         )
-
-    def build(cardinalities: list[int], numbers: int, outputs: int) -> nn.Module:
-        return TabTransformer(cardinalities, numbers, outputs, width, blocks)
-
-    return of_columns(build, schema, seed, head, "tab_transformer")
+    return of_columns(partial(TabTransformer, width=width, blocks=blocks), schema, seed, head, "tab_transformer")

@@ -103,7 +103,6 @@ class VerticalModel:
             record, output).
         head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class; ``regression``: one
             number.
-        layout: layout of a party's columns; None for tables.
 
     Raises:
         BadInputError: there is not one bottom model a party, or the head does not fit the target.

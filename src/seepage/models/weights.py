@@ -60,8 +60,6 @@ def read_tensors(path: str | Path, shapes: dict[str, tuple[int, ...]], what: str
 
     Args:
         shapes: shape of each tensor that may be in the file, by name; not all need to be in it.
-        what: words for the file, for messages.
-        advice: advice on making such a file, for messages.
 
     Raises:
         BadInputError: the file cannot be read, is damaged, or holds a tensor that it should not.

@@ -125,10 +125,6 @@ class Clients(ABC, Generic[M]):
         The first rounds do not depend on the number of rounds that follow. The effect of a victim's own messages on
         later models is not simulated: these models come from a separate training.
 
-        Args:
-            models: model that the server sent in each round.
-            rows, encoder, seeds, defense_seeds: arguments of ``run``.
-
         Raises:
             BadInputError: as ``run``, or there is no model.
             NotFiniteError: a message has an entry that is not finite.

@@ -29,7 +29,6 @@ class PooledLearning:
     Source: Zhang, Tople and Ohrimenko, *Leakage of Dataset Properties in Multi-Party Machine Learning* (2021).
 
     Attributes:
-        learner: training recipe of a model.
         rows: number of rows of the victim, and of each further party.
         others: shares of the attribute in each further party's rows; none in the paper.
         answers: defense of answers; none if None.
@@ -68,7 +67,7 @@ class PooledLearning:
             BadInputError: the rows cannot supply the shares, or the adversary's have other columns.
         """
         generator = torch.Generator().manual_seed(seed)
-        chosen = self._drawn(pool, shares[:, None], generator)
+        chosen = pool.drawn(shares[:, None], self.rows, generator, self.others)
         models = joint_models(self.learner, pool, own, chosen, generator)
         return PooledTranscript(self._predictions(models), ModelView(models), shares)
 
@@ -78,17 +77,10 @@ class PooledLearning:
         """Train joint models before and after the victim adds the same number of new rows, with another share.
 
         Args:
-            pool, own, seed: arguments of ``train``.
-            shares: shares of the attribute in the victim's first and in its new rows.
-
-        Returns:
-            Views before and after, and the realised shares.
-
-        Raises:
-            BadInputError: see ``train``.
+            shares: shares of the attribute in the victim's first and in its new rows, which are returned too.
         """
         generator = torch.Generator().manual_seed(seed)
-        chosen = self._drawn(pool, shares, generator)
+        chosen = pool.drawn(shares, self.rows, generator, self.others)
         parts_before = [part for part in range(chosen.shape[1]) if part != 1]
         before = joint_models(self.learner, pool, own, chosen[:, parts_before], generator)
         after = joint_models(self.learner, pool, own, chosen, generator)
@@ -100,20 +92,9 @@ class PooledLearning:
         """Return positions of the rows that victims and further parties of each joint model hold, without training.
 
         Args:
-            pool, seed: arguments of ``train`` and ``update``.
             shares: share of the attribute in the victims' rows; one a part where they add some later.
-
-        Raises:
-            BadInputError: see ``train``.
         """
-        return self._drawn(pool, shares, torch.Generator().manual_seed(seed))
-
-    def _drawn(self, pool: MarkedRows, shares: Tensor, generator: torch.Generator) -> Tensor:
-        return pool.drawn(self._parts(shares), self.rows, generator)
-
-    def _parts(self, shares: Tensor) -> Float[Tensor, "target part"]:
-        others = torch.tensor(self.others, dtype=shares.dtype).expand(len(shares), len(self.others))
-        return torch.cat([shares, others], dim=1)
+        return pool.drawn(shares, self.rows, torch.Generator().manual_seed(seed), self.others)
 
     def _predictions(self, models: Trained) -> PredictionView:
         def channel(queries: Tensor) -> Tensor:
@@ -205,7 +186,6 @@ def parted(
     out.
 
     Args:
-        auxiliary, own, queries: number of rows of each part.
         auxiliary_share, own_share: share of the attribute in each part; that of the drawn rows if None.
         apart: whether queries are rows of their own; otherwise they are drawn from the auxiliary ones.
     """

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from seepage.defenses.cut_noise import CutNoise
 from seepage.defenses.label_flip import LabelFlip
@@ -18,7 +18,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.learning import CutStep, cut_step
 from seepage.models.deepfm import Fields
 from seepage.models.split import SplitModel, for_loss
-from seepage.protocols.finite import check_finite
+from seepage.protocols.finite import check_finite, check_labels, check_losses
 from seepage.registry import name_of
 from seepage.tabular.table import Table
 from seepage.wire.secret import CutTranscript
@@ -63,9 +63,6 @@ class SplitLearning:
     weights. The number of epochs is not stated there, 5 here.
 
     Attributes:
-        epochs: number of passes over the rows.
-        batch_size: number of records of an exchange, with one client.
-        learning_rate: learning rate of Adagrad.
         decay: weight of the squared embeddings and first-order weights in the loss.
         rows_each: number of rows of a client; None for one client with all of them.
         clients: number of clients in an exchange, where there are several.
@@ -108,7 +105,6 @@ class SplitLearning:
         """Train both parts.
 
         Args:
-            model: model that training starts from; left unchanged.
             rows: table whose public columns the server holds; the client or clients hold the other columns and the
                 labels.
 
@@ -116,7 +112,8 @@ class SplitLearning:
             BadInputError: the parts do not fit the rows, all labels are the same, or training ended in numbers
                 that are not finite.
         """
-        self._check(model, rows)
+        model.check(rows.cells)
+        check_labels(rows.labels, rows.schema.target)
         model = model.copy()
         # Each purpose has a random stream of its own, so that a defense changes no batch.
         order, flipping, noising = (torch.Generator().manual_seed(seed + i) for i in range(3))
@@ -128,7 +125,7 @@ class SplitLearning:
             if any(p.requires_grad for p in part.parameters())
         ]
         bound = None if self.noise is None else self.noise.start
-        holdings = self._holdings(len(rows), order)
+        holdings = [] if self.rows_each is None else torch.randperm(len(rows), generator=order).split(self.rows_each)
         losses, earlier, clips = [], [], []
         shared = self.noise is not None and self.noise.rule == "quantile"
         for _ in range(self.epochs):
@@ -150,11 +147,7 @@ class SplitLearning:
                     optimiser.step()
                 total += step.loss * len(batch)
             losses.append(total / len(rows))
-        if not all(math.isfinite(loss) for loss in losses):
-            raise BadInputError(
-                f"split training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; "
-                "give a smaller learning_rate."
-            )
+        check_losses(torch.tensor(losses, dtype=torch.float64), "split", self.learning_rate)
         return TrainedSplit(model, bound if shared else None, tuple(losses), tuple(earlier), tuple(clips))
 
     def observe(
@@ -162,14 +155,10 @@ class SplitLearning:
     ) -> CutTranscript:
         """Return the server's view of rows in one more exchange, as if it were the next of the training.
 
-        Args:
-            trained: result of the training; neither part takes a step.
-            rows: rows of the exchange, in batches of the protocol's size.
-            granted: client part that the server knows, where it is not the one that answers.
+        Neither part takes a step.
 
-        Raises:
-            BadInputError: the parts do not fit the rows.
-            NotFiniteError: an activation or gradient is not finite.
+        Args:
+            granted: client part that the server knows, where it is not the one that answers.
         """
         return self.observe_all([(trained, granted)], rows, seed)
 
@@ -183,7 +172,6 @@ class SplitLearning:
         Args:
             exchanges: stage of the training in each exchange, the newest first, and the client part that the server
                 knows of it, where it is not the one that answers.
-            rows: rows of the exchanges, in batches of the protocol's size.
 
         Raises:
             BadInputError: there is no exchange, or the parts do not fit the rows.
@@ -198,12 +186,7 @@ class SplitLearning:
         return CutTranscript(replace(views[0], earlier=tuple(views[1:])), own, rows.labels)
 
     def _view(
-        self,
-        trained: TrainedSplit,
-        granted: SplitModel | None,
-        rows: Table,
-        labels: Tensor,
-        noising: torch.Generator,
+        self, trained: TrainedSplit, granted: SplitModel | None, rows: Table, labels: Tensor, noising: torch.Generator
     ) -> CutView:
         model = trained.model
         model.check(rows.cells)
@@ -245,14 +228,6 @@ class SplitLearning:
             return for_loss(model.schema.target, rows.labels)
         return self.flip(rows.labels, model.classes, generator)
 
-    def _check(self, model: SplitModel, rows: Table) -> None:
-        model.check(rows.cells)
-        if bool((rows.labels == rows.labels[0]).all()):
-            raise BadInputError(
-                f"the target {rows.schema.target.name!r} is the same in all {len(rows)} rows, so there is nothing to "
-                "learn; choose another target or add rows where it differs."
-            )
-
     def _defended(
         self, sent: Tensor, behind: Tensor, labels: Tensor, bound: float | None, generator: torch.Generator
     ) -> tuple[Tensor, float | None]:
@@ -268,13 +243,8 @@ class SplitLearning:
         limit = self.noise.start if bound is None else bound
         return self.noise(own, limit, generator) / means, self.noise.follow(limit, own)
 
-    def _holdings(self, rows: int, generator: torch.Generator) -> list[Int[Tensor, " row"]]:
-        if self.rows_each is None:
-            return []
-        return list(torch.randperm(rows, generator=generator).split(self.rows_each))
-
     def _batches(
-        self, rows: int, holdings: list[Tensor], generator: torch.Generator
+        self, rows: int, holdings: Sequence[Tensor], generator: torch.Generator
     ) -> list[tuple[Int[Tensor, " record"], Float[Tensor, " record"], int]]:
         """Return, for each exchange, positions, number of records in each record's loss, and number of clients."""
         if not holdings:
@@ -289,16 +259,12 @@ class SplitLearning:
         return exchanges
 
     def _decay(self, model: SplitModel) -> None:
-        for part in (model.server, model.client):
-            for parameter in _decayed(part):
-                if parameter.grad is not None:
-                    parameter.grad.add_(parameter.detach(), alpha=2 * self.decay)
+        parts = [*model.server.modules(), *model.client.modules()]
+        for parameter in (p for part in parts if isinstance(part, Fields) for p in part.parameters()):
+            if parameter.grad is not None:
+                parameter.grad.add_(parameter.detach(), alpha=2 * self.decay)
 
 
 def _exchange(model: SplitModel, theirs: Tensor, own: Tensor, labels: Tensor, behind: Tensor) -> tuple[CutStep, Tensor]:
     cut = model.server(theirs)
     return cut_step(model, cut, own, labels, behind), cut
-
-
-def _decayed(part: nn.Module) -> list[nn.Parameter]:
-    return [p for module in part.modules() if isinstance(module, Fields) for p in module.parameters()]

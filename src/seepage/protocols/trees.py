@@ -45,8 +45,6 @@ class Boosting:
 
     Attributes:
         classes: number of classes; 1 for a regression.
-        depth: largest depth of a tree.
-        learning_rate: factor of each tree's weights (eta).
         regularisation: L2 penalty on weights (lambda).
         min_child_weight: least sum of second derivatives in a child.
         base_score: prediction before the first tree; xgboost estimates it from all labels if None.
@@ -101,11 +99,7 @@ def encoded(schema: Schema, statistics: Statistics, cells: Float[Tensor, "row co
 
 
 def check_installed() -> None:
-    """Refuse to go on without xgboost.
-
-    Raises:
-        MissingExtraError: the extra ``trees`` is not installed.
-    """
+    """Refuse to go on without xgboost, with MissingExtraError."""
     with extra("trees", "xgboost", "xgboost"):
         assert xgboost.__version__
 
@@ -134,9 +128,6 @@ def histograms(forest: Forest, cuts: Cuts, rows: Rows, labels: Labels, depth: in
 
     xgboost builds a histogram for each node that may be split: those above the largest depth. Of two children it sends
     the one with fewer rows, and every party gets the other by subtraction; here both are there.
-
-    Args:
-        cuts: bins of all clients.
     """
     binned = cuts.binned(rows)
     margins = np.tile(forest.intercept, (len(rows), 1))
@@ -176,7 +167,6 @@ def grow_together(
     of a split, each with noise of its own.
 
     Args:
-        recipe: recipe of the trees, with a base score.
         noise: returns sums as a client sends them.
         observed: clients whose sums are added up in the message that is returned.
     """
@@ -340,7 +330,7 @@ def _by_files(
         for client in turns(number):
             start = None if content is None else xgboost.Booster(parameters, model_file=_bytes(content))
             boosted = xgboost.train(parameters, matrices[client], 1, xgb_model=start)
-            sent.append((client, json.loads(bytes(boosted[number_of_rounds(boosted) - 1 :].save_raw("json")))))
+            sent.append((client, json.loads(bytes(boosted[boosted.num_boosted_rounds() - 1 :].save_raw("json")))))
         started = total
         for client, new in sent:
             content = new if content is None else _appended(content, new)
@@ -351,11 +341,6 @@ def _by_files(
     model = xgboost.Booster(parameters, model_file=_bytes(content))
     forest = read_forest(content, "the global model")
     return model, [FileMessage(forest, tuple(o), tuple(b)) for o, b in zip(own, before, strict=True)]
-
-
-def number_of_rounds(booster: xgboost.Booster) -> int:
-    """Return the number of boosting rounds of a model."""
-    return int(booster.num_boosted_rounds())
 
 
 def _bytes(content: dict[str, Any]) -> bytearray:

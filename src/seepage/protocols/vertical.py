@@ -20,7 +20,7 @@ from seepage.errors import BadInputError, check_count, positive
 from seepage.learning import VerticalStep, vertical_step
 from seepage.models.split import for_loss
 from seepage.models.vertical import Stack, VerticalModel
-from seepage.protocols.finite import check_finite
+from seepage.protocols.finite import check_finite, check_labels, check_losses
 from seepage.registry import name_of
 from seepage.tabular.statistics import Statistics
 from seepage.wire.labels import BatchView, LogitsView, ReturnedView
@@ -41,12 +41,7 @@ _LEAST = 1e-7
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a table for each of several trainings.
-
-    Attributes:
-        cells: cells of all columns, in the form of ``Table.cells``.
-        labels: class codes.
-    """
+    """Rows of a table for each of several trainings."""
 
     cells: Float[Tensor, "training record column"]
     labels: Float[Tensor, "training record"]
@@ -105,11 +100,6 @@ class Steering:
     local optimiser: each entry of a step is multiplied by 1 + gamma times the ratio of its gradient to that of the step
     before, at least 1 and at most ``most``. Deviation: the paper multiplies the gradient of stochastic gradient
     descent. Here parties step by Adam, which would undo that, so that the factor is that of Adam's step.
-
-    Attributes:
-        party: number of the passive party.
-        gamma: factor of the ratio.
-        most: largest factor of a step.
     """
 
     party: int
@@ -142,9 +132,6 @@ class VerticalLearning:
     Adam at 0.001, batches of 64 records (its comparison's) and 10 epochs are our choice.
 
     Attributes:
-        epochs: number of passes over the rows.
-        batch_size: number of records of an exchange.
-        learning_rate: learning rate of Adam.
         features: defense of features by passive parties, in training and at inference; None for nothing.
         returned: defense of each record's gradient on its way to a passive party; None for nothing.
         unlike: term in the loss by which passive parties' features shall not resemble their rows; None for nothing.
@@ -178,17 +165,12 @@ class VerticalLearning:
 
         Args:
             model: model that training starts from; left unchanged.
-            rows: rows whose columns the parties hold.
             seeds: seed of each training's batches and noise.
 
         Raises:
             BadInputError: all labels of a training are the same, or one ended in numbers that are not finite.
         """
-        if bool((rows.labels == rows.labels[:, :1]).all(1).any()):
-            raise BadInputError(
-                f"the target {model.schema.target.name!r} is the same in all {rows.records} rows, so there is nothing "
-                "to learn; choose another target or add rows where it differs."
-            )
+        check_labels(rows.labels, model.schema.target)
         model = model.copy()
         # Each purpose has a random stream of its own, so that a defense changes no batch.
         order = [torch.Generator().manual_seed(seed) for seed in seeds]
@@ -237,11 +219,7 @@ class VerticalLearning:
                     # The gradients of a batch are those of its mean loss.
                     for store in back:
                         store[trainings, batch] *= batch.shape[1]
-        if not bool(losses.isfinite().all()):
-            raise BadInputError(
-                f"vertical training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; "
-                "give a smaller learning_rate."
-            )
+        check_losses(losses, "vertical", self.learning_rate)
         with torch.no_grad():
             spread = tuple(log_noise.exp() for log_noise in learned) or _spread(model.features(encoded))
         return TrainedVertical(model, spread, losses, rows, taught, tuple(sent), tuple(back), tuple(earlier))
@@ -255,9 +233,12 @@ class VerticalLearning:
             exposures: number of times that each row is sent, with fresh noise; their mean is returned, in which all
                 that they say together is.
         """
+        check_count("exposures", exposures)
         with torch.no_grad():
             computed = trained.model.features(trained.model.encoded(rows.cells))
-        first, *others = (self._defended(computed, trained.spread, generator) for _ in range(self._times(exposures)))
+        # Without noise all messages of a row are the same.
+        times = 1 if self.features is None else exposures
+        first, *others = (self._defended(computed, trained.spread, generator) for _ in range(times))
         if not others:
             return first
         return tuple(torch.stack(messages).mean(0) for messages in zip(first, *others, strict=True))
@@ -269,7 +250,6 @@ class VerticalLearning:
 
         Args:
             target: number of the passive party that is attacked.
-            exposures: number of times that each row is sent.
 
         Raises:
             BadInputError: the target is no passive party.
@@ -277,26 +257,14 @@ class VerticalLearning:
         """
         model = trained.model
         model.partition.check_target(target)
-        own, theirs = (list(model.partition.columns[party]) for party in (0, target))
         earlier = self.recall(trained, target).view
         sent = self.send(trained, rows, torch.Generator().manual_seed(seed), exposures)
-        check_finite(_named(sent))
-        view = FeatureView(model.active, target, rows.cells[..., own], sent, None, earlier)
-        return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
+        return _transcript(model, target, rows, sent, None, earlier)
 
     def recall(self, trained: TrainedVertical, target: int) -> FeatureTranscript[FeatureView]:
-        """Return the active party's view of the records of training, as they were sent in the last epoch.
-
-        Raises:
-            BadInputError: the target is no passive party.
-            NotFiniteError: an entry of the message is not finite.
-        """
-        partition, rows = trained.model.partition, trained.rows
-        partition.check_target(target)
-        own, theirs = (list(partition.columns[party]) for party in (0, target))
-        check_finite(_named(trained.sent))
-        view = FeatureView(trained.model.active, target, rows.cells[..., own], trained.sent, rows.labels)
-        return FeatureTranscript(view, rows.cells[..., theirs], rows.labels)
+        """Return the active party's view of the records of training, as sent in the last epoch, see ``observe``."""
+        trained.model.partition.check_target(target)
+        return _transcript(trained.model, target, trained.rows, trained.sent, trained.rows.labels)
 
     def passive(
         self, trained: TrainedVertical, party: int, records: int | None = None, exchanges: int = 1, seed: int = 0
@@ -322,10 +290,10 @@ class VerticalLearning:
         generator = torch.Generator().manual_seed(seed)
         messages = [(trained.sent[party][:, some], trained.back[party][:, some])]
         for stage in self._stages(trained, exchanges):
-            parts = [
-                self._exchange(stage, Rows(trained.rows.cells, trained.taught).of(batch), party, generator)
-                for batch in _chunks(own.shape[1], self.batch_size)
-            ]
+            starts = range(0, own.shape[1], self.batch_size)
+            batches = [slice(start, min(start + self.batch_size, own.shape[1])) for start in starts]
+            rows = Rows(trained.rows.cells, trained.taught)
+            parts = [self._exchange(stage, rows.of(batch), party, generator) for batch in batches]
             messages.append((torch.cat([sent for sent, _ in parts], 1), torch.cat([back for _, back in parts], 1)))
         for _, back in messages:
             check_finite({"gradients sent back": back})
@@ -481,15 +449,8 @@ class VerticalLearning:
 
     def known(self) -> KnownFeatures:
         """Return the knowledge of an attacker who knows the defenses."""
-        names: dict[str, dict[str, float | int | str | bool]] = {}
-        if self.features is not None:
-            names["mid" if isinstance(self.features, Mid) else "feature_noise"] = asdict(self.features)
-        if self.unlike is not None:
-            names["nopeek"] = asdict(self.unlike)
-        if self.flip is not None:
-            names["label_flip"] = asdict(self.flip)
-        if self.returned is not None:
-            names[name_of(self.returned)] = asdict(self.returned)
+        defenses = (self.features, self.unlike, self.flip, self.returned)
+        names = {name_of(defense): asdict(defense) for defense in defenses if defense is not None}
         return KnownFeatures(names, float(self.features.scale) if isinstance(self.features, FeatureNoise) else 0.0)
 
     def knowledge(self, trained: TrainedVertical, target: int, statistics: Statistics) -> FeatureKnowledge:
@@ -498,11 +459,6 @@ class VerticalLearning:
         partition.check_target(target)
         marginals = tuple(statistics.marginals[i] for i in partition.columns[target])
         return FeatureKnowledge(partition.schemas[target], marginals, self.known(), layout=trained.model.layout)
-
-    def _times(self, exposures: int) -> int:
-        check_count("exposures", exposures)
-        # Without noise all messages of a row are the same.
-        return 1 if self.features is None else exposures
 
     def _blurred(
         self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
@@ -581,12 +537,17 @@ def _steered(
     return now
 
 
-def _chunks(records: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, records)) for start in range(0, records, size)]
-
-
-def _named(features: Sequence[Tensor]) -> dict[str, Tensor]:
-    return {f"features of party {party}": feature for party, feature in enumerate(features)}
+def _transcript(
+    model: VerticalModel,
+    target: int,
+    rows: Rows,
+    sent: tuple[Tensor, ...],
+    labels: Tensor | None,
+    earlier: FeatureView | None = None,
+) -> FeatureTranscript[FeatureView]:
+    check_finite({f"features of party {party}": features for party, features in enumerate(sent)})
+    own, theirs = (rows.cells[..., list(model.partition.columns[party])] for party in (0, target))
+    return FeatureTranscript(FeatureView(model.active, target, own, sent, labels, earlier), theirs, rows.labels)
 
 
 def _detached(module: nn.Module) -> list[tuple[str, Tensor]]:

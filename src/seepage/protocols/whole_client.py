@@ -17,7 +17,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
 from seepage.models.split import for_loss, outputs_of, record_losses, usual_split_head
 from seepage.models.vertical import Copies, Stack, encoder_of
-from seepage.protocols.finite import check_finite
+from seepage.protocols.finite import check_finite, check_labels, check_losses
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 from seepage.wire.labels import ReturnedView
@@ -68,9 +68,6 @@ class WholeClientModel:
         """Return networks before they are trained.
 
         Args:
-            hidden: units of each hidden layer of the client.
-            tower: units of each hidden layer of the server.
-            topology: parties, and who has the labels.
             hop: units of each layer of the hop, where there is one.
         """
         outputs, u_shaped = outputs_of(schema.target), topology == "u_shaped"
@@ -156,9 +153,6 @@ class WholeClientLearning:
     def train(self, model: WholeClientModel, rows: Table, seed: int) -> TrainedWhole:
         """Train all parts.
 
-        Args:
-            model: model that training starts from; left unchanged.
-
         Example:
             >>> from seepage.datasets.planted import telling
             >>> rows = telling(rows=60).train
@@ -167,11 +161,7 @@ class WholeClientLearning:
             >>> trained.returned.gradient.shape
             torch.Size([1, 60, 4])
         """
-        if bool((rows.labels == rows.labels[0]).all()):
-            raise BadInputError(
-                f"the target {rows.schema.target.name!r} is the same in all {len(rows)} rows, so there is nothing to "
-                "learn; choose another target or add rows where it differs."
-            )
+        check_labels(rows.labels, rows.schema.target)
         model = copy.deepcopy(model)
         order, noising = (torch.Generator().manual_seed(seed + i) for i in range(2))
         encoded, labels = encoder_of(rows.schema).encode(rows.cells), rows.labels
@@ -202,11 +192,7 @@ class WholeClientLearning:
                 computed.backward(cut.grad[None])
                 optimiser.step()
                 total += float(loss.detach()) * len(batch) / len(rows)
-        if not math.isfinite(total):
-            raise BadInputError(
-                f"split training at a learning rate of {self.learning_rate:g} ended in numbers that are not finite; "
-                "give a smaller learning_rate."
-            )
+        check_losses(torch.tensor(total, dtype=torch.float64), "split", self.learning_rate)
         with torch.no_grad():
             spread = model.client(encoded[None]).std(1, correction=0)
         # Whoever sends there has no columns of its own.

@@ -24,7 +24,6 @@ class Graph:
     """Nodes with features, and undirected edges between them.
 
     Attributes:
-        features: features of the nodes, one row each.
         edges: symmetric adjacency matrix without loops; weights are 1.
 
     Example:
@@ -52,7 +51,6 @@ class Graph:
         """Return the graph with an edge for each pair of nodes, in either order, however often it is given.
 
         Args:
-            features: dense or sparse matrix, one row a node.
             pairs: node numbers, one line a pair.
         """
         rows = _rows(features)
@@ -124,7 +122,6 @@ class Convolutional:
     layer is a product with one sparse matrix for many models at once.
 
     Attributes:
-        epochs: number of training steps.
         learning_rate, weight_decay: settings of Adam.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
@@ -11,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.errors import BadInputError, check_count, positive
+from seepage.errors import BadInputError, check_count, non_negative, positive
 
 
 @runtime_checkable
@@ -54,10 +53,12 @@ class Learner(Protocol):
         """Train one model on each line of ``chosen`` positions of rows.
 
         Args:
-            inputs: rows on the first axis.
-            labels: class codes.
             chosen: positions of each model's rows, equally many for each.
             seeds: seed of each model's first weights and batches.
+
+        Raises:
+            BadInputError: rows, positions or seeds do not fit each other, or training ended in numbers that are not
+                finite.
         """
         ...
 
@@ -128,7 +129,6 @@ def check_recipe(
     """Refuse unusable settings of a recipe; settings that are None are not checked.
 
     Args:
-        classes: number of classes, at least two.
         counts: whole numbers from 1 up, by name.
         above: numbers above 0, by name.
         at_least: numbers from 0 up, by name.
@@ -148,15 +148,12 @@ def check_recipe(
         if value is not None:
             positive(name, value)
     for name, value in at_least.items():
-        if value is not None and not 0 <= value < math.inf:
-            raise BadInputError(f"{name} is a number from 0 up, got {name}={value!r}.")
+        if value is not None:
+            non_negative(name, value)
 
 
 def in_parts(train: Callable[[slice], _Models], count: int, each: int, learning_rate: float | int) -> _Models:
     """Train as many models at a time as fit into memory, and return all of them.
-
-    Args:
-        learning_rate: learning rate, for the message.
 
     Raises:
         BadInputError: training ended in numbers that are not finite.

@@ -17,8 +17,6 @@ class MarkedRows:
     """Rows in the form that models take, with marks for the sensitive attribute.
 
     Attributes:
-        inputs: rows on the first axis.
-        labels: class codes.
         carries: whether each row has the sensitive value, even where models do not receive the attribute.
         widths: number of inputs of each column of a table; empty for other rows.
         column: position of the column with the attribute; None where models do not receive it.
@@ -67,13 +65,17 @@ class MarkedRows:
         )
 
     def drawn(
-        self, shares: Float[Tensor, "model part"], rows: int, generator: torch.Generator
-    ) -> Int[Tensor, "model part {rows}"]:
+        self,
+        shares: Float[Tensor, "model _part"],
+        rows: int,
+        generator: torch.Generator,
+        others: tuple[float, ...] = (),
+    ) -> Int[Tensor, "model _parts {rows}"]:
         """Draw data sets with given shares of rows that carry the attribute, without replacement within a model.
 
         Args:
             shares: share in each part of each model's rows, rounded to whole rows.
-            rows: number of rows of each part.
+            others: shares of further parts, the same for all models.
 
         Raises:
             BadInputError: a share is not in [0, 1], or these rows cannot supply it.
@@ -84,6 +86,7 @@ class MarkedRows:
             >>> rows.carries[chosen].sum(-1).tolist()
             [[2], [1]]
         """
+        shares = torch.cat([shares, torch.tensor(others, dtype=shares.dtype).expand(len(shares), -1)], dim=1)
         if not bool(((shares >= 0) & (shares <= 1)).all()):
             raise BadInputError(f"shares of a property lie in [0, 1], got {shares.min():g} to {shares.max():g}.")
         with_it = (shares.double() * rows).round().long()
@@ -120,9 +123,7 @@ def joint_models(
     The parties use it on their rows, the attacker on its auxiliary rows: one code path for both.
 
     Args:
-        pool: rows that ``chosen`` refers to.
         own: rows of the adversary; None where it trains nothing.
-        chosen: positions in the pool, by part.
     """
     together = pool if own is None else pool.followed_by(own)
     lines = chosen.flatten(1)

@@ -41,15 +41,7 @@ class StackedRecurrent(ModelStack):
     out: Float[Tensor, "model dense label"]
     out_bias: Float[Tensor, "model label"]
 
-    names: ClassVar[tuple[str, ...]] = (
-        "inward",
-        "inward_bias",
-        "onward",
-        "dense",
-        "dense_bias",
-        "out",
-        "out_bias",
-    )
+    names: ClassVar[tuple[str, ...]] = ("inward", "inward_bias", "onward", "dense", "dense_bias", "out", "out_bias")
 
     def logits(
         self, words: Int[Tensor, "model text position"], mask: Float[Tensor, "model text dense"] | None = None
@@ -103,11 +95,7 @@ class Recurrent:
 
     Attributes:
         vectors: word vectors; number 0 is the padding.
-        units: number of units of each direction.
-        dense: number of units of the dense layer.
         dropout: probability that a dense unit is left out of a training step.
-        epochs: number of passes over the texts.
-        batch_size: number of texts of a step.
         learning_rate, weight_decay: settings of Adam.
 
     Raises:
@@ -172,12 +160,7 @@ class Recurrent:
         chosen: Int[Tensor, "model trained"],
         seeds: Sequence[int],
     ) -> StackedRecurrent:
-        """Train one model on each line of ``chosen`` positions of texts, see ``Learner``.
-
-        Raises:
-            BadInputError: texts, positions or seeds do not fit each other, a word has no vector, or training ended in
-                numbers that are not finite.
-        """
+        """Train one model on each line of ``chosen`` positions of texts, see ``Learner``; each word has a vector."""
         check_rows(inputs, labels, chosen, seeds, self.classes)
         if int(inputs.min()) < 0 or int(inputs.max()) >= len(self.vectors):
             raise BadInputError(

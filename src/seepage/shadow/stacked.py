@@ -68,9 +68,7 @@ class Dense:
 
     Attributes:
         hidden: units of each hidden layer; none for logistic regression.
-        epochs: number of passes over the rows.
         batch_size: number of rows of a step; None for all of them.
-        weight_decay: weight decay of Adam (added to the gradient).
         clip: bound on the norm of each record's gradient (DP-SGD); None for none.
         noise: noise multiplier: standard deviation of the noise on the sum of a batch's clipped gradients, in units of
             ``clip``.
@@ -131,12 +129,7 @@ class Dense:
         chosen: Int[Tensor, "model trained"],
         seeds: Sequence[int],
     ) -> Stacked:
-        """Train one model on each line of ``chosen`` positions of rows, see ``Learner``.
-
-        Raises:
-            BadInputError: rows, positions or seeds do not fit each other, or training ended in numbers that are not
-                finite.
-        """
+        """Train one model on each line of ``chosen`` positions of rows, see ``Learner``."""
         check_rows(inputs, labels, chosen, seeds, self.classes)
         inputs, labels, chosen = inputs.float(), labels.long(), chosen.long()
         size = min(self.batch_size or chosen.shape[1], chosen.shape[1])
@@ -176,9 +169,6 @@ class Dense:
         chosen: Int[Tensor, "model batch"],
     ) -> Float[Tensor, "model parameter"]:
         """Return each model's gradient of the mean cross-entropy over its own rows, in the order of ``Stacked.flat``.
-
-        Args:
-            chosen: positions of each model's rows.
 
         Raises:
             BadInputError: rows, labels and positions do not fit each other.

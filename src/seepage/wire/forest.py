@@ -28,7 +28,6 @@ class Tree:
 
     Attributes:
         left, right: number of the children, -1 for a leaf.
-        column: encoded column of a split.
         condition: value of a split, below which a row goes left; for a leaf, its contribution to the margin.
         output: class whose margin the tree adds to; 0 with a single margin.
         hessian: sum of second derivatives (``sum_hessian``); None where it is not sent.

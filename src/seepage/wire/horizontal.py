@@ -66,11 +66,8 @@ class UpdateView:
     """The message that clients send after several local steps (FedAvg), for each of several victims.
 
     Attributes:
-        model: the global model the server sent out.
         update: difference of the parameters before and after local training, by name in module order, shape (victim,
             *parameter); the mean over clients where a secure aggregation hides single updates.
-        training: local training that the server prescribed.
-        clients: number of clients whose updates are summed in each message.
         precision: number format that clients cast their messages to.
     """
 
@@ -259,7 +256,6 @@ class RecordsGuess:
         uncertainty: for each cell, normalised Shannon entropy in [0, 1] (discrete) or Gaussian differential entropy in
             nats of the standardised value (continuous; -inf where the ensemble agrees exactly); None where the attack
             has no ensemble.
-        labels: labels used, one a guessed record.
         loss: the attack's own loss of the returned guess (lower is better); None for baselines.
         course: the attack's own loss at its start, after nine tenths of its steps and at its end (the median over
             restarts), NaN for a victim that needed no descent; None for attacks without a descent.

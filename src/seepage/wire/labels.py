@@ -121,7 +121,6 @@ class LabelGuess:
     """Guessed labels of each record of a view.
 
     Attributes:
-        labels: class codes, or numbers.
         chances: chance of each label; None where the attack gives none, or the target is a number.
     """
 

@@ -85,11 +85,7 @@ class ModelView:
 
 @dataclass(frozen=True)
 class UpdatedView:
-    """Black-box answers before and after a party added new data.
-
-    Attributes:
-        before, after: answers of the same targets in the same order.
-    """
+    """Black-box answers before and after a party added new data."""
 
     before: PredictionView
     after: PredictionView
@@ -175,7 +171,6 @@ class PooledKnowledge:
     Attributes:
         auxiliary: rows of the same kind, with the attribute known.
         own: rows that the attacker itself contributed to the pool; None where it is no party.
-        rows: number of rows that the victim contributed.
         shares: possible shares of the attribute in the victim's rows, in increasing order.
         others: shares of further parties with the same number of rows.
         answers: defense of the model's answers, as far as the attacker knows; None for nothing.
@@ -222,11 +217,7 @@ class PooledKnowledge:
                 )
 
     def trained(self, kind: ShadowKind) -> Shadows:
-        """Return the shadow models of a kind.
-
-        Raises:
-            BadInputError: there are none of that kind.
-        """
+        """Return the shadow models of a kind; where there are none, refuse with BadInputError."""
         if kind not in self.shadows:
             raise BadInputError(
                 f"shadow models of the kind {kind!r} are needed, got {', '.join(self.shadows) or 'none'}; train them "
@@ -256,7 +247,6 @@ class PropertyGuess:
     """Guessed share of the victim's rows that carry a sensitive attribute, for each joint model.
 
     Attributes:
-        shares: shares that were distinguished, in increasing order.
         share: estimate on the whole range; None where the attack gives none.
         low, high: bounds of the estimate's interval; None without one.
     """

@@ -20,9 +20,6 @@ def cast(entries: Tensor, precision: Precision) -> Tensor:
 
     Sixteen bits are rounded to nearest. Eight bits are whole multiples of the tensor's largest entry over 127.
 
-    Args:
-        entries: one client's tensor.
-
     Example:
         >>> cast(torch.tensor([1.0, 0.1]), "bfloat16").tolist(), cast(torch.tensor([1.27, 0.014]), "int8").tolist()
         ([1.0, 0.10009765625], [1.2699999809265137, 0.009999999776482582])

@@ -167,7 +167,6 @@ class Auxiliary:
 
     Attributes:
         cells: all columns of the schema, as a table holds them.
-        labels: class codes.
     """
 
     cells: Float[Tensor, "row column"]
@@ -182,8 +181,6 @@ class CutKnowledge:
     """Side information of the server in split learning.
 
     Attributes:
-        statistics: marginals of columns and labels.
-        defense: the clients' defense of gradients and labels.
         auxiliary: complete rows that the server holds; None where it has none.
     """
 
@@ -246,9 +243,8 @@ class CutGuess:
         joined = {}
         for entry in fields(cls):
             values = [getattr(guess, entry.name) for guess in guesses]
-            if any(value is None for value in values) or (
-                isinstance(values[0], tuple) and len({tuple(part.shape[1] for part in value) for value in values}) > 1
-            ):
+            lacking = any(value is None for value in values)
+            if lacking or (isinstance(values[0], tuple) and len({tuple(p.shape[1] for p in v) for v in values}) > 1):
                 # A field that one of the guesses lacks, or gives for other values, is None.
                 joined[entry.name] = None
             elif isinstance(values[0], tuple):

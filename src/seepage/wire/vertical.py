@@ -27,14 +27,14 @@ class ActivationView(ABC):
         """Activations, or features, as received."""
 
     @property
-    @abstractmethod
     def trainings(self) -> int:
         """Number of trainings."""
+        return len(self.received)
 
     @property
-    @abstractmethod
     def records(self) -> int:
         """Number of records in each training."""
+        return self.received.shape[1]
 
     @abstractmethod
     def of(self, some: slice) -> ActivationView:
@@ -52,16 +52,6 @@ class SmashedView(ActivationView):
         """Activations, as received."""
         return self.activations
 
-    @property
-    def trainings(self) -> int:
-        """Number of trainings."""
-        return len(self.activations)
-
-    @property
-    def records(self) -> int:
-        """Number of records in each training."""
-        return self.activations.shape[1]
-
     def of(self, some: slice) -> SmashedView:
         """Return the view of some of the records."""
         return replace(self, activations=self.activations[:, some])
@@ -73,8 +63,6 @@ class FeatureView(ActivationView):
 
     Attributes:
         model: parts of the model that the active party owns.
-        target: number of the passive party that is attacked.
-        own: cells of its own columns.
         features: features of every party, as received, in the parties' order; its own as it computed them. Where
             records are sent several times, the mean of all messages.
         labels: class codes where it knows them: for records of training; None for records that it predicts.
@@ -99,16 +87,6 @@ class FeatureView(ActivationView):
     def received(self) -> Float[Tensor, "training record feature"]:
         """Features that the target sent."""
         return self.features[self.target]
-
-    @property
-    def trainings(self) -> int:
-        """Number of trainings."""
-        return len(self.own)
-
-    @property
-    def records(self) -> int:
-        """Number of records in each training."""
-        return self.own.shape[1]
 
 
 class Queries:
@@ -153,11 +131,7 @@ class Queries:
         return self.limit - self.used
 
     def ask(self, rows: Float[Tensor, "training row encoded"]) -> Float[Tensor, "training row feature"]:
-        """Return the party's features of rows.
-
-        Raises:
-            BadInputError: more rows than are left.
-        """
+        """Return the party's features of rows; refuse more rows than are left with BadInputError."""
         if rows.shape[1] > self.left:
             raise BadInputError(
                 f"an attack asks for the features of {rows.shape[1]:,} rows, but {self.left:,} of its "
@@ -176,7 +150,6 @@ class FeatureAuxiliary:
     Attributes:
         cells: cells of the target's columns.
         own: cells of the attacker's own columns.
-        labels: class codes.
         features: features that every party but the target sends for them, in the parties' order; the target's place is
             empty.
     """
@@ -198,7 +171,6 @@ class Leaked:
 
     Attributes:
         cells: cells of the target's columns.
-        features: features, as received.
         own: cells of the attacker's own columns.
     """
 
@@ -289,21 +261,13 @@ class FeatureKnowledge:
         return replace(self, **{name: None for name in get_args(Grant) if name not in grants})
 
     def granted_auxiliary(self, what: str) -> FeatureAuxiliary:
-        """Return the auxiliary rows.
-
-        Raises:
-            BadInputError: there are none.
-        """
+        """Return the auxiliary rows; where there are none, refuse with BadInputError."""
         if self.auxiliary is None or not self.auxiliary.rows:
             raise BadInputError(f"{what} needs auxiliary rows, but the attacker holds none; grant it some (auxiliary).")
         return self.auxiliary
 
     def granted_queries(self, what: str) -> Queries:
-        """Return the query channel.
-
-        Raises:
-            BadInputError: there is none, or its limit is 0.
-        """
+        """Return the query channel; where there is none, or nothing is left, refuse with BadInputError."""
         if self.queries is None or self.queries.left < 1:
             raise BadInputError(
                 f"{what} needs answers of the target, but the attacker has a budget of 0 queries; grant it some "
@@ -312,31 +276,19 @@ class FeatureKnowledge:
         return self.queries
 
     def granted_leaked(self, what: str) -> Leaked:
-        """Return the leaked records.
-
-        Raises:
-            BadInputError: there are none.
-        """
+        """Return the leaked records; where there are none, refuse with BadInputError."""
         if self.leaked is None or not self.leaked.records:
             raise BadInputError(f"{what} needs leaked records, but the attacker holds none; grant it some (leaked).")
         return self.leaked
 
     def granted_bottom(self, what: str) -> nn.Module:
-        """Return the target's bottom model.
-
-        Raises:
-            BadInputError: it is unknown.
-        """
+        """Return the target's bottom model; where it is unknown, refuse with BadInputError."""
         if self.bottom is None:
             raise BadInputError(f"{what} needs the target's bottom model, which the attacker does not know; grant it.")
         return self.bottom
 
     def granted_gradients(self, what: str) -> WeightGradients:
-        """Return the gradients with respect to the bottom model's parameters.
-
-        Raises:
-            BadInputError: there are none.
-        """
+        """Return gradients of the bottom model's parameters; where there are none, refuse with BadInputError."""
         if self.gradients is None:
             raise BadInputError(
                 f"{what} needs gradients of the target's bottom model, which do not cross the wire of vertical "

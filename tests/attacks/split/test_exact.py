@@ -11,7 +11,7 @@ import torch
 
 from seepage.attacks.split import Exact, Posterior
 from seepage.attacks.split.exact import vote
-from seepage.attacks.split.parts.nearest import nearest, rounding
+from seepage.attacks.split.parts.nearest import Messages, nearest, rounding
 from seepage.attacks.split.parts.proof import fits_alone
 from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space
@@ -255,8 +255,9 @@ def test_the_order_of_records_and_the_memory_do_not_matter() -> None:
     respond = responder(model)
     order = torch.randperm(20, generator=torch.Generator().manual_seed(0))
     cut, gradient = seen.view.cut, seen.view.own_gradient
-    whole = nearest(model, respond, cut, gradient, space, keep=3)
-    small = nearest(model, respond, cut[order], gradient[order], space, keep=3, at_once=200)
+    messages = Messages(model, respond, cut, gradient, space)
+    whole = nearest(messages, keep=3)
+    small = nearest(messages.of(order), keep=3, at_once=200)
     torch.testing.assert_close(small.distances, whole.distances[order], rtol=1e-5, atol=1e-7)
     assert len(configurations(model)) == space.configurations
 

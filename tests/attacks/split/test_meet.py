@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seepage.attacks.split import Exact
-from seepage.attacks.split.parts.observed import logits_and_derivatives
+from seepage.attacks.split.parts.messages import logits_and_derivatives
 from seepage.defenses.cut_noise import CutNoise
 from seepage.errors import BadInputError
 from seepage.models.deepfm import deepfm

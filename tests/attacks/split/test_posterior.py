@@ -158,10 +158,10 @@ def test_norms_and_directions_tell_labels() -> None:
     _, seen = exchange(DATA, PLAIN, records=300)
     labels = seen.labels.bool()
     known = int(labels.nonzero()[0])
-    scores = direction_scores(seen.view, known).scores
+    scores = direction_scores(seen.view, known)
     assert float((scores[labels] > 0).double().mean()) > 0.95
     assert float((scores[~labels] < 0).double().mean()) > 0.95
-    norms = norm_scores(seen.view).scores
+    norms = norm_scores(seen.view)
     torch.testing.assert_close(norms, seen.view.own_gradient.norm(dim=1).double())
     with pytest.raises(BadInputError, match="record 300 was asked for"):
         direction_scores(seen.view, 300)

@@ -28,11 +28,7 @@ class LabelBatch:
     """
 
     def __call__(self, view: BatchView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
-        """Return the guess for the records of all batches, one after another.
-
-        Raises:
-            BadInputError: no labels are known, or those of a training are all the same.
-        """
+        """Return the guess for the records of all batches, one after another."""
         first, *others = (
             ReturnedView(
                 exchange.features.flatten(1, 2),

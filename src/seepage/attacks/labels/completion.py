@@ -29,11 +29,7 @@ class LabelCompletion:
     reads_bare: ClassVar[bool] = False
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
-        """Return the guess; ``seeds`` are those of each training's heads.
-
-        Raises:
-            BadInputError: no labels are known, or those of a training are all the same.
-        """
+        """Return the guess; ``seeds`` are those of each training's heads."""
         inputs = {"features": view.features}
         if view.earlier:
             inputs["features of all exchanges"] = torch.cat([exchange.features for exchange in view.exchanges], dim=-1)
@@ -74,11 +70,7 @@ class LabelDirect:
     of_classes: ClassVar[bool] = True
 
     def __call__(self, view: LogitsView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
-        """Return the guess; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: labels are no classes.
-        """
+        """Return the guess; ``seeds`` are not used. Labels that are no classes are refused."""
         classes_of(knowledge, "direct label inference")
         came = torch.stack([exchange.gradient.double() for exchange in view.exchanges]).sum(0)
         labels = (came[..., 0] < 0).double() if came.shape[-1] == 1 else came.argmin(-1).double()

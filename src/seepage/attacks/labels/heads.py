@@ -41,11 +41,7 @@ class LabelHeads:
     """
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int]) -> LabelGuess:
-        """Return the guess; ``seeds`` are those of each training's forests and folds.
-
-        Raises:
-            BadInputError: no labels are known, or those of a training are all the same.
-        """
+        """Return the guess; ``seeds`` are those of each training's forests and folds."""
         return by_heads(inputs_of(view), knowledge, seeds, "label inference by heads")
 
 
@@ -82,10 +78,6 @@ def by_heads(
     seeds: Sequence[int],
     what: str,
 ) -> LabelGuess:
-    """Return the guess of the best head on the best inputs in each training.
-
-    Args:
-        what: name of the attack in messages.
-    """
+    """Return the guess of the best head on the best inputs in each training."""
     positions, labels = knowledge.granted_labels(what)
     return LabelGuess.of(best_head([*inputs.values()], positions, labels, knowledge.target, seeds), knowledge.target)

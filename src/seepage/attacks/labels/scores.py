@@ -41,11 +41,7 @@ class LabelNorm:
     of_classes: ClassVar[bool] = True
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
-        """Return the guess; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: labels are no classes.
-        """
+        """Return the guess; ``seeds`` are not used. Labels that are no classes are refused."""
         width = classes_of(knowledge, "the norm attack")
         shares = torch.zeros(width, dtype=torch.float64)
         shares[knowledge.marginal.values.long()] = knowledge.marginal.probabilities
@@ -77,11 +73,7 @@ class LabelDirection:
     of_classes: ClassVar[bool] = True
 
     def __call__(self, view: ReturnedView, knowledge: LabelKnowledge, seeds: Sequence[int] = (0,)) -> LabelGuess:
-        """Return the guess; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: labels are no classes, or none that differ are known.
-        """
+        """Return the guess; ``seeds`` are not used. Labels that are no classes are refused."""
         width = classes_of(knowledge, "the direction attack")
         positions, labels = knowledge.granted_labels("the direction attack")
         of_label = functional.one_hot(labels.long(), width).double().mT

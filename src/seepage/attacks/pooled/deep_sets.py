@@ -75,11 +75,7 @@ class DeepSets:
             check_count(name, getattr(self, name))
 
     def __call__(self, view: ModelView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
-        """Return the chances of each share for each target.
-
-        Raises:
-            BadInputError: models are not fully connected, or shadow models are missing or have other shares.
-        """
+        """Return the chances of each share for each target. Models that are not fully connected are refused."""
         shadows = knowledge.trained("even")
         models, attacked = shadows.models, view.models
         if not isinstance(models, Stacked) or not isinstance(attacked, Stacked):

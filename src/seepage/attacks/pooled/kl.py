@@ -30,11 +30,7 @@ class KL:
     """
 
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
-        """Return the share of votes for each share, for each target; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: shadow models are missing or have other shares, or queries are not answered.
-        """
+        """Return the share of votes for each share, for each target; ``seeds`` are not used."""
         shadows = knowledge.trained("even")
         worlds = shadows.world(knowledge.shares)
         distance = divergence(shadows.answers, view.ask(knowledge.queries))

@@ -52,11 +52,7 @@ class Meta:
             check_count("queries", self.queries)
 
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
-        """Return the chances of each share for each target.
-
-        Raises:
-            BadInputError: shadow models are missing or have other shares, or queries are not answered.
-        """
+        """Return the chances of each share for each target; ``seeds`` are those of the classifier."""
         shadows = knowledge.trained("even")
         worlds = shadows.world(knowledge.shares)
         if self.shuffled:

@@ -60,12 +60,8 @@ class Ratio:
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return chances of each share, the estimated share and its interval; ``seeds`` are not used.
 
-        Args:
-            knowledge: side information with queries, the shares to distinguish, and shadow models spread over the range
-                in which the share may be.
-
         Raises:
-            BadInputError: shadow models are missing or too few (below 20), or queries are not answered.
+            BadInputError: shadow models are too few (below 20), or not spread over the range.
         """
         shadows = knowledge.trained("spread")
         if not isinstance(shadows, SpreadShadows):
@@ -158,11 +154,7 @@ def _crossed(
 
 
 def _components(shadows: SpreadShadows, residual: np.ndarray, freedom: int) -> tuple[float, float]:
-    """Return the variance of a rule's number due to training, and due to rows drawn from the population.
-
-    Args:
-        shadows: shadow models in pairs of the same rows.
-    """
+    """Return the variance of a rule's number due to training, and due to rows drawn from the population."""
     of_training = float(((residual[0::2] - residual[1::2]) ** 2).mean() / 2)
     there = 1 - float(shadows.drawn_share(shadows.shares[:, 0]).mean())
     left = float((residual**2).sum() / freedom) - of_training

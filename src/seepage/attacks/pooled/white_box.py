@@ -36,11 +36,7 @@ class WhiteBox:
         check_choice("classifier", self.classifier, Classifier)
 
     def __call__(self, view: ModelView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
-        """Return the chances of each share for each target.
-
-        Raises:
-            BadInputError: shadow models are missing or have other shares.
-        """
+        """Return the chances of each share for each target; ``seeds`` are those of the classifier."""
         shadows = knowledge.trained("even")
         worlds = shadows.world(knowledge.shares)
         features, targets = shadows.models.flat().double(), view.models.flat().double()

@@ -9,7 +9,7 @@ from seepage.lazy import lazy_package
 if TYPE_CHECKING:
     from seepage.attacks.split.exact import Exact
     from seepage.attacks.split.fsha import FSHA
-    from seepage.attacks.split.label_scoring import LabelScores, direction_scores, norm_scores
+    from seepage.attacks.split.label_scoring import direction_scores, norm_scores
     from seepage.attacks.split.posterior import Posterior
     from seepage.attacks.split.pseudo import AdversarialClientAttack, PseudoClientAttack
     from seepage.attacks.split.unsplit import UnSplit
@@ -20,7 +20,6 @@ __all__ = [
     "FSHA",
     "AdversarialClientAttack",
     "Exact",
-    "LabelScores",
     "Posterior",
     "PseudoClientAttack",
     "UnSplit",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,15 +12,15 @@ from torch import Tensor
 
 from seepage.attacks.split.parts.descent import descend
 from seepage.attacks.split.parts.meet import meet
-from seepage.attacks.split.parts.messages import message_of
-from seepage.attacks.split.parts.nearest import NearestConfigurations, nearest, rounding
+from seepage.attacks.split.parts.messages import check_bare, message_of
+from seepage.attacks.split.parts.nearest import Messages, NearestConfigurations, nearest, rounding
 from seepage.attacks.split.parts.number_target import number_target_guess
 from seepage.attacks.split.parts.proof import fits_alone, likely_fit, proof_of
 from seepage.attacks.split.parts.refine import refined
-from seepage.attacks.split.parts.replay import replays
-from seepage.attacks.split.parts.responses import Responder, responder
+from seepage.attacks.split.parts.replay import replayed_guess
+from seepage.attacks.split.parts.responses import responder
 from seepage.attacks.split.parts.space import Space, check_enumerable
-from seepage.errors import BadInputError, check_choice, check_count
+from seepage.errors import BadInputError, check_choice, check_count, non_negative
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
 from seepage.registry import attacks
@@ -99,8 +98,7 @@ class Exact:
         for name in ("votes", "bins", "most", "starts", "sweeps", "rounds", "keep"):
             check_count(name, getattr(self, name))
         check_choice("search:", self.search, Search)
-        if isinstance(self.scale, bool) or not 0 <= self.scale < math.inf:
-            raise BadInputError(f"scale is a number from 0 up, got scale={self.scale!r}.")
+        non_negative("scale", self.scale)
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
         """Return the guess; ``seeds`` are those of the descent's starts.
@@ -129,9 +127,10 @@ class Exact:
             return replace(guess, proof=proof_of(view, knowledge, guess.cells))
         sent = message_of(knowledge.defense, view.clip) if self.aware else None
         keep = max(self.votes, self.keep, 2)
+        messages = Messages(view.model, respond, view.cut, gradient, space, sent)
         if self.search == "exhaustive":
             check_enumerable(space, self.most)
-            configurations = nearest(view.model, respond, view.cut, gradient, space, keep, sent, self.prune)
+            configurations = nearest(messages, keep, self.prune)
         else:
             if space.configurations > 2**62:
                 raise BadInputError(
@@ -140,19 +139,18 @@ class Exact:
                 )
             generator = torch.Generator().manual_seed(seeds[0])
             if self.search == "meet":
-                _check_meet(self.aware, knowledge)
-                configurations = meet(view.model, respond, view.cut, gradient, space, keep, generator, self.rounds)
+                what = "search='meet' reads sums of embeddings from gradients as they are"
+                check_bare(knowledge.defense, what, "search='descent'", self.aware)
+                configurations = meet(messages, keep, generator, self.rounds)
             else:
-                configurations = descend(
-                    view.model, respond, view.cut, gradient, space, keep, generator, self.starts, self.sweeps, sent
-                )
+                configurations = descend(messages, keep, generator, self.starts, self.sweeps)
         codes = space.codes(configurations.places)
         chosen = torch.stack([vote(votes) for votes in codes[:, : self.votes].unbind(-1)], dim=-1)
         cells = space.of_codes(chosen)
         labels = vote(configurations.labels[:, : self.votes])
         distances = configurations.distances.double().cpu()
         if space.binned and self.votes == 1:
-            cells, distance = refined(view.model, respond, view.cut, gradient, space, cells, labels, sent)
+            cells, distance = refined(messages, cells, labels)
             distances[:, 0] = distance.double().cpu()
         same = rounding(gradient).double().cpu()[:, None]
         alone = torch.full((len(labels),), torch.nan, dtype=torch.float64)
@@ -163,26 +161,19 @@ class Exact:
             residual=distances[:, 0],
             runner_up=distances[:, 1] if distances.shape[1] > 1 else alone,
             ties=(distances <= distances[:, :1] + same).sum(1),
-            likely=self._likely(view, respond, gradient, space, configurations, codes[:, 0], seeds),
+            likely=self._likely(messages, configurations, codes[:, 0], seeds),
             proof=proof_of(view, knowledge, cells),
         )
 
     def _likely(
-        self,
-        view: CutView,
-        respond: Responder,
-        gradient: Tensor,
-        space: Space,
-        configurations: NearestConfigurations,
-        codes: Tensor,
-        seeds: Sequence[int],
+        self, messages: Messages, configurations: NearestConfigurations, codes: Tensor, seeds: Sequence[int]
     ) -> Tensor | None:
-        if self.votes > 1 or self.scale != 1 or space.binned:
+        if self.votes > 1 or self.scale != 1 or messages.space.binned:
             return None
         if self.search == "exhaustive":
-            return fits_alone(configurations.distances, gradient)
+            return fits_alone(configurations.distances, messages.gradient)
         generator = torch.Generator().manual_seed(seeds[0])
-        return likely_fit(view.model, respond, view.cut, gradient, space, configurations.distances, codes, generator)
+        return likely_fit(messages, configurations.distances, codes, generator)
 
 
 def replayable(view: CutView, knowledge: CutKnowledge) -> bool:
@@ -207,28 +198,6 @@ def not_exact(model: SplitModel, space: Space) -> str | None:
     )
 
 
-def replayed_guess(
-    views: Sequence[CutView], knowledge: CutKnowledge, respond: Responder, space: Space, generator: torch.Generator
-) -> CutGuess:
-    """Return the likeliest cells of all that replay the messages, numbers among them.
-
-    Args:
-        views: views of the same records, the newest first.
-    """
-    replay = replays(views, knowledge, respond, space, generator)
-    return CutGuess(cells=replay.cells, labels=replay.labels.double(), residual=replay.distances, mass=replay.mass)
-
-
-def _check_meet(aware: bool, knowledge: CutKnowledge) -> None:
-    defense = knowledge.defense
-    if aware or not defense.bare:
-        changed = f"add the noise of {defense.shaped}" if defense.shaped else "clip theirs"
-        raise BadInputError(
-            f"search='meet' reads sums of embeddings from gradients as they are, but clients {changed} "
-            f"(noise multiplier {defense.noise_multiplier:g}); use search='descent'."
-        )
-
-
 def check_gradient(view: CutView) -> None:
     """Refuse a view in which no record has a gradient other than zero."""
     if not bool(view.gradient.any()):
@@ -245,10 +214,7 @@ def vote(values: Int[Tensor, "record vote"]) -> Int[Tensor, " record"]:
         >>> vote(torch.tensor([[2, 1, 1], [2, 0, 1]])).tolist()
         [1, 2]
     """
-    same = values[:, :, None] == values[:, None, :]
-    return values.gather(1, _first_of_largest(same.sum(2))[:, None])[:, 0]
-
-
-def _first_of_largest(counts: Int[Tensor, "record vote"]) -> Int[Tensor, " record"]:
-    order = torch.arange(counts.shape[1], 0, -1, device=counts.device)
-    return (counts * (counts.shape[1] + 1) + order).argmax(1)
+    votes = values.shape[1]
+    counts = (values[:, :, None] == values[:, None, :]).sum(2)
+    first = (counts * (votes + 1) + torch.arange(votes, 0, -1, device=counts.device)).argmax(1)
+    return values.gather(1, first[:, None])[:, 0]

@@ -17,7 +17,7 @@ from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError, check_count
 from seepage.models.model import seeded
-from seepage.models.split import SplitModel, record_losses
+from seepage.models.split import record_losses
 from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
@@ -75,11 +75,7 @@ class FSHA:
             check_count("a width of the decoder", width)
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are those of the decoder and of the noise it is trained with.
-
-        Raises:
-            BadInputError: the attacker holds no auxiliary rows, or no gradient was received.
-        """
+        """Return the guess; ``seeds`` are those of the decoder and of the noise it is trained with."""
         check_gradient(view)
         rows = knowledge.auxiliary
         if rows is None or not len(rows):
@@ -95,11 +91,11 @@ class FSHA:
         cut = model.cut(rows.cells).detach()
         seen = message_features(view.own_gradient, view.cut).detach()
         network = seeded(lambda: decoder([seen.shape[1], *self.hidden, sum(widths)]), seeds[0])
-        messages = _Messages(model, knowledge, view.clip, cut, private, rows.labels.long(), generator)
         center = spread = torch.zeros(())
         optimiser = torch.optim.Adam(network.parameters(), lr=_RATE)
         for epoch in range(self.epochs):
-            inputs = message_features(messages.drawn(), cut).detach()
+            drawn = _drawn(view, knowledge, cut, private, rows.labels.long(), generator)
+            inputs = message_features(drawn, cut).detach()
             if not epoch:
                 center, spread = inputs.mean(0), inputs.std(0).clamp(min=1e-6)
             inputs = (inputs - center) / spread
@@ -121,40 +117,25 @@ class FSHA:
         )
 
 
-class _Messages:
-    """Simulated messages of auxiliary rows, under the clients' defense as far as the attacker knows it."""
-
-    def __init__(
-        self,
-        model: SplitModel,
-        knowledge: CutKnowledge,
-        clip: float | None,
-        cut: Tensor,
-        private: Tensor,
-        labels: Tensor,
-        generator: torch.Generator,
-    ) -> None:
-        self._model, self._cut, self._private, self._labels = model, cut, private, labels
-        self._generator, self._defense = generator, knowledge.defense
-        self._sent = message_of(knowledge.defense, clip)
-        self._bound = None if not self._defense.clips or self._defense.own_norm else bound_of(self._defense, clip)
-
-    def drawn(self) -> Float[Tensor, "row cut"]:
-        """Return messages with new noise and newly flipped labels."""
-        labels, defense = self._labels, self._defense
-        if defense.flip:
-            flips = torch.rand(len(labels), generator=self._generator) < defense.flip
-            others = torch.randint(1, self._model.classes, (len(labels),), generator=self._generator)
-            labels = torch.where(flips, (labels + others) % self._model.classes, labels)
-        received = self._cut.clone().requires_grad_(True)
-        losses = record_losses(self._model.head, self._model.client(received, self._private), labels)
-        [own] = torch.autograd.grad(losses.sum(), received)
-        if self._sent is None:
-            return own
-        norms = torch.linalg.vector_norm(own, dim=1, keepdim=True)
-        bound = norms / 2 if self._bound is None else torch.full_like(norms, self._bound)
-        noise = torch.randn(own.shape, generator=self._generator, dtype=own.dtype)
-        return self._sent(own) + defense.noise_multiplier * bound * noise
+def _drawn(
+    view: CutView, knowledge: CutKnowledge, cut: Tensor, private: Tensor, labels: Tensor, generator: torch.Generator
+) -> Float[Tensor, "row cut"]:
+    """Return simulated messages of auxiliary rows, with new noise and newly flipped labels, by the known defense."""
+    model, defense = view.model, knowledge.defense
+    if defense.flip:
+        flips = torch.rand(len(labels), generator=generator) < defense.flip
+        others = torch.randint(1, model.classes, (len(labels),), generator=generator)
+        labels = torch.where(flips, (labels + others) % model.classes, labels)
+    received = cut.clone().requires_grad_(True)
+    losses = record_losses(model.head, model.client(received, private), labels)
+    [own] = torch.autograd.grad(losses.sum(), received)
+    sent = message_of(defense, view.clip)
+    if sent is None:
+        return own
+    norms = torch.linalg.vector_norm(own, dim=1, keepdim=True)
+    bound = norms / 2 if defense.own_norm else torch.full_like(norms, bound_of(defense, view.clip))
+    noise = torch.randn(own.shape, generator=generator, dtype=own.dtype)
+    return sent(own) + defense.noise_multiplier * bound * noise
 
 
 def message_features(gradient: Float[Tensor, "row cut"], cut: Float[Tensor, "row cut"]) -> Float[Tensor, "row feature"]:

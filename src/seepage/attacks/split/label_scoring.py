@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -13,24 +11,12 @@ from seepage.errors import BadInputError
 from seepage.wire.split import CutView
 
 
-@dataclass(frozen=True)
-class LabelScores:
-    """Scores of records for the sought label; only their order is meaningful.
-
-    Attributes:
-        scores: score of each record; higher for likelier ones.
-    """
-
-    scores: Float[Tensor, " record"]
-    method: str
-
-
-def norm_scores(view: CutView) -> LabelScores:
+def norm_scores(view: CutView) -> Float[Tensor, " record"]:
     """Score records by the norm of their gradient, which is larger for a rare label (Li et al., section 3.1)."""
-    return LabelScores(torch.linalg.vector_norm(view.own_gradient, dim=1).double().cpu(), "norm")
+    return torch.linalg.vector_norm(view.own_gradient, dim=1).double().cpu()
 
 
-def direction_scores(view: CutView, record: int) -> LabelScores:
+def direction_scores(view: CutView, record: int) -> Float[Tensor, " record"]:
     """Score records by the cosine between their gradient and that of a record with the sought label (section 3.2).
 
     For two classes the gradients of records with the same label point to the same side just below the logit, so that
@@ -50,5 +36,4 @@ def direction_scores(view: CutView, record: int) -> LabelScores:
         raise BadInputError(
             f"the gradient of record {record} is zero, so that it has no direction; take another record."
         )
-    cosines = functional.cosine_similarity(view.gradient, view.gradient[record][None], dim=1)
-    return LabelScores(cosines.double().cpu(), "direction")
+    return functional.cosine_similarity(view.gradient, view.gradient[record][None], dim=1).double().cpu()

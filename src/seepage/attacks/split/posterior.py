@@ -10,20 +10,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.attacks.split.exact import check_gradient, replayable, replayed_guess
+from seepage.attacks.split.exact import check_gradient, replayable
 from seepage.attacks.split.parts.label_prior import LabelPrior, honest
 from seepage.attacks.split.parts.messages import bound_of, message_of
 from seepage.attacks.split.parts.mismatch import Mismatch
-from seepage.attacks.split.parts.nearest import candidate_gradients
+from seepage.attacks.split.parts.nearest import candidate_gradients, width_of
 from seepage.attacks.split.parts.number_target import number_target_guess
-from seepage.attacks.split.parts.numbers import NumberPrior, likeliest, prior_samples
+from seepage.attacks.split.parts.numbers import NumberPrior, prior_samples
 from seepage.attacks.split.parts.prior import CellPrior, decided
-from seepage.attacks.split.parts.replay import numbers_of
+from seepage.attacks.split.parts.replay import likeliest_numbers, numbers_of, replayed_guess
 from seepage.attacks.split.parts.responses import Responder, responder
 from seepage.attacks.split.parts.shaped import AlongDifference, AlongGradient
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.errors import BadInputError, check_choice, check_count
-from seepage.models.split import SplitModel
 from seepage.registry import attacks
 from seepage.tabular.schema import Continuous
 from seepage.wire.split import CutGuess, CutKnowledge, CutRounds, CutView, KnownCut
@@ -179,7 +178,7 @@ class Posterior:
         prior = CellPrior.of(first.model, knowledge, space, rounds.features)
         classes = LabelPrior.of(first.model, knowledge, space, rounds.features, seed)
         gathered = _Gathered(space, rounds.records)
-        width = max(1, sum(p.shape[0] for p in first.model.client.parameters() if p.dim() > 1))
+        width = width_of(first.model)
         candidates = max(1, min(space.size, _AT_ONCE // width))
         together = max(1, _AT_ONCE // (width * candidates))
         block = max(together, _AT_ONCE // (candidates * space.labels))
@@ -204,11 +203,8 @@ class Posterior:
                     respond = responders[k]
                     table = respond.of_cells(cells)
                     for at in inside[k].split(together):
-                        records, row, newest = (
-                            respond.of_cut(view.cut[at]),
-                            rounds.rows[k][at] - start,
-                            rounds.newest[k][at],
-                        )
+                        records, newest = respond.of_cut(view.cut[at]), rounds.newest[k][at]
+                        row = rounds.rows[k][at] - start
                         if bool(newest.any()):
                             outputs = respond.outputs(records.at(newest).across(), table)
                             chances = classes.rows(rounds.rows[k][at][newest]).trained(outputs, codes)
@@ -221,22 +217,14 @@ class Posterior:
         return gathered
 
     def _fitted(
-        self,
-        view: CutView,
-        respond: Responder,
-        space: Space,
-        prior: CellPrior,
-        classes: LabelPrior,
-        defense: KnownCut,
+        self, view: CutView, respond: Responder, space: Space, prior: CellPrior, classes: LabelPrior, defense: KnownCut
     ) -> Fitted | None:
         """Return the noise or the mismatch that is fitted on the messages; None where nothing is fitted."""
         if self.weights == "about":
             return Mismatch.fit(view, respond, space, prior, defense)
-        if defense.shaped is None:
-            return None
         if defense.shaped == "max_norm":
             return AlongGradient.fit(view)
-        return AlongDifference.fit(view, respond, space, prior, classes)
+        return None if defense.shaped is None else AlongDifference.fit(view, respond, space, prior, classes)
 
     def _sampled(
         self, rounds: CutRounds, knowledge: CutKnowledge, space: Space, generator: torch.Generator, seed: int
@@ -262,7 +250,7 @@ class Posterior:
                 predicted = classes.rows(slice(r, r + 1)).trained(outputs, codes[r])
                 unflipped = _unflipped(predicted, knowledge.defense.flip)
                 true[r] = (predicted[..., None] * unflipped).sum(2).mean(1)[0]
-        cells = _with_numbers(rounds, knowledge, _decided(model, knowledge, space, chances), generator)
+        cells = _with_numbers(rounds, knowledge, decided(model, knowledge, space, chances), generator)
         return CutGuess(cells, true.argmax(1).double(), chances=chances, label_chances=true)
 
     def _guess(self, view: CutView, knowledge: CutKnowledge, space: Space, gathered: _Gathered) -> CutGuess:
@@ -271,23 +259,14 @@ class Posterior:
         if self.decision == "joint":
             cells = view.model.unscaled(space.of_codes(space.codes(gathered.place)), view.model.private)
         else:
-            cells = _decided(view.model, knowledge, space, chances)
-        return CutGuess(
-            cells=cells,
-            labels=true.argmax(1).double(),
-            chances=chances,
-            label_chances=true,
-        )
+            cells = decided(view.model, knowledge, space, chances)
+        return CutGuess(cells, true.argmax(1).double(), chances=chances, label_chances=true)
 
 
 def _weighed(
     noise: Fitted | None, answer: tuple[Tensor, Tensor], view: CutView, at: Int[Tensor, " record"], defense: KnownCut
 ) -> Float[Tensor, "record place label"]:
-    """Return the log-likelihood of some of a round's messages under each combination, up to a constant a record.
-
-    Args:
-        noise: what was fitted on the round's messages.
-    """
+    """Return the log-likelihood of some of a round's messages under each combination, up to a constant a record."""
     if isinstance(noise, Mismatch):
         return noise.log_likelihood(*answer, view.of(at))
     candidates, received = candidate_gradients(view.model, *answer), view.own_gradient[at]
@@ -296,25 +275,15 @@ def _weighed(
     return noise.log_likelihood(candidates, received, at)
 
 
-def _decided(
-    model: SplitModel, knowledge: CutKnowledge, space: Space, chances: Sequence[Float[Tensor, "record _value"]]
-) -> Float[Tensor, "record private"]:
-    return torch.stack([decided(model, knowledge, space, k, chance) for k, chance in enumerate(chances)], dim=1)
-
-
 def _with_numbers(
     rounds: CutRounds, knowledge: CutKnowledge, cells: Float[Tensor, "record private"], generator: torch.Generator
 ) -> Float[Tensor, "record private"]:
     """Return cells whose numbers are the prior's likeliest."""
     model, cells = rounds.views[0].model, cells.clone()
-    if not numbers_of(model):
-        return cells
-    drawn = prior_samples(NumberPrior.of(model, knowledge, rounds.features), rounds.records, generator)
-    for k, i in enumerate(numbers_of(model)):
-        column = model.schema.columns[model.private[i]]
-        assert isinstance(column, Continuous)
-        numbers = likeliest(drawn[..., k], column.tolerance / (column.high - column.low or 1.0))[0]
-        cells[:, i] = model.unscaled(numbers[:, None], [model.private[i]])[:, 0]
+    numbers = numbers_of(model)
+    if numbers:
+        drawn = prior_samples(NumberPrior.of(model, knowledge, rounds.features), rounds.records, generator)
+        cells[:, numbers] = model.unscaled(likeliest_numbers(model, drawn), [model.private[i] for i in numbers])
     return cells
 
 

@@ -60,11 +60,7 @@ class PseudoClientAttack:
         self._decoder()
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are those of the pseudo-client, the decoder and the noise it is trained with.
-
-        Raises:
-            BadInputError: the attacker holds no auxiliary rows, or no gradient was received.
-        """
+        """Return the guess; ``seeds`` are those of the pseudo-client, the decoder and the noise it is trained with."""
         check_gradient(view)
         if knowledge.auxiliary is None or not len(knowledge.auxiliary):
             raise BadInputError(
@@ -126,11 +122,7 @@ class _Simulation:
                 parameter.copy_(_STD * torch.randn(parameter.shape, generator=self._generator))
 
     def trained(self, epochs: int, weight: float = 0.0) -> nn.Module:
-        """Return the pseudo-client after some epochs.
-
-        Args:
-            weight: weight of the adversary; none if 0.
-        """
+        """Return the pseudo-client after some epochs."""
         optimiser = torch.optim.Adam(self._client.parameters(), lr=_RATE)
         center, spread = self._seen.mean(0), self._seen.std(0, correction=0).clamp(min=1e-6)
         width = self._seen.shape[1]

@@ -56,11 +56,6 @@ class _Paths:
     gradients: Float[np.ndarray, "read tree 2"]
     bins: tuple[int, ...]
 
-    @property
-    def bins_of_records(self) -> list[int]:
-        """Bin of each record whose path is not known."""
-        return [self.bins[c - self.paths] for c in self.of_record if c >= self.paths]
-
 
 def _together(sent: Sent, paths: Sequence[Path], rest: Mapping[int, int]) -> _Paths:
     first: dict[bytes, int] = {}
@@ -119,8 +114,9 @@ def solve(
     generator = np.random.default_rng(seed)
     records = len(alike.of_record)
     cells = np.full((records, len(values)), np.nan)
+    read_in = [*(path.bin for path in paths), *(alike.bins[c] for c in alike.of_record[len(paths) :] - alike.paths)]
     for column, value in enumerate(values):
-        counts = _column(sent, alike, equations, value, [*(path.bin for path in paths), *alike.bins_of_records])
+        counts = _column(sent, alike, equations, value, read_in)
         _deal(counts, alike, value, cells[:, column], generator)
     labels = np.full(records, np.nan)
     labels[: len(paths)] = [path.label for path in paths]
@@ -248,8 +244,7 @@ def _column(
     sent: Sent, alike: _Paths, equations: _Equations, values: Values, read_in: Sequence[int]
 ) -> Int[np.ndarray, "path value"]:
     """Return how many records of each path have each value."""
-    unknown = np.array([-1])
-    counts = np.full((len(alike.number), len(values.bins)), unknown, dtype=np.int64)
+    counts = np.full((len(alike.number), len(values.bins)), -1, dtype=np.int64)
     left = whole_counts(sent.counts[values.bins], len(alike.of_record))
     counts[~_possible(sent, alike, values, left)] = 0
     _fill_from_bins(alike, values, read_in, counts)
@@ -313,7 +308,8 @@ def _settle(
         # One open cell of a path or value takes all that is left; where nothing is left, all open cells are 0.
         none = open_cells & ((of_path <= 0)[:, None] | (of_value <= 0)[None])
         only = open_cells & ~none & (open_cells.sum(1) == 1)[:, None]
-        full = open_cells & ~none & ~only & (_most(open_cells, of_path) == of_value)[None]
+        most = (open_cells * np.maximum(of_path, 0)[:, None]).sum(0)
+        full = open_cells & ~none & ~only & (most == of_value)[None]
         if not (none | only | full).any():
             return
         counts[none] = 0
@@ -324,10 +320,6 @@ def _settle(
             first = int(np.flatnonzero(full.any(0))[0])
             rows = full[:, first]
             counts[rows, first] = of_path[rows]
-
-
-def _most(open_cells: Bool[np.ndarray, "path value"], of_path: Int[np.ndarray, " path"]) -> Int[np.ndarray, " value"]:
-    return (open_cells * np.maximum(of_path, 0)[:, None]).sum(0)
 
 
 def _round(

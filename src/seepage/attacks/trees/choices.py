@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -37,19 +37,13 @@ def choices(
     if max(sizes) > MOST:
         return None
     first, second = (_sums(options, half, len(target)) for half in halves)
-    wanted = target - first
-    by_first = np.argsort(second[:, 0], kind="stable")
-    ordered = second[by_first]
-    low = np.searchsorted(ordered[:, 0], wanted[:, 0] - allowed)
-    high = np.searchsorted(ordered[:, 0], wanted[:, 0] + allowed, side="right")
     solutions: list[tuple[int, ...]] = []
-    for here in np.flatnonzero(high > low):
-        near = np.abs(ordered[low[here] : high[here]] - wanted[here]).max(axis=1) <= allowed
-        if len(solutions) + int(near.sum()) > MOST:
+    for here, near in _matches(second, target - first, allowed):
+        if len(solutions) + len(near) > MOST:
             return None
-        for there in by_first[low[here] : high[here]][near]:
+        for there in near.tolist():
             chosen = [0] * len(options)
-            for half, index in zip(halves, (int(here), int(there)), strict=True):
+            for half, index in zip(halves, (here, there), strict=True):
                 for item in reversed(half):
                     index, chosen[item] = divmod(index, len(options[item]))
             solutions.append(tuple(chosen))
@@ -72,19 +66,22 @@ def only_choices(
         ([0], [[1, 1]])
     """
     sums = _sums(options, range(len(options)), targets.shape[1])
+    alone = [(here, int(near[0])) for here, near in _matches(sums, targets, allowed) if len(near) == 1]
+    positions, indices = np.array(alone, dtype=np.int64).reshape(-1, 2).T
+    return positions, np.stack(np.unravel_index(indices, [len(option) for option in options]), axis=-1)
+
+
+def _matches(
+    sums: Float[np.ndarray, "combination value"], wanted: Float[np.ndarray, "target value"], allowed: float
+) -> Iterator[tuple[int, Int[np.ndarray, " near"]]]:
+    """Return each target with the combinations whose sums are near to it, where there are some."""
     by_first = np.argsort(sums[:, 0], kind="stable")
     ordered = sums[by_first]
-    low = np.searchsorted(ordered[:, 0], targets[:, 0] - allowed)
-    high = np.searchsorted(ordered[:, 0], targets[:, 0] + allowed, side="right")
-    positions, indices = [], []
+    low = np.searchsorted(ordered[:, 0], wanted[:, 0] - allowed)
+    high = np.searchsorted(ordered[:, 0], wanted[:, 0] + allowed, side="right")
     for here in np.flatnonzero(high > low):
-        near = np.flatnonzero(np.abs(ordered[low[here] : high[here]] - targets[here]).max(axis=1) <= allowed)
-        if len(near) == 1:
-            positions.append(here)
-            indices.append(by_first[low[here] + near[0]])
-    sizes = [len(option) for option in options]
-    chosen = np.stack(np.unravel_index(np.array(indices, dtype=np.int64), sizes), axis=-1)
-    return np.array(positions, dtype=np.int64), chosen
+        near = np.abs(ordered[low[here] : high[here]] - wanted[here]).max(axis=1) <= allowed
+        yield int(here), by_first[low[here] : high[here]][near]
 
 
 def _sums(

@@ -72,11 +72,7 @@ class _State:
 
 
 def paths_of_bin(sent: Sent, number: int, records: int) -> list[Path] | None:
-    """Return the paths of all records in a bin; None where its sums are those of no records, or of too many.
-
-    Args:
-        number: position of the bin.
-    """
+    """Return the paths of all records in a bin; None where its sums are those of no records, or of too many."""
     try:
         states = _readings(sent, number, records)
     except _TooManyReadingsError:

@@ -15,7 +15,6 @@ def proof_of(message: HistogramMessage, knowledge: TreesKnowledge, clients: int,
 
     Args:
         knowledge: side information; schema, number of records and what is known of defenses are read.
-        clients: number of clients whose sums are added up.
     """
     if guess.nodes is None:
         doubt = "the leaves of some records were not read"

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from seepage.attacks.vertical.white_box import Match, predicted
 from seepage.errors import BadInputError, check_choice
 from seepage.models.inverse import cells_of
+from seepage.models.layer_inverse import sums_of_categories
 from seepage.models.vertical import Stack, encoder_of
 from seepage.registry import attacks
-from seepage.tabular.schema import Discrete
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView
 
 
@@ -48,11 +48,7 @@ class EqualitySolving:
         return ("bottom", "top") if self.match == "prediction" else ("bottom",)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
-        """Return the guess; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: the bottom model was not granted, or a network is not linear.
-        """
+        """Return the guess; ``seeds`` are not used. Networks with hidden layers are refused."""
         bottom = knowledge.granted_bottom("equality solving")
         encoder = encoder_of(knowledge.schema)
         slope, shift = _affine(bottom, "the target's bottom model")
@@ -69,13 +65,9 @@ class EqualitySolving:
                 if view.model.head == "softmax":
                     slope, values = slope.diff(dim=-1), values.diff(dim=-1)
             if self.valid:
-                blocks = zip(encoder.schema.columns, encoder.schema.blocks, strict=True)
-                sums = [block for column, block in blocks if isinstance(column, Discrete)]
-                more = torch.zeros(encoder.width, len(sums), dtype=torch.float64)
-                for k, block in enumerate(sums):
-                    more[block, k] = 1
+                more, sums = sums_of_categories(encoder)
                 slope = torch.cat([slope, more.expand(len(slope), -1, -1)], dim=-1)
-                values = torch.cat([values, torch.ones(*values.shape[:2], len(sums), dtype=torch.float64)], dim=-1)
+                values = torch.cat([values, sums.expand(*values.shape[:2], -1)], dim=-1)
             solution = values @ torch.linalg.pinv(slope)
         return FeatureGuess(cells_of(encoder, solution), failed=~solution.flatten(1).isfinite().all(1))
 

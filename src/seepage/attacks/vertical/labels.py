@@ -34,14 +34,7 @@ def completion_scores(
 def raw_scores(
     view: ReturnedView, labelled: Int[Tensor, "training known"], labels: Float[Tensor, "training known"]
 ) -> Float[Tensor, "training record"]:
-    """Score records by the same head on the party's own columns: a baseline without joint learning.
-
-    Args:
-        view, labelled, labels: arguments of ``completion_scores``.
-
-    Raises:
-        BadInputError: the known labels of a training are all the same.
-    """
+    """Score records by the same head on the party's own columns: a baseline without joint learning."""
     return _scores(view.own, labelled, labels)
 
 
@@ -52,12 +45,6 @@ def gradient_scores(
 
     Source: Li et al., Label Leakage and Protection (ICLR 2022), the direction of gradients, with several known records
     of both kinds.
-
-    Args:
-        view, labelled, labels: arguments of ``completion_scores``.
-
-    Raises:
-        BadInputError: the known labels of a training are all the same.
     """
     _check(labels)
     trainings = torch.arange(len(labelled))[:, None]

@@ -59,11 +59,7 @@ class LayerInversion:
             check_count(name, getattr(self, name))
 
     def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess; ``seeds`` are those of each training's rows and network.
-
-        Raises:
-            BadInputError: the bottom model was not granted.
-        """
+        """Return the guess; ``seeds`` are those of each training's rows and network."""
         bottom = knowledge.granted_bottom("inversion layer by layer")
         encoder = encoder_of(knowledge.schema)
         cells = torch.full((view.trainings, view.records, len(encoder.schema.columns)), torch.nan).double()

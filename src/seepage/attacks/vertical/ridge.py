@@ -27,11 +27,7 @@ class RidgeStealth:
     """
 
     def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int] = (0,)) -> FeatureGuess:
-        """Return the guess; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: no records leaked.
-        """
+        """Return the guess; ``seeds`` are not used."""
         leaked = knowledge.granted_leaked("the stealth attack by regression")
         encoder = encoder_of(knowledge.schema)
         encoded = encoder.encode(leaked.cells).double()

@@ -49,11 +49,7 @@ class AdversarialShadowAttack(DataPassiveAttack):
             raise BadInputError(f"the weight of the adversary is a number from 0 up, got weight={self.weight!r}.")
 
     def fit_shadow(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
-        """Return shadow and InverNet; the arguments are those of a call.
-
-        Raises:
-            BadInputError: rows were not granted, or they are no table.
-        """
+        """Return shadow and InverNet; the arguments are those of a call. Rows that are no table are refused."""
         rows = knowledge.granted_auxiliary("the attack with an adversary")
         if knowledge.layout is not None:
             raise BadInputError("sdar simulates bottom models of tables, but the rows are none; use uifv_dpa.")
@@ -94,12 +90,5 @@ class AdversarialShadowAttack(DataPassiveAttack):
         return ShadowInversion(self.inverter(None).fit(answers, encoded, encoder, seeds), shadows)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess.
-
-        Args:
-            seeds: seed of each training's shadow, adversary and InverNet.
-
-        Raises:
-            BadInputError: rows were not granted, or they are no table.
-        """
+        """Return the guess; ``seeds`` are those of each training's shadow, adversary and InverNet."""
         return self.fit_shadow(view, knowledge, seeds).guess(view)

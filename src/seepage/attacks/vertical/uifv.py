@@ -60,12 +60,7 @@ class _InverNet:
         usual = 3 if layout is None else layout.layers
         return Inverter(
             DEPTHS[usual if self.layers is None else self.layers],
-            self.loss,
-            self.standardise,
-            self.epochs,
-            self.steps,
-            self.batch_size,
-            self.learning_rate,
+            *(self.loss, self.standardise, self.epochs, self.steps, self.batch_size, self.learning_rate),
             layout,
             self.converge,
         )
@@ -101,15 +96,7 @@ class QueryAttack(_InverNet):
             raise BadInputError(f"a share held out is from 0 to below 1, got held_out={self.held_out!r}.")
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess.
-
-        Args:
-            knowledge: side information with auxiliary rows and queries; rows beyond the budget are not asked.
-            seeds: seed of each training's InverNet.
-
-        Raises:
-            BadInputError: rows or queries were not granted.
-        """
+        """Return the guess; rows beyond the budget are not asked. ``seeds`` are those of each InverNet."""
         pairs = self._pairs(view, knowledge)
         return self._answer(pairs, knowledge, seeds, self.own_columns).guess
 
@@ -282,14 +269,7 @@ class DataPassiveAttack(_InverNet):
         return ShadowInversion(self.inverter(knowledge.layout).fit(features, encoded, encoder, seeds), shadows)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess.
-
-        Args:
-            seeds: seed of each training's shadow and InverNet.
-
-        Raises:
-            BadInputError: rows were not granted.
-        """
+        """Return the guess; ``seeds`` are those of each training's shadow and InverNet."""
         return self.fit_shadow(view, knowledge, seeds).guess(view)
 
 
@@ -321,14 +301,7 @@ class IsolatedQueryAttack(_InverNet):
             check_count("rows", self.rows)
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess.
-
-        Args:
-            seeds: seed of each training's generated rows and InverNet.
-
-        Raises:
-            BadInputError: queries were not granted.
-        """
+        """Return the guess; ``seeds`` are those of each training's generated rows and InverNet."""
         channel = knowledge.granted_queries("the isolated query attack")
         rows = channel.left if self.rows is None else min(self.rows, channel.left)
         encoder = encoder_of(knowledge.schema)
@@ -351,14 +324,7 @@ class StealthAttack(_InverNet):
     """
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess.
-
-        Args:
-            seeds: seed of each training's InverNet.
-
-        Raises:
-            BadInputError: no records leaked.
-        """
+        """Return the guess; ``seeds`` are those of each training's InverNet."""
         leaked = knowledge.granted_leaked("the stealth attack")
         encoder = encoder_of(knowledge.schema)
         inverse = self.inverter(knowledge.layout).fit(leaked.features, encoder.encode(leaked.cells), encoder, seeds)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seepage.attacks.vertical.parts.relaxed import relaxed
+from seepage.attacks.vertical.parts.generated import relaxed
 from seepage.errors import BadInputError, check_count
 from seepage.models.inverse import cells_of
 from seepage.models.vertical import Stack, encoder_of
@@ -87,11 +87,7 @@ class Ginver(DescentAttack):
     hidden: tuple[int, ...] = (100, 300)
 
     def __call__(self, view: ActivationView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess; it learns from the attacked records' own features.
-
-        Raises:
-            BadInputError: the bottom model was not granted.
-        """
+        """Return the guess; it learns from the attacked records' own features."""
         bottom = frozen(knowledge.granted_bottom("Ginver"))
         encoder, received = encoder_of(knowledge.schema), view.received
         mean, std = received.mean(1, keepdim=True), received.std(1, keepdim=True).clamp(min=1e-6)
@@ -124,5 +120,4 @@ def predicted(
 ) -> Float[Tensor, "training record output"]:
     """Return the top model's outputs for the parties' features, with other features in the target's place."""
     inputs = [sent if party == view.target else feature for party, feature in enumerate(features)]
-    parameters = {name: parameter.detach() for name, parameter in view.model.top.named_parameters()}
-    return torch.func.functional_call(view.model.top, parameters, (torch.cat(inputs, dim=-1),))
+    return frozen(view.model.top)(torch.cat(inputs, dim=-1))

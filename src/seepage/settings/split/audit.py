@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seepage import registry
 from seepage.assessment import Measurement, auc
-from seepage.attacks.split import LabelScores, Posterior, direction_scores, norm_scores
+from seepage.attacks.split import Posterior, direction_scores, norm_scores
 from seepage.attacks.split.exact import not_exact
 from seepage.attacks.split.parts.space import Space, check_enumerable
 from seepage.datasets import Dataset
@@ -540,9 +540,9 @@ class AttackedTraining(AttackedTopology):
         )
 
 
-def _all(view: CutView, scored: Callable[[CutView], LabelScores]) -> Float[Tensor, " record"]:
+def _all(view: CutView, scored: Callable[[CutView], Float[Tensor, " record"]]) -> Float[Tensor, " record"]:
     """Return the mean of label scores over all exchanges of the records."""
-    return torch.stack([scored(exchange).scores for exchange in view.exchanges]).mean(0)
+    return torch.stack([scored(exchange) for exchange in view.exchanges]).mean(0)
 
 
 def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:

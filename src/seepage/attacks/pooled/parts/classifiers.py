@@ -48,7 +48,6 @@ def fitted_chances(
             covariance of the leading principal components; the confidence of each is scaled by cross-validation over
             the shadow models, and the better one weighs more).
         worlds: class of each shadow model, from 0 up without gaps.
-        hidden: units of an ``mlp``'s layers.
     """
     X, y, wanted = features.cpu().numpy(), worlds.cpu().numpy(), targets.cpu().numpy()
     if not X.var(0).sum() > 0:

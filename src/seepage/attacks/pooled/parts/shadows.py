@@ -18,14 +18,13 @@ def train_shadows(knowledge: PooledKnowledge, shares: Float[Tensor, "shadow part
     attacker's own rows are added to each.
 
     Args:
-        knowledge: side information with recipe, auxiliary and own rows, queries and further parties.
         shares: shares of the attribute in the victim's rows, one column for each time that it added some.
 
     Raises:
         BadInputError: the auxiliary rows cannot supply the shares.
     """
     generator = torch.Generator().manual_seed(seed)
-    chosen = _drawn(knowledge, knowledge.auxiliary, shares, generator)
+    chosen = knowledge.auxiliary.drawn(shares, knowledge.rows, generator, knowledge.others)
     models = joint_models(knowledge.learner, knowledge.auxiliary, knowledge.own, chosen, generator)
     return Shadows(models, shares, knowledge.answered(models.answers(knowledge.queries)))
 
@@ -50,9 +49,6 @@ def binary_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> Shadows
 def spread_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> SpreadShadows:
     """Train ``count`` shadow models with shares spread evenly over the range that is known.
 
-    Args:
-        knowledge: side information, as for ``train_shadows``, with the range.
-
     Raises:
         BadInputError: half the auxiliary rows cannot supply the shares, or ``count`` is no multiple of 4.
     """
@@ -69,7 +65,7 @@ def spread_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> SpreadS
     chosen, all_shares = [], []
     for which, half in enumerate(halves):
         shares = even[which::2]
-        drawn = _drawn(knowledge, auxiliary.rows(half), shares[:, None], generator)
+        drawn = auxiliary.rows(half).drawn(shares[:, None], knowledge.rows, generator, knowledge.others)
         chosen.append(half[drawn].repeat_interleave(2, dim=0))
         all_shares.append(shares.repeat_interleave(2))
     models = joint_models(knowledge.learner, auxiliary, knowledge.own, torch.cat(chosen), generator)
@@ -83,14 +79,6 @@ def spread_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> SpreadS
         (len(auxiliary) - carrying) / 2,
         knowledge.rows,
     )
-
-
-def _drawn(
-    knowledge: PooledKnowledge, rows: MarkedRows, shares: Float[Tensor, "shadow part"], generator: torch.Generator
-) -> Tensor:
-    """Return the positions of each shadow model's rows, part by part: the victim's, then further parties'."""
-    others = torch.tensor(knowledge.others, dtype=shares.dtype).expand(len(shares), len(knowledge.others))
-    return rows.drawn(torch.cat([shares, others], dim=1), knowledge.rows, generator)
 
 
 def halved(rows: MarkedRows, generator: torch.Generator) -> tuple[Int[Tensor, " half"], Int[Tensor, " half"]]:

@@ -8,11 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.split.parts.nearest import NearestConfigurations, Sent, candidate_gradients, rounding
-from seepage.attacks.split.parts.observed import logits_and_derivatives
-from seepage.attacks.split.parts.responses import Responder
-from seepage.attacks.split.parts.space import Space
-from seepage.models.split import SplitModel
+from seepage.attacks.split.parts.messages import logits_and_derivatives
+from seepage.attacks.split.parts.nearest import Messages, NearestConfigurations, rounding
 
 # Share of columns that a start keeps when it no longer improves.
 _UNCHANGED = 0.5
@@ -23,29 +20,18 @@ _AT_ONCE = 2**14
 
 
 def descend(
-    model: SplitModel,
-    respond: Responder,
-    cut: Float[Tensor, "record cut"],
-    gradient: Float[Tensor, "record cut"],
-    space: Space,
-    keep: int,
-    generator: torch.Generator,
-    starts: int,
-    sweeps: int,
-    sent: Sent | None = None,
+    messages: Messages, keep: int, generator: torch.Generator, starts: int, sweeps: int
 ) -> NearestConfigurations:
     """Return the best configurations that were tried.
 
     From random starts, two columns at a time are set to the pair of values that fits best with the other columns
     unchanged, and the label with them. Where a sweep over all pairs changes nothing, half of the start's columns are
     drawn again. All starts of all records are updated together, until one of a record's fits exactly.
-
-    Args:
-        model, respond, cut, gradient, space, keep, sent: arguments of ``nearest``.
     """
-    records, columns = len(cut), len(space.widths)
+    space, gradient = messages.space, messages.gradient
+    records, columns = len(gradient), len(space.widths)
     exact = rounding(gradient)
-    codes = torch.stack([torch.randint(w, (records, starts), generator=generator) for w in space.widths], dim=-1)
+    codes = space.drawn((records, starts), generator)
     blocks = list(itertools.combinations(range(columns), 2)) or [(0,)]
     top = _Top(records, keep, space.labels, gradient)
     compared = 0
@@ -60,7 +46,7 @@ def descend(
             for some in active.split(each):
                 trial = codes[some][:, :, None].repeat(1, 1, len(options), 1)
                 trial[..., list(block)] = options
-                distances, misfit = _fits(model, respond, cut[some], gradient[some], space, trial, sent)
+                distances, misfit = _fits(messages.of(some), trial)
                 compared += distances.numel()
                 place = misfit.flatten(2).argmin(2).cpu() // space.labels
                 codes[some] = trial.gather(2, place[..., None, None].expand(-1, -1, 1, columns))[:, :, 0]
@@ -72,7 +58,7 @@ def descend(
             break
         # A start that no pair of columns improves begins again somewhere else.
         stuck = (codes == before).all(-1, keepdim=True)
-        fresh = torch.stack([torch.randint(w, (records, starts), generator=generator) for w in space.widths], dim=-1)
+        fresh = space.drawn((records, starts), generator)
         unchanged = torch.rand(codes.shape, generator=generator) < _UNCHANGED
         codes = torch.where(stuck & ~unchanged, fresh, codes)
     return NearestConfigurations(
@@ -104,7 +90,7 @@ class _Top:
 
 
 def _fits(
-    model: SplitModel, respond: Responder, cut: Tensor, gradient: Tensor, space: Space, trial: Tensor, sent: Sent | None
+    messages: Messages, trial: Tensor
 ) -> tuple[Float[Tensor, "record start option label"], Float[Tensor, "record start option label"]]:
     """Return distances of gradients, and the criterion of the descent.
 
@@ -112,15 +98,13 @@ def _fits(
     gradient divided by it gives the logit's derivatives. The derivatives show that a configuration is nearly right
     whatever its logit is; by the gradient itself, all configurations with a wrong logit look alike.
     """
+    respond, cut, gradient, space = messages.respond, messages.cut, messages.gradient, messages.space
     shape = trial.shape[:-1]
     at = torch.arange(len(cut), device=cut.device)[:, None, None].expand(shape).flatten()
     cells = space.of_codes(trial.flatten(0, -2)).to(cut.device, cut.dtype)
     logits, jacobian = respond.responses(respond.of_cut(cut).at(at), respond.of_cells(cells))
-    gradients = candidate_gradients(model, logits, jacobian)
-    if sent is not None:
-        gradients = sent(gradients)
-    distances = torch.linalg.vector_norm(gradients - gradient[at][:, None], dim=-1).view(*shape, space.labels)
-    if respond.additive is None or model.head != "sigmoid" or sent is not None:
+    distances = messages.distances(logits, jacobian, gradient[at]).view(*shape, space.labels)
+    if respond.additive is None or messages.model.head != "sigmoid" or messages.sent is not None:
         return distances, distances
     logit, derivatives = logits_and_derivatives(gradient, respond.additive)
     size = torch.linalg.vector_norm(derivatives[:, : respond.additive], dim=1)

@@ -11,9 +11,8 @@ from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 from torch import Tensor
 
-from seepage.attacks.split.parts.nearest import NearestConfigurations, candidate_gradients, rounding
-from seepage.attacks.split.parts.observed import logits_and_derivatives
-from seepage.attacks.split.parts.responses import Responder
+from seepage.attacks.split.parts.messages import logits_and_derivatives
+from seepage.attacks.split.parts.nearest import Messages, NearestConfigurations, rounding
 from seepage.attacks.split.parts.space import Space
 from seepage.errors import BadInputError
 from seepage.models.deepfm import DeepFMClient
@@ -38,16 +37,7 @@ _REACH = 0.3
 _AT_ONCE = 2**13
 
 
-def meet(
-    model: SplitModel,
-    respond: Responder,
-    cut: Float[Tensor, "record cut"],
-    gradient: Float[Tensor, "record cut"],
-    space: Space,
-    keep: int,
-    generator: torch.Generator,
-    rounds: int = 40,
-) -> NearestConfigurations:
+def meet(messages: Messages, keep: int, generator: torch.Generator, rounds: int = 40) -> NearestConfigurations:
     """Return the best configurations found; one that fits exactly is the nearest of the whole space.
 
     The gradient at the coordinate that is added to the logit gives the logit, and the gradient divided by it gives the
@@ -61,23 +51,20 @@ def meet(
 
     Not in the paper, whose search is exhaustive.
 
-    Args:
-        model, respond, cut, gradient, space, keep: arguments of ``nearest``.
-
     Raises:
         BadInputError: the client part is not a DeepFM whose logit and embeddings cross the cut, there are several
             logits, a private column is continuous, or a half of the columns has too many combinations.
     """
-    halves = _Halves.of(model, space)
+    space, gradient = messages.space, messages.gradient
+    halves = _Halves.of(messages.model, space)
     exact = rounding(gradient)
     names, labels, distances = [], [], []
     compared = 0
     logits, derivatives = logits_and_derivatives(gradient, halves.additive)
     # Records stop at different rounds and search for different sums, so that one axis for all would save nothing.
-    for r in range(len(cut)):
-        search = _Search(model, respond, space, halves, cut[r : r + 1], gradient[r : r + 1], generator)
-        search.look_for(logits[r], derivatives[r])
-        search.add(space_sample(space, _FIRST, generator))
+    for r in range(len(gradient)):
+        search = _Search(messages.of(slice(r, r + 1)), halves, generator, logits[r], derivatives[r])
+        search.add(space.drawn((_FIRST,), generator))
         best = search.nearest(keep)
         for _ in range(rounds):
             if float(best[1][0]) <= float(exact[r]):
@@ -89,11 +76,6 @@ def meet(
         distances.append(best[1])
         compared += search.compared
     return NearestConfigurations(torch.stack(names), torch.stack(labels), torch.stack(distances), compared)
-
-
-def space_sample(space: Space, number: int, generator: torch.Generator) -> Int[Tensor, "sample column"]:
-    """Return random configurations, as positions in each column."""
-    return torch.stack([torch.randint(width, (number,), generator=generator) for width in space.widths], dim=-1)
 
 
 @dataclass(frozen=True)
@@ -156,16 +138,8 @@ class _Halves:
             codes.append(places)
             sums.append(total.numpy())
         spread = math.sqrt(sum(float(table.var(0).max()) for table in tables))
-        return cls(
-            client.fields,
-            client.dim,
-            additive,
-            columns,
-            (codes[0], codes[1]),
-            (sums[0], sums[1]),
-            KDTree(sums[0]),
-            spread,
-        )
+        pairs = columns, (codes[0], codes[1]), (sums[0], sums[1])
+        return cls(client.fields, client.dim, additive, *pairs, KDTree(sums[0]), spread)
 
     def making(
         self, wanted: Float[Tensor, " dim"], within: float, probed: Int[Tensor, " place"] | None, most: int
@@ -193,24 +167,19 @@ class _Search:
 
     def __init__(
         self,
-        model: SplitModel,
-        respond: Responder,
-        space: Space,
+        message: Messages,
         halves: _Halves,
-        cut: Float[Tensor, "1 cut"],
-        gradient: Float[Tensor, "1 cut"],
         generator: torch.Generator,
+        logit: Float[Tensor, ""],
+        derivatives: Float[Tensor, " cut"],
     ) -> None:
-        self._model, self._respond, self._space, self._halves = model, respond, space, halves
-        self._record, self._gradient, self._generator = respond.of_cut(cut), gradient, generator
-        self._own = cut[0, : halves.fields * halves.dim].view(halves.fields, halves.dim)
+        self._message, self._respond, self._space, self._halves = message, message.respond, message.space, halves
+        self._record, self._gradient = message.respond.of_cut(message.cut), message.gradient
+        self._own = message.cut[0, : halves.fields * halves.dim].view(halves.fields, halves.dim)
         self._tried: list[Tensor] = []
         self._pool: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
         self.compared = 0
-
-    def look_for(self, logit: Float[Tensor, ""], derivatives: Float[Tensor, " cut"]) -> None:
-        """Set the observed logit and derivatives."""
-        self._logit = logit
+        self._generator, self._logit = generator, logit
         self._derivatives = derivatives[: self._halves.additive]
         self._size = float(torch.linalg.vector_norm(self._derivatives))
         slope = float(self._gradient[0, self._halves.additive].abs())
@@ -222,17 +191,19 @@ class _Search:
         """Return the part of the hidden layers alone, and the derivatives of the first embedding plus itself."""
         fields, dim = self._halves.fields, self._halves.dim
         by_field = derivatives[:, : fields * dim].unflatten(1, (fields, dim)) + self._own
-        return torch.cat([derivatives[:, fields * dim :], (by_field[:, 1:] - by_field[:, :1]).flatten(1)], 1), by_field[
-            :, 0
-        ]
+        pattern = torch.cat([derivatives[:, fields * dim :], (by_field[:, 1:] - by_field[:, :1]).flatten(1)], 1)
+        return pattern, by_field[:, 0]
+
+    def _responses(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits of configurations and their derivatives."""
+        cells = self._respond.of_cells(self._space.of_codes(codes).to(self._gradient))
+        return self._respond.responses(self._record.at(torch.zeros(len(codes), dtype=torch.long)), cells)
 
     def add(self, codes: Int[Tensor, "sample column"]) -> None:
         """Try configurations."""
         of_pool = []
         for some in codes.split(_AT_ONCE):
-            cells = self._respond.of_cells(self._space.of_codes(some).to(self._gradient))
-            at = torch.zeros(len(some), dtype=torch.long)
-            logits, jacobian = self._respond.responses(self._record.at(at), cells)
+            logits, jacobian = self._responses(some)
             derivatives = jacobian[:, 0, : self._halves.additive]
             apart = torch.linalg.vector_norm(derivatives - self._derivatives, dim=1) / self._size
             misfit = torch.hypot(apart, logits[:, 0] - self._logit)
@@ -245,7 +216,7 @@ class _Search:
         self.compared += len(codes)
 
     def _sums(self, codes: Tensor) -> Float[Tensor, "sample dim"]:
-        client = self._model.client
+        client = self._message.model.client
         assert isinstance(client, DeepFMClient)
         with torch.no_grad():
             return client.own.embedded(self._space.of_codes(codes).to(self._gradient)).sum(1)
@@ -258,11 +229,7 @@ class _Search:
         # The same configuration may have been tried twice.
         places, where = np.unique(places.numpy(), return_index=True)
         codes = self._pool[2][best[torch.from_numpy(where)]]
-        cells = self._respond.of_cells(self._space.of_codes(codes).to(self._gradient))
-        at = torch.zeros(len(codes), dtype=torch.long)
-        logits, jacobian = self._respond.responses(self._record.at(at), cells)
-        gradients = candidate_gradients(self._model, logits, jacobian)
-        distances = torch.linalg.vector_norm(gradients - self._gradient[:, None], dim=-1)
+        distances = self._message.distances(*self._responses(codes), self._gradient)
         labels = self._space.labels
         named = torch.from_numpy(places)[:, None] * labels + torch.arange(labels)
         least, order = distances.flatten().topk(keep, largest=False)
@@ -298,5 +265,5 @@ class _Search:
         changed = best.repeat(-(-_CHANGED // len(best)), 1)
         chance = min(1.0, _CHANGES / changed.shape[1])
         change = torch.rand(changed.shape, generator=self._generator) < chance
-        changed = torch.where(change, space_sample(self._space, len(changed), self._generator), changed)
-        return torch.cat([*proposals, changed, space_sample(self._space, _RANDOM, self._generator)])
+        changed = torch.where(change, self._space.drawn((len(changed),), self._generator), changed)
+        return torch.cat([*proposals, changed, self._space.drawn((_RANDOM,), self._generator)])

@@ -1,13 +1,20 @@
-"""The client's defense as the attacker simulates it: from a gradient to a message."""
+"""The client's defense as the attacker simulates it, and what a message that is a gradient as it is tells at once."""
 
 from __future__ import annotations
 
 from functools import partial
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from seepage.attacks.split.parts.nearest import Sent
 from seepage.defenses.cut_noise import clipped
 from seepage.errors import BadInputError
 from seepage.wire.split import KnownCut
+
+# Slopes nearer than this to 0 or 1 are set to this distance.
+_LEAST = 1e-6
 
 
 def message_of(defense: KnownCut, clip: float | None) -> Sent | None:
@@ -17,7 +24,6 @@ def message_of(defense: KnownCut, clip: float | None) -> Sent | None:
         clip: bound on norms; that of a record is half of its own norm where ``defense`` says so.
 
     Example:
-        >>> import torch
         >>> sent = message_of(KnownCut(clips=True), clip=1.0)
         >>> sent(torch.tensor([[3.0, 4.0], [0.3, 0.4]])).norm(dim=1).tolist()
         [1.0, 0.5]
@@ -26,9 +32,7 @@ def message_of(defense: KnownCut, clip: float | None) -> Sent | None:
         return None
     if defense.own_norm:
         return lambda gradients: gradients / 2
-    bound = bound_of(defense, clip)
-
-    return partial(clipped, bounds=bound)
+    return partial(clipped, bounds=bound_of(defense, clip))
 
 
 def bound_of(defense: KnownCut, clip: float | None) -> float:
@@ -38,3 +42,30 @@ def bound_of(defense: KnownCut, clip: float | None) -> float:
             f"gradients are clipped ({defense.describe()}), but the view does not say to what bound; give clip."
         )
     return clip
+
+
+def check_bare(defense: KnownCut, what: str, instead: str, aware: bool = False) -> None:
+    """Refuse to read gradients as they are where clients change them, or where they are compared as though changed."""
+    if aware or not defense.bare:
+        changed = f"add the noise of {defense.shaped}" if defense.shaped else "clip theirs"
+        raise BadInputError(
+            f"{what}, but clients {changed} (noise multiplier {defense.noise_multiplier:g}); use {instead}."
+        )
+
+
+def logits_and_derivatives(
+    gradient: Float[Tensor, "record cut"], additive: int
+) -> tuple[Float[Tensor, " record"], Float[Tensor, "record cut"]]:
+    """Return the single logit of a sigmoid and its derivatives, computed from the gradient of each record.
+
+    The gradient at the coordinate that is added to the logit is ``sigmoid(logit) - label``: negative for label 1. All
+    others are that times the logit's derivatives.
+
+    Example:
+        >>> gradient = torch.tensor([[-0.5, -0.25]])
+        >>> [part.tolist() for part in logits_and_derivatives(gradient, 1)]
+        [[1.0986123085021973], [[2.0, 1.0]]]
+    """
+    slope = gradient[:, additive].clamp(-1 + _LEAST, 1 - _LEAST)
+    slope = torch.where(slope.abs() < _LEAST, torch.full_like(slope, _LEAST), slope)
+    return torch.logit(torch.where(slope < 0, 1 + slope, slope)), gradient / slope[:, None]

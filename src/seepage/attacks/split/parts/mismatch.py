@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.split.parts.observed import logits_and_derivatives
+from seepage.attacks.split.parts.messages import check_bare, logits_and_derivatives
 from seepage.attacks.split.parts.prior import CellPrior
 from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
@@ -37,7 +37,6 @@ class Mismatch:
 
     Attributes:
         additive: position in the cut of the coordinate that is added to the logit.
-        inverse: inverse of the Cholesky factor of its covariance.
     """
 
     additive: int
@@ -63,12 +62,8 @@ class Mismatch:
                 "weights='about' reads each record's logit and its derivatives, for which the client part must be a "
                 "DeepFM with one logit whose first-order terms cross the cut; use weights='current'."
             )
-        if not defense.bare:
-            changed = f"add the noise of {defense.shaped}" if defense.shaped else "clip theirs"
-            raise BadInputError(
-                f"weights='about' reads each record's logit from its gradient as it is, but clients {changed} "
-                f"(noise multiplier {defense.noise_multiplier:g}); use weights='current'."
-            )
+        what = "weights='about' reads each record's logit from its gradient as it is"
+        check_bare(defense, what, "weights='current'")
         each = min(space.size, _EACH)
         records = min(view.records, max(1, _PAIRS // each))
         all_places, together = torch.arange(space.size), max(1, _BELIEVED // space.size)
@@ -110,10 +105,7 @@ class Mismatch:
         return self.inverse.diagonal().log().sum() - scaled.square().sum(-1) / 2
 
     def log_likelihood(
-        self,
-        logits: Float[Tensor, "record place 1"],
-        jacobian: Float[Tensor, "record place 1 cut"],
-        view: CutView,
+        self, logits: Float[Tensor, "record place 1"], jacobian: Float[Tensor, "record place 1 cut"], view: CutView
     ) -> Float[Tensor, "record place label"]:
         """Return the log-density of the message under each combination and label, up to a constant.
 

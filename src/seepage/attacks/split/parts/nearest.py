@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -42,17 +42,36 @@ class NearestConfigurations:
     compared: int
 
 
-def nearest(
-    model: SplitModel,
-    respond: Responder,
-    cut: Float[Tensor, "record cut"],
-    gradient: Float[Tensor, "record cut"],
-    space: Space,
-    keep: int,
-    sent: Sent | None = None,
-    prune: bool = True,
-    at_once: int = _AT_ONCE,
-) -> NearestConfigurations:
+@dataclass(frozen=True)
+class Messages:
+    """Messages of records, with what their candidates' gradients are computed by.
+
+    Attributes:
+        gradient: received gradient of each record's own loss.
+        sent: function that is applied to candidates' gradients before they are compared; None for nothing.
+    """
+
+    model: SplitModel
+    respond: Responder
+    cut: Float[Tensor, "record cut"]
+    gradient: Float[Tensor, "record cut"]
+    space: Space
+    sent: Sent | None = None
+
+    def of(self, some: slice | Tensor) -> Messages:
+        """Return the messages of some of the records."""
+        return replace(self, cut=self.cut[some], gradient=self.gradient[some])
+
+    def distances(
+        self, logits: Float[Tensor, "*some output"], jacobian: Float[Tensor, "*some output cut"], observed: Tensor
+    ) -> Float[Tensor, "*some label"]:
+        """Return the distance of candidates' gradients, for every label, from observed ones."""
+        gradients = candidate_gradients(self.model, logits, jacobian)
+        gradients = gradients if self.sent is None else self.sent(gradients)
+        return torch.linalg.vector_norm(gradients - observed[..., None, :], dim=-1)
+
+
+def nearest(messages: Messages, keep: int, prune: bool = True, at_once: int = _AT_ONCE) -> NearestConfigurations:
     """Return the nearest configurations of each record among all of a space.
 
     One forward and backward pass serves all labels, as the derivatives of the logits do not depend on the label
@@ -62,17 +81,17 @@ def nearest(
     exactly.
 
     Args:
-        gradient: received gradient of each record's own loss.
         keep: number of configurations that are returned, at most all.
-        sent: function that is applied to candidates' gradients before they are compared.
-        prune: whether the logit excludes configurations; never where ``sent`` is given.
+        prune: whether the logit excludes configurations; never where messages are changed before they are sent.
         at_once: units of hidden layers in memory at once.
     """
+    model, respond, space = messages.model, messages.respond, messages.space
+    cut, gradient = messages.cut, messages.gradient
     records, keep = len(cut), min(keep, space.configurations)
     best = torch.full((records, keep), torch.inf, dtype=gradient.dtype, device=cut.device)
     codes = torch.zeros(records, keep, dtype=torch.long, device=cut.device)
-    additive = respond.additive if prune and sent is None else None
-    width = _width(model)
+    additive = respond.additive if prune and messages.sent is None else None
+    width = width_of(model)
     candidates = max(1, min(space.size, at_once // width))
     together = max(1, at_once // (width * candidates))
     compared = 0
@@ -83,7 +102,7 @@ def nearest(
             prepared = respond.of_cut(cut[some])
             if additive is None:
                 logits, jacobian = respond.responses(prepared.across(), table)
-                distances = _distances(model, logits, jacobian, gradient[some, None], sent)
+                distances = messages.distances(logits, jacobian, gradient[some, None])
                 compared += distances.numel()
             else:
                 logits = respond.outputs(prepared.across(), table)
@@ -96,7 +115,7 @@ def nearest(
                     if not len(r):
                         return 0
                     outputs, jacobian = respond.responses(prepared.at(r), table.at(c))  # noqa: B023
-                    chosen = _distances(model, outputs, jacobian, gradient[some][r], None)  # noqa: B023
+                    chosen = messages.distances(outputs, jacobian, gradient[some][r])  # noqa: B023
                     distances[r, c, y] = chosen.gather(1, y[:, None])[:, 0]  # noqa: B023
                     return len(r)
 
@@ -129,13 +148,6 @@ def candidate_gradients(
     return slopes(model.head, logits) @ jacobian
 
 
-def _distances(model: SplitModel, logits: Tensor, jacobian: Tensor, observed: Tensor, sent: Sent | None) -> Tensor:
-    gradients = candidate_gradients(model, logits, jacobian)
-    if sent is not None:
-        gradients = sent(gradients)
-    return torch.linalg.vector_norm(gradients - observed[..., None, :], dim=-1)
-
-
-def _width(model: SplitModel) -> int:
-    """Return the approximate number of values of a forward pass for a record."""
+def width_of(model: SplitModel) -> int:
+    """Return the approximate number of values of the client part's forward pass for a record."""
     return max(1, sum(p.shape[0] for p in model.client.parameters() if p.dim() > 1))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from seepage.attacks.split.parts.messages import bound_of
@@ -40,7 +41,6 @@ def number_target_guess(
     Args:
         views: views of the same records, the newest first.
         weigh: whether combinations are weighed by the prior (posterior); otherwise the nearest is taken.
-        observed: whether gradients are used.
     """
     first, defense = views[0], knowledge.defense
     model, target = first.model, knowledge.schema.target
@@ -61,19 +61,8 @@ def number_target_guess(
         if prior is not None:
             total = total + prior.rows(slice(start, start + together)).of_places(space, torch.arange(space.size))
         guesses.append(_guess(some[0], knowledge, space, total, labels, apart, weigh))
-    chances = [guess.chances for guess in guesses if guess.chances is not None]
-    fitted = [guess for guess in guesses if guess.residual is not None and guess.ties is not None]
-    alone = [guess.likely for guess in guesses if guess.likely is not None]
-    cells = torch.cat([guess.cells for guess in guesses])
-    return CutGuess(
-        cells=cells,
-        labels=torch.cat([guess.labels for guess in guesses]),
-        chances=tuple(torch.cat(parts) for parts in zip(*chances, strict=True)) if chances else None,
-        residual=torch.cat([guess.residual for guess in fitted if guess.residual is not None]) if fitted else None,
-        ties=torch.cat([guess.ties for guess in fitted if guess.ties is not None]) if fitted else None,
-        likely=torch.cat(alone) if alone else None,
-        proof=None if weigh else proof_of(first, knowledge, cells),
-    )
+    guess = CutGuess.joined(guesses)
+    return guess if weigh else replace(guess, proof=proof_of(first, knowledge, guess.cells))
 
 
 def _weighed(
@@ -153,7 +142,7 @@ def _guess(
             torch.zeros(len(share), width, dtype=torch.float64).index_add(1, codes[:, k], share)
             for k, width in enumerate(space.widths)
         )
-        cells = torch.stack([decided(model, knowledge, space, k, chance) for k, chance in enumerate(chances)], dim=1)
+        cells = decided(model, knowledge, space, chances)
         expected = (share * labels).sum(1)
         return CutGuess(cells, _labels(target, expected), chances)
     nearest = apart.masked_fill(~possible, torch.inf)
@@ -161,16 +150,12 @@ def _guess(
     within = rounding(view.own_gradient).cpu().double()
     fits = possible & (apart <= FAR * within[:, None])
     return CutGuess(
-        _cells(view, space, codes[place]),
+        model.unscaled(space.of_codes(codes[place]), model.private),
         _labels(target, labels.gather(1, place[:, None])[:, 0]),
         residual=distance,
         ties=(nearest <= (distance + within)[:, None]).sum(1),
         likely=fits.sum(1) == 1 if not space.binned and knowledge.defense.bare else None,
     )
-
-
-def _cells(view: CutView, space: Space, codes: Int[Tensor, "record column"]) -> Float[Tensor, "record private"]:
-    return view.model.unscaled(space.of_codes(codes), view.model.private)
 
 
 def _labels(target: Continuous, scaled: Float[Tensor, " record"]) -> Float[Tensor, " record"]:

@@ -186,15 +186,18 @@ def encoded(schema: Schema, columns: tuple[int, ...], cells: Float[Tensor, "row 
 
 
 def decided(
-    model: SplitModel, knowledge: CutKnowledge, space: Space, k: int, chances: Float[Tensor, "record value"]
-) -> Float[Tensor, " record"]:
-    """Return the cell of a column that is most often right, unscaled: numbers are within the column's tolerance.
+    model: SplitModel, knowledge: CutKnowledge, space: Space, chances: Sequence[Float[Tensor, "record _value"]]
+) -> Float[Tensor, "record private"]:
+    """Return the cells that are most often right, unscaled: numbers are within the column's tolerance.
 
     Within a bin, numbers have the shares of the column's marginal.
-
-    Args:
-        k: position of the column among the private ones.
     """
+    return torch.stack([_decided(model, knowledge, space, k, chance) for k, chance in enumerate(chances)], dim=1)
+
+
+def _decided(
+    model: SplitModel, knowledge: CutKnowledge, space: Space, k: int, chances: Float[Tensor, "record value"]
+) -> Float[Tensor, " record"]:
     i = model.private[k]
     column, marginal = knowledge.schema.columns[i], knowledge.statistics.marginals[i]
     if isinstance(column, Discrete):

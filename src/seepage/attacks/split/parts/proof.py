@@ -7,12 +7,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seepage import kernel
-from seepage.attacks.split.parts.nearest import rounding
-from seepage.attacks.split.parts.responses import Responder
-from seepage.attacks.split.parts.space import Space
+from seepage.attacks.split.parts.nearest import Messages, rounding
 from seepage.kernel import Certified, Declaration, certify_cut
 from seepage.models.deepfm import DeepFMClient
-from seepage.models.split import SplitModel, slopes
+from seepage.models.split import slopes
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutKnowledge, CutView
 
@@ -71,11 +69,7 @@ def fits_alone(
 
 
 def likely_fit(
-    model: SplitModel,
-    respond: Responder,
-    cut: Float[Tensor, "record cut"],
-    gradient: Float[Tensor, "record cut"],
-    space: Space,
+    messages: Messages,
     distances: Float[Tensor, "record nearest"],
     codes: Int[Tensor, "record column"],
     generator: torch.Generator,
@@ -89,14 +83,15 @@ def likely_fit(
     embedding has; the share of sums within rounding is multiplied with it.
 
     Args:
-        model, respond, cut, gradient, space: arguments of ``nearest``.
         distances: distances of the nearest configurations that were tried.
         codes: codes of the nearest, as positions in each column.
     """
+    model, respond, space = messages.model, messages.respond, messages.space
+    cut, gradient = messages.cut, messages.gradient
     size = rounding(gradient)
     fits = distances[:, 0] <= size
     alone = fits_alone(distances, gradient).to(fits.device)
-    drawn = torch.stack([torch.randint(w, (_SAMPLE,), generator=generator) for w in space.widths], dim=-1)
+    drawn = space.drawn((_SAMPLE,), generator)
     table = respond.of_cells(space.of_codes(drawn).to(cut))
     nearest = min(_NEAREST, _SAMPLE)
     client = model.client
@@ -105,9 +100,8 @@ def likely_fit(
     prepared = respond.of_cut(cut)
     for r in (fits & alone).nonzero()[:, 0].tolist():
         record = torch.tensor([r])
-        logits = torch.cat(
-            [respond.outputs(prepared.at(record).across(), table.at(some))[0] for some in _parts(len(drawn))]
-        )
+        some = torch.arange(len(drawn)).split(_AT_ONCE)
+        logits = torch.cat([respond.outputs(prepared.at(record).across(), table.at(at))[0] for at in some])
         own = respond.outputs(prepared.at(record), respond.of_cells(space.of_codes(codes[r : r + 1]).to(cut)))
         apart = torch.linalg.vector_norm(slopes(model.head, logits) - slopes(model.head, own), dim=-1)[:, 0]
         expected[r] *= _share(apart, FAR * float(size[r]), 1, nearest)
@@ -122,10 +116,6 @@ def likely_fit(
             away = torch.linalg.vector_norm(theirs - mine, dim=1)
             expected[r] *= _share(away, within, client.dim, nearest)
     return (fits & alone).cpu() & (expected < _CHANCE)
-
-
-def _parts(number: int) -> tuple[Tensor, ...]:
-    return torch.arange(number).split(_AT_ONCE)
 
 
 def _share(apart: Tensor, within: float, dims: int, nearest: int) -> float:

@@ -6,10 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seepage.attacks.split.parts.nearest import Sent, candidate_gradients
-from seepage.attacks.split.parts.responses import Responder
-from seepage.attacks.split.parts.space import Space
-from seepage.models.split import SplitModel
+from seepage.attacks.split.parts.nearest import Messages, candidate_gradients
 
 _POINTS = 9
 _ROUNDS = 12
@@ -17,14 +14,9 @@ _SWEEPS = 4
 
 
 def refined(
-    model: SplitModel,
-    respond: Responder,
-    cut: Float[Tensor, "record cut"],
-    gradient: Float[Tensor, "record cut"],
-    space: Space,
+    messages: Messages,
     cells: Float[Tensor, "record private"],
     labels: Int[Tensor, " record"],
-    sent: Sent | None = None,
     enough: Float[Tensor, " record"] | None = None,
 ) -> tuple[Float[Tensor, "record private"], Float[Tensor, " record"]]:
     """Return cells whose continuous columns fit better than the given candidates, and their distances.
@@ -33,17 +25,17 @@ def refined(
     one. The gradients of ReLU networks are discontinuous, so that a descent by derivatives would stop anywhere.
 
     Args:
-        model, respond, cut, gradient, space, sent: arguments of ``nearest``.
         cells, labels: starting point, scaled.
         enough: distance of each record at which its search ends; goes on to the end if None.
     """
+    model, cut = messages.model, messages.cut
     cells = cells.clone().to(cut)
     chosen = labels.to(cut.device)
-    best = _distance(model, respond, cut, gradient, cells[:, None], chosen, sent)[:, 0]
+    best = _distance(messages, cells[:, None], chosen)[:, 0]
     columns = [i for i, at in enumerate(model.private) if at in model.schema.continuous]
     for sweep in range(_SWEEPS if len(columns) > 1 else 1):
         for i in columns:
-            values = space.values[i]
+            values = messages.space.values[i]
             # Later sweeps correct for the changes in other columns, which become smaller.
             reach = float(values.diff().max() if len(values) > 1 else 1.0) / 4**sweep
             some = torch.arange(len(best)) if enough is None else (best > enough).nonzero()[:, 0]
@@ -53,7 +45,7 @@ def refined(
                 steps = torch.linspace(-reach, reach, _POINTS, dtype=cut.dtype, device=cut.device)
                 points = cells[some][:, None].repeat(1, _POINTS, 1)
                 points[..., i] = (points[..., i] + steps).clamp(0, 1)
-                distances = _distance(model, respond, cut[some], gradient[some], points, chosen[some], sent)
+                distances = _distance(messages.of(some), points, chosen[some])
                 least, where = distances.min(1)
                 better = least < best[some]
                 moved = points[torch.arange(len(points)), where]
@@ -63,19 +55,10 @@ def refined(
     return cells, best
 
 
-def _distance(
-    model: SplitModel,
-    respond: Responder,
-    cut: Tensor,
-    gradient: Tensor,
-    points: Tensor,
-    labels: Tensor,
-    sent: Sent | None,
-) -> Float[Tensor, "record point"]:
-    records, number = points.shape[:2]
+def _distance(messages: Messages, points: Tensor, labels: Tensor) -> Float[Tensor, "record point"]:
+    respond, cut, (records, number) = messages.respond, messages.cut, points.shape[:2]
     at = torch.arange(records, device=cut.device).repeat_interleave(number)
     logits, jacobian = respond.responses(respond.of_cut(cut).at(at), respond.of_cells(points.flatten(0, 1)))
-    gradients = candidate_gradients(model, logits, jacobian)[torch.arange(len(at)), labels[at]]
-    if sent is not None:
-        gradients = sent(gradients)
-    return torch.linalg.vector_norm(gradients - gradient[at], dim=-1).view(records, number)
+    gradients = candidate_gradients(messages.model, logits, jacobian)[torch.arange(len(at)), labels[at]]
+    gradients = gradients if messages.sent is None else messages.sent(gradients)
+    return torch.linalg.vector_norm(gradients - messages.gradient[at], dim=-1).view(records, number)

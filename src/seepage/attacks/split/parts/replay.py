@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial import KDTree
 from torch import Tensor
 
-from seepage.attacks.split.parts.nearest import candidate_gradients, nearest, rounding
+from seepage.attacks.split.parts.messages import logits_and_derivatives
+from seepage.attacks.split.parts.nearest import Messages, candidate_gradients, nearest, rounding
 from seepage.attacks.split.parts.numbers import NumberPrior, Region, likeliest, prior_samples, region_samples
-from seepage.attacks.split.parts.observed import logits_and_derivatives
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.refine import refined
 from seepage.attacks.split.parts.responses import Responder, responder
@@ -23,7 +23,7 @@ from seepage.attacks.split.parts.space import Space
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
 from seepage.tabular.schema import Continuous
-from seepage.wire.split import CutKnowledge, CutView
+from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 # Rounds in which records without a fit are tried again, with so many combinations of categories or random numbers.
 _ROUNDS, _TRIED = 5, 4
@@ -35,32 +35,9 @@ _NEWTON = 12
 _MOST_TRIED, _TOGETHER = 2**13, 256
 
 
-@dataclass(frozen=True)
-class Replays:
-    """Cells, labels and intervals that replay each record's message.
-
-    Attributes:
-        cells: cells that replay it: categories as found, numbers the likeliest of the feasible set; numbers of
-            records without any fit are the prior's likeliest; unscaled.
-        distances: distance of the found point's gradient from the received one.
-        fits: whether a point that replays the message was found.
-        mass: share of each private column's values, by its marginal, that the feasible set is shown to hold, NaN
-            where nothing fits.
-        low, high: smallest and largest value that is shown to replay the message, unscaled; NaN where nothing fits.
-    """
-
-    cells: Float[Tensor, "record private"]
-    labels: Int[Tensor, " record"]
-    distances: Float[Tensor, " record"]
-    fits: Bool[Tensor, " record"]
-    mass: Float[Tensor, "record private"]
-    low: Float[Tensor, "record private"]
-    high: Float[Tensor, "record private"]
-
-
-def replays(
+def replayed_guess(
     views: Sequence[CutView], knowledge: CutKnowledge, respond: Responder, space: Space, generator: torch.Generator
-) -> Replays:
+) -> CutGuess:
     """Return cells and labels that replay messages of an undefended DeepFM client, where private columns have numbers.
 
     A point that replays a message is searched on a grid and refined. The derivatives of the logit then give the sum of
@@ -71,7 +48,6 @@ def replays(
     Args:
         views: views of the same records, the newest first. What replays the newest is searched, and then what replays
             all of them; where that is not found, the answer is from the newest alone.
-        space: space with bins of the numbers.
     """
     first = views[0]
     prior = NumberPrior.of(first.model, knowledge, first.features)
@@ -79,7 +55,7 @@ def replays(
     for start in range(0, first.records, _TOGETHER):
         some = [view.of(slice(start, start + _TOGETHER)) for view in views]
         done.append(_replays(some, knowledge, respond, space, prior, start, generator))
-    return Replays(*(torch.cat([getattr(part, name) for part in done]) for name in Replays.__dataclass_fields__))
+    return CutGuess.joined(done)
 
 
 def _replays(
@@ -90,10 +66,11 @@ def _replays(
     prior: NumberPrior,
     start: int,
     generator: torch.Generator,
-) -> Replays:
+) -> CutGuess:
+    """Return the guess of some records: where nothing fits, the prior's likeliest numbers, and a mass of NaN."""
     view = views[0]
     model, gradient = view.model, view.own_gradient
-    cells, labels, distances = _search(model, respond, view.cut, gradient, space, generator)
+    cells, labels, distances = _search(Messages(model, respond, view.cut, gradient, space), generator)
     prior = prior.rows(torch.arange(start, start + view.records))
     fits = (distances <= FAR * rounding(gradient)).cpu()
     numbers = numbers_of(model)
@@ -105,17 +82,13 @@ def _replays(
         records = fitting.nonzero()[:, 0]
         if not len(records):
             continue
-        region = Region.joined(
-            [
-                Region.of(seen.model, seen.cut[records], seen.own_gradient[records], point[records], labels[records])
-                for seen in shown
-            ]
-        )
+        some = [seen.of(records) for seen in shown]
+        at = point[records], labels[records]
+        region = Region.joined([Region.of(seen.model, seen.cut, seen.own_gradient, *at) for seen in some])
         walked = region_samples(region, prior.rows(records), generator)
         # Where a unit is at the edge of its two signs, the region is computed on the wrong side.
-        valid = torch.stack([_replayed(seen, point, labels, records, walked.numbers, generator) for seen in shown]).all(
-            0
-        )
+        replayed = [_replayed(seen, point, labels, records, walked.numbers, generator) for seen in shown]
+        valid = torch.stack(replayed).all(0)
         fits[records[~valid]] = False
         valid_records = records[valid]
         chosen = torch.randint(walked.numbers.shape[1], (samples,), generator=generator)
@@ -123,17 +96,14 @@ def _replays(
         low[valid_records], high[valid_records] = walked.low[valid], walked.high[valid]
     answered = cells.cpu().double()
     low_ends, high_ends = answered.clone(), answered.clone()
-    for k, i in enumerate(numbers):
-        column = model.schema.columns[model.private[i]]
-        assert isinstance(column, Continuous)
-        answered[:, i] = likeliest(drawn[..., k], column.tolerance / (column.high - column.low or 1.0))[0]
-        low_ends[:, i], high_ends[:, i] = low[:, k], high[:, k]
+    answered[:, numbers] = likeliest_numbers(model, drawn)
+    low_ends[:, numbers], high_ends[:, numbers] = low, high
     low_ends[~fits], high_ends[~fits] = torch.nan, torch.nan
     # Whole numbers within the interval, so that its ends are rounded inwards.
-    ends = [_inwards(model, bounds, side) for bounds, side in ((low_ends, 1.0), (high_ends, -1.0))]
-    mass = torch.stack([_mass(knowledge, i, ends[0][:, k], ends[1][:, k]) for k, i in enumerate(model.private)], 1)
-    return Replays(
-        model.unscaled(answered, model.private), labels.cpu(), distances.double().cpu(), fits, mass, ends[0], ends[1]
+    lowest, highest = _inwards(model, low_ends, 1.0), _inwards(model, high_ends, -1.0)
+    mass = torch.stack([_mass(knowledge, i, lowest[:, k], highest[:, k]) for k, i in enumerate(model.private)], 1)
+    return CutGuess(
+        model.unscaled(answered, model.private), labels.cpu().double(), residual=distances.double().cpu(), mass=mass
     )
 
 
@@ -142,23 +112,29 @@ def numbers_of(model: SplitModel) -> list[int]:
     return [k for k, i in enumerate(model.private) if i in model.schema.continuous]
 
 
+def likeliest_numbers(
+    model: SplitModel, samples: Float[Tensor, "record sample number"]
+) -> Float[Tensor, "record number"]:
+    """Return the private numbers, scaled, within whose tolerance most samples lie."""
+    columns = [column for i in model.private if isinstance(column := model.schema.columns[i], Continuous)]
+    within = [column.tolerance / (column.high - column.low or 1.0) for column in columns]
+    return torch.stack([likeliest(samples[..., k], tolerance)[0] for k, tolerance in enumerate(within)], dim=1)
+
+
 def _search(
-    model: SplitModel,
-    respond: Responder,
-    cut: Float[Tensor, "record cut"],
-    gradient: Float[Tensor, "record cut"],
-    space: Space,
-    generator: torch.Generator,
+    messages: Messages, generator: torch.Generator
 ) -> tuple[Float[Tensor, "record private"], Int[Tensor, " record"], Float[Tensor, " record"]]:
     """Return cells, scaled, and labels that fit best, and the distance of their gradients."""
+    model, respond, space = messages.model, messages.respond, messages.space
+    cut, gradient = messages.cut, messages.gradient
     numbers, within = numbers_of(model), rounding(gradient)
     # One number alone is determined, the more exactly the better the fit; of several, any point of the set will do.
     enough = within / 2 if len(numbers) > 1 else torch.zeros_like(within)
     some = _thinned(space, generator)
-    closest = nearest(model, respond, cut, gradient, some, 2)
+    closest = nearest(replace(messages, space=some), 2)
     labels = closest.labels[:, 0]
     start = some.of_codes(some.codes(closest.places[:, 0]))
-    cells, distances = refined(model, respond, cut, gradient, space, start, labels, enough=enough)
+    cells, distances = refined(messages, start, labels, enough)
     categories = [k for k in range(len(model.private)) if k not in numbers]
     sums = _Sums.of(model, space, categories) if respond.additive is not None and model.head == "sigmoid" else None
     for _ in range(_ROUNDS):
@@ -177,16 +153,7 @@ def _search(
             trial[:, _TRIED:, k] = values[at]
         trial[:, _TRIED:, categories] = trial[:, :1, categories]
         rows = bad.repeat_interleave(2 * _TRIED)
-        tried, apart = refined(
-            model,
-            respond,
-            cut[rows],
-            gradient[rows],
-            space,
-            trial.flatten(0, 1),
-            labels[rows],
-            enough=enough[rows],
-        )
+        tried, apart = refined(messages.of(rows), trial.flatten(0, 1), labels[rows], enough[rows])
         least, at = apart.view(len(bad), -1).min(1)
         tried = tried.view(*trial.shape)[torch.arange(len(bad)), at]
         better = least < distances[bad]
@@ -206,11 +173,7 @@ def _thinned(space: Space, generator: torch.Generator) -> Space:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Sums of the embeddings of combinations of categories.
-
-    Attributes:
-        combinations: codes of the categories of each combination.
-    """
+    """Sums of the embeddings of combinations of categories."""
 
     client: DeepFMClient
     combinations: Float[Tensor, "combination category"]
@@ -268,13 +231,8 @@ def _joint(
     for _ in range(_NEWTON):
         point = at.clone().requires_grad_(True)
         apart = missed(point)
-        slopes = torch.stack(
-            [
-                torch.autograd.grad(residual.sum(), point, retain_graph=True)[0][:, numbers]
-                for residual in apart.unbind(1)
-            ],
-            1,
-        )
+        by_view = [torch.autograd.grad(each.sum(), point, retain_graph=True)[0] for each in apart.unbind(1)]
+        slopes = torch.stack([slope[:, numbers] for slope in by_view], 1)
         step = -(torch.linalg.pinv(slopes, rtol=1e-6) @ apart.detach()[..., None])[..., 0]
         best, least = at, apart.detach().norm(dim=1)
         with torch.no_grad():

@@ -16,11 +16,7 @@ from seepage.models.split import SplitModel
 
 @dataclass(frozen=True)
 class Side:
-    """Records, or candidates, in the form that a responder prepared.
-
-    Attributes:
-        tensors: prepared tensors with the same leading axes.
-    """
+    """Records, or candidates, in the form that a responder prepared."""
 
     tensors: tuple[Tensor, ...]
 
@@ -63,11 +59,11 @@ class Responder(ABC):
 def responder(model: SplitModel, closed_form: bool = True) -> Responder:
     """Return the responder of a network's client part: in closed form where one is known, otherwise by autograd."""
     if closed_form and isinstance(model.client, DeepFMClient):
-        return ClosedFormResponder(model.client)
-    return AutogradResponder(model.client)
+        return _ClosedForm(model.client)
+    return _Autograd(model.client)
 
 
-class ClosedFormResponder(Responder):
+class _ClosedForm(Responder):
     """Responses of a DeepFM client part, without a graph.
 
     The first layer's units are a sum of a record's and a candidate's contributions, so that each is computed only once.
@@ -78,61 +74,47 @@ class ClosedFormResponder(Responder):
 
     @property
     def additive(self) -> int | None:
-        """Position of the first-order terms in the cut."""
         return self._client.additive
 
-    def of_cut(self, cut: Float[Tensor, "record cut"]) -> Side:
-        """Return prepared records."""
-        with torch.no_grad():
-            return Side(tuple(self._client.of_cut(cut)))
+    @torch.no_grad()
+    def of_cut(self, cut: Tensor) -> Side:
+        return Side(tuple(self._client.of_cut(cut)))
 
-    def of_cells(self, cells: Float[Tensor, "candidate private"]) -> Side:
-        """Return prepared candidates."""
-        with torch.no_grad():
-            return Side(tuple(self._client.of_cells(cells)))
+    @torch.no_grad()
+    def of_cells(self, cells: Tensor) -> Side:
+        return Side(tuple(self._client.of_cells(cells)))
 
-    def outputs(self, records: Side, candidates: Side) -> Float[Tensor, "*some output"]:
-        """Return logits."""
-        with torch.no_grad():
-            return self._client.outputs_of(Shared(*records.tensors), Shared(*candidates.tensors))
+    @torch.no_grad()
+    def outputs(self, records: Side, candidates: Side) -> Tensor:
+        return self._client.outputs_of(Shared(*records.tensors), Shared(*candidates.tensors))
 
-    def responses(
-        self, records: Side, candidates: Side
-    ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
-        """Return logits and their derivatives with respect to the cut."""
-        with torch.no_grad():
-            return self._client.responses_of(Shared(*records.tensors), Shared(*candidates.tensors))
+    @torch.no_grad()
+    def responses(self, records: Side, candidates: Side) -> tuple[Tensor, Tensor]:
+        return self._client.responses_of(Shared(*records.tensors), Shared(*candidates.tensors))
 
 
-class AutogradResponder(Responder):
-    """Responses of any client part, by one backward pass a logit."""
+class _Autograd(Responder):
+    """Responses of any client part, by one backward pass a logit; a user's module is a black box."""
 
     def __init__(self, client: nn.Module) -> None:
         self._client = client
 
     @property
     def additive(self) -> int | None:
-        """None: a user's module is a black box."""
         return None
 
-    def of_cut(self, cut: Float[Tensor, "record cut"]) -> Side:
-        """Return prepared records."""
+    def of_cut(self, cut: Tensor) -> Side:
         return Side((cut,))
 
-    def of_cells(self, cells: Float[Tensor, "candidate private"]) -> Side:
-        """Return prepared candidates."""
+    def of_cells(self, cells: Tensor) -> Side:
         return Side((cells,))
 
-    def outputs(self, records: Side, candidates: Side) -> Float[Tensor, "*some output"]:
-        """Return logits."""
+    @torch.no_grad()
+    def outputs(self, records: Side, candidates: Side) -> Tensor:
         cut, cells, shape = _paired(records, candidates)
-        with torch.no_grad():
-            return self._client(cut, cells).unflatten(0, shape)
+        return self._client(cut, cells).unflatten(0, shape)
 
-    def responses(
-        self, records: Side, candidates: Side
-    ) -> tuple[Float[Tensor, "*some output"], Float[Tensor, "*some output cut"]]:
-        """Return logits and their derivatives with respect to the cut."""
+    def responses(self, records: Side, candidates: Side) -> tuple[Tensor, Tensor]:
         cut, cells, shape = _paired(records, candidates)
         cut = cut.detach().clone().requires_grad_(True)
         logits = self._client(cut, cells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -119,6 +119,10 @@ class Space:
     def cells(self, index: Int[Tensor, "*some"]) -> Float[Tensor, "*some column"]:
         """Return the cells of the combinations at some positions."""
         return self.of_codes(self.codes(index))
+
+    def drawn(self, shape: Sequence[int], generator: torch.Generator) -> Int[Tensor, "*some column"]:
+        """Return random combinations, as positions in each column."""
+        return torch.stack([torch.randint(width, (*shape,), generator=generator) for width in self.widths], dim=-1)
 
     def chunks(self, size: int) -> Iterator[Int[Tensor, " place"]]:
         """Return all positions in chunks."""

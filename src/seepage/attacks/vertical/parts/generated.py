@@ -1,4 +1,4 @@
-"""Rows that an attacker generates for queries."""
+"""Rows that an attacker makes up: for queries, and from free numbers that a descent may change."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ def generated(
     """Return valid rows whose cells are drawn evenly: categories from all, numbers from their range.
 
     Args:
-        encoder: encoder of the target's columns, with numbers from -1 to 1.
         rows: number of rows of each training.
-        seeds: one seed a training.
         stretch: width of the range, in units of the true one.
 
     Example:
@@ -49,3 +47,19 @@ def _queries(encoder: Encoder, rows: int, generator: torch.Generator, stretch: f
         else:
             parts.append(stretch * (2 * torch.rand(rows, 1, generator=generator) - 1))
     return torch.cat(parts, dim=1)
+
+
+def relaxed(encoder: Encoder, free: Float[Tensor, "*some encoded"]) -> Float[Tensor, "*some encoded"]:
+    """Return rows near valid ones from free numbers: softmax over a column's categories, tanh of a number.
+
+    Example:
+        >>> from seepage.datasets.planted import telling
+        >>> from seepage.models.vertical import encoder_of
+        >>> relaxed(encoder_of(telling(rows=9).schema), torch.zeros(1, 11))[0, :2].tolist()
+        [0.5, 0.5]
+    """
+    parts = [
+        free[..., block].softmax(-1) if isinstance(column, Discrete) else free[..., block].tanh()
+        for column, block in zip(encoder.schema.columns, encoder.schema.blocks, strict=True)
+    ]
+    return torch.cat(parts, dim=-1)

@@ -29,13 +29,8 @@ def shadow(
     """Return shadows of the target's bottom model: networks with which the top model predicts labels.
 
     Args:
-        view: view with the top model.
         rows: auxiliary rows, with labels and the other parties' features.
         encoded: target columns of these rows, in the form that the bottom model takes.
-        hidden: units of each hidden layer.
-        epochs: number of passes over the rows.
-        batch_size: number of rows of a step.
-        seeds: seed of each training's initialisation and batches.
         layout: what the columns of a row are together, which then has its own bottom model; None for tables.
     """
     widths = (encoded.shape[-1], *hidden, view.received.shape[-1])

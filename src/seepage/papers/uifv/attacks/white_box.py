@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.attacks.vertical.parts.relaxed import relaxed
+from seepage.attacks.vertical.parts.generated import relaxed
 from seepage.attacks.vertical.white_box import DescentAttack, Match, frozen, predicted
 from seepage.errors import check_choice
 from seepage.models.vertical import Stack, encoder_of
