@@ -11,6 +11,7 @@ _BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "firs
 Shape, drawn, tried = (_BENCHMARK[name] for name in ("Shape", "drawn", "tried"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "shape", "status", "said"),
     [

@@ -178,6 +178,7 @@ def figures(report: Report, attack: str, defense: str | None = None) -> dict[tup
     return {(row.metric, row.column): row.mean for row in rows}
 
 
+@pytest.mark.long
 @EACH
 def test_an_object_is_the_attack_and_the_defense_that_it_was_made_as(name: str) -> None:
     case = CASES[name]
@@ -264,6 +265,7 @@ def test_objects_reach_worker_processes(monkeypatch: pytest.MonkeyPatch) -> None
     assert [(row.attack, row.mean) for row in alone.rows] == [(row.attack, row.mean) for row in together.rows]
 
 
+@pytest.mark.long
 def test_an_attack_that_fails_in_its_own_way_stops_no_other_part() -> None:
     def failing(view: object, knowledge: object, seeds: Sequence[int]) -> object:
         raise KeyError("mine")
@@ -322,6 +324,7 @@ class Halved:
         return KnownDefense("halved", {"by": self.by})
 
 
+@pytest.mark.long
 def test_a_defense_of_ones_own_is_applied_in_horizontal_learning() -> None:
     report = audited("horizontal", attacks=[CASES["horizontal"].named], defenses=["none", Halved()])
     assert {row.defense for row in report.rows} == {"none", "Halved"}
