@@ -152,6 +152,9 @@ CASES = {
     ),
 }
 EACH = pytest.mark.parametrize("name", CASES)
+EACH_SPLIT_LONG = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name == "split" else name for name in CASES]
+)
 
 
 def options(name: str, **more: Any) -> dict[str, Any]:
@@ -189,7 +192,7 @@ def test_an_object_is_the_attack_and_the_defense_that_it_was_made_as(name: str) 
     assert passed.audit.parts[-1].part.options
 
 
-@EACH
+@EACH_SPLIT_LONG
 def test_a_callable_of_ones_own_is_an_attack(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     report = audited(name, tmp_path / "run", attacks=[{"name": case.own, "label": "mine"}])
@@ -209,7 +212,7 @@ def test_identities_tell_objects_apart(name: str) -> None:
     assert len({repr(identities(audit)) for audit in defended}) == 2
 
 
-@EACH
+@EACH_SPLIT_LONG
 def test_what_nothing_tells_apart_is_not_kept(name: str, tmp_path: Path) -> None:
     lock = threading.Lock()
 

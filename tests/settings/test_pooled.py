@@ -196,6 +196,7 @@ def test_five_shares_and_further_parties() -> None:
     assert np.mean(each) > 0.6
 
 
+@pytest.mark.long
 def test_an_update_is_audited_by_attacks_on_both_models() -> None:
     shares = [0.1, 0.3, 0.5, 0.7, 0.9]
     found = run(
@@ -269,6 +270,7 @@ def test_rows_that_parties_share_are_counted_on_the_drawn_rows() -> None:
     assert control.source.rows(PooledDefense()).inputs.shape[1] == 7
 
 
+@pytest.mark.long
 def test_the_synthetic_attribute_is_the_secret_then() -> None:
     found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], repetitions=1)
     assert number(found["none", "meta", "accuracy", None].mean) > 0.85

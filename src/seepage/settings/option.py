@@ -22,8 +22,10 @@ KNOWLEDGE, OUTPUT, GATE, RUNNING = "What the attacker knows", "Output", "Gate", 
 PANELS = (TABLE, PARTIES, ATTACK, KNOWLEDGE, OUTPUT, GATE, RUNNING)
 
 
-# Types of fields: numbers of things with at least one, and with none at all; a share that is neither 0 nor 1; a rate.
+# Types of fields: numbers of things with at least one, and with none at all; numbers of several layers' units; a share
+# that is neither 0 nor 1; a rate.
 Count = Annotated[int, Field(ge=1)]
+Counts = tuple[Count, ...]
 Amount = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]

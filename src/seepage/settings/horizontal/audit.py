@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from seepage import protocols, registry
+from seepage import registry
 from seepage.assessment import Metric
 from seepage.assessment.membership import membership_figures
 from seepage.assessment.row import ResultRow
@@ -33,7 +33,7 @@ from seepage.settings.horizontal.facts import threat_model
 from seepage.settings.horizontal.probe import look
 from seepage.settings.horizontal.spec import BatchStatistics, HorizontalSpec, make_spec
 from seepage.settings.horizontal.subject import Subject, keep_networks, prepare, subject_of
-from seepage.settings.horizontal.tasks import defense_of, learnt_rows, task_rows
+from seepage.settings.horizontal.tasks import defense_of, learnt_rows, protocol_of, task_rows
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
@@ -473,13 +473,7 @@ def _protocols(spec: HorizontalSpec, subject: Subject) -> Iterator[tuple[Configu
     guards = [(part, defense_of(part)) for part in spec.defenses]
     for batch_size in spec.batch_sizes:
         for part, guard in guards:
-            protocol = protocols.create(
-                spec.protocol,
-                batch_size=batch_size,
-                replacement=spec.replacement,
-                defense=guard,
-                **spec.protocol_options,
-            )
+            protocol = protocol_of(spec, batch_size, guard)
             _check_granted(spec, subject, protocol)
             _check_membership(spec, subject, protocol)
             yield Configuration(part.title, batch_size), (part, protocol)

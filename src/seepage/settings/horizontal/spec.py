@@ -11,7 +11,7 @@ from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
 from seepage.models.head import Dropout, Head
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Option
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Option
 from seepage.settings.part import Part, Parts, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
 
@@ -188,7 +188,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         ),
     ] = Field(default_factory=dict)
     batch_sizes: Annotated[
-        tuple[Annotated[int, Field(ge=1)], ...],
+        Counts,
         BeforeValidator(several),
         Option(
             "Number of records behind one message. Each is audited.",
