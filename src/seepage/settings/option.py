@@ -74,6 +74,12 @@ class Option:
     swept: bool = False
     consent: bool = False
 
+    @classmethod
+    def network(cls, description: str) -> Option:
+        """Return the metadata of a field that names a network, which may be the user's own."""
+        whole = f"{description} package.module:factory or path/to/file.py:factory."
+        return cls(whole, PARTIES, "NAME", parts="models", own=True, code=True)
+
 
 @dataclass(frozen=True)
 class SpecField:

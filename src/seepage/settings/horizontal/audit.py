@@ -284,23 +284,12 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         # A message about more than a quarter of the rows would leave few to draw other victims from.
         most = min(max(_MOST_RECORDS, 2 * size), len(self.subject.dataset.train) // 4)
         return (
-            Lever(
-                "dp_sgd",
-                1e-2,
-                10.0,
-                mechanism="dp_sgd",
-                options={"clip_norm": 1.0},
-                strengths=(("noise_multiplier",),),
-            ),
-            Lever("gaussian_noise", 1e-3, 1.0, mechanism="gaussian_noise", strengths=(("scale",),)),
-            Lever("top_k", 0.5, 1e-3, mechanism="top_k", strengths=(("share",),)),
-            Lever("sign", 1, 1, mechanism="sign"),
+            Lever("dp_sgd", 1e-2, 10.0, options={"clip_norm": 1.0}, strengths=(("noise_multiplier",),)),
+            Lever("gaussian_noise", 1e-3, 1.0, strengths=(("scale",),)),
+            Lever("top_k", 0.5, 1e-3, strengths=(("share",),)),
+            Lever("sign", 1, 1),
             *([Lever("batch_size", size, most, True, spec_field="batch_sizes")] if most > size else []),
-            *(
-                [Lever("aggregation", 1, most // size, True, mechanism="aggregation", strengths=(("clients",),))]
-                if most >= 2 * size
-                else []
-            ),
+            *([Lever("aggregation", 1, most // size, True, strengths=(("clients",),))] if most >= 2 * size else []),
             Lever("epochs", 1, _MOST_EPOCHS, True, spec_field="protocol_options", key="epochs", beside=_FEDAVG),
         )
 

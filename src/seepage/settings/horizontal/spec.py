@@ -45,10 +45,6 @@ class Training(Plain):
 
     Attributes:
         rounds: number of rounds before the attack; an attack in round k comes after k - 1 of them.
-        attacked_rounds: number of successive rounds from there on in which a victim's messages are received.
-        records: number of records of a client; fewer where the table has not as many for all of them.
-        epochs: number of local steps of a round.
-        learning_rate: learning rate of these steps.
     """
 
     rounds: Annotated[

@@ -187,21 +187,10 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         # An update, and rows of groups, have two parties.
         pools = spec.protocol != "update" and spec.group is None and spec.parties < _MOST_PARTIES
         return (
-            Lever("rounded_answers", 4, 1, True, mechanism="rounded_answers", strengths=(("digits",),)),
-            Lever("label_only", 1, 1, mechanism="label_only"),
-            *(
-                [Lever("query_limit", spec.queries, 1, True, mechanism="query_limit", strengths=(("queries",),))]
-                if spec.queries > 1
-                else []
-            ),
-            Lever(
-                "dp_training",
-                0.01,
-                100.0,
-                mechanism="dp_training",
-                options={"clip": 1.0},
-                strengths=(("noise_multiplier",),),
-            ),
+            Lever("rounded_answers", 4, 1, True, strengths=(("digits",),)),
+            Lever("label_only", 1, 1),
+            *([Lever("query_limit", spec.queries, 1, True, strengths=(("queries",),))] if spec.queries > 1 else []),
+            Lever("dp_training", 0.01, 100.0, options={"clip": 1.0}, strengths=(("noise_multiplier",),)),
             *([Lever("parties", spec.parties, _MOST_PARTIES, True, spec_field="parties")] if pools else []),
         )
 

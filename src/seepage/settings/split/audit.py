@@ -254,12 +254,12 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         classes = target.width if isinstance(target, Discrete) else 2
         # A little below the probability at which labels carry no information.
         most = 0.98 * (classes - 1) / classes
-        flips = Lever("label_flip", 0.01, most, mechanism="label_flip", strengths=(("probability",),))
+        flips = Lever("label_flip", 0.01, most, strengths=(("probability",),))
         epochs = self.spec.epochs
         return (
-            Lever("cut_noise", 0.01, 100.0, mechanism="cut_noise", strengths=(("noise_multiplier",),)),
+            Lever("cut_noise", 0.01, 100.0, strengths=(("noise_multiplier",),)),
             *([flips] if isinstance(target, Discrete) else []),
-            Lever("weight_noise", 0.01, 10.0, mechanism="weight_noise", strengths=(("noise_multiplier",),)),
+            Lever("weight_noise", 0.01, 10.0, strengths=(("noise_multiplier",),)),
             *([Lever("epochs", epochs, 1, True, spec_field="epochs")] if epochs > 1 else []),
         )
 

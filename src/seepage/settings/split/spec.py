@@ -97,14 +97,9 @@ Beside every figure stands the best baseline, which holds all but what came back
     ] = "split"
     model: Annotated[
         str,
-        Option(
+        Option.network(
             "Network. Of your own, with the modules server and client in it, and last or hop where the topology has "
-            "one: package.module:factory or path/to/file.py:factory.",
-            PARTIES,
-            "NAME",
-            parts="models",
-            own=True,
-            code=True,
+            "one:"
         ),
     ] = "deepfm"
     topology: Annotated[

@@ -65,7 +65,8 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         super()._set_up(spec, dataset)
         data = self.data
         refuse_class_attacks("split", spec.attacks, data.schema.target)
-        self.defenses = {part.title: _noise_of(part) for part in spec.defenses}
+        mechanisms = {part.title: mechanisms_of("split", part, FeatureNoise) for part in spec.defenses}
+        self.defenses = {label: of_kind(combined, FeatureNoise) for label, combined in mechanisms.items()}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         label = data.schema.target.name
         parts = with_label_columns(planned([_TRAINING], spec.baselines, spec.attacks), "split", label)
@@ -143,11 +144,6 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         client, (middle, *rest) = own_whole(self.factory, schema, parts, outputs_of(schema.target), spec.cut, seed)
         return WholeClientModel(client, middle, rest[0] if rest else None, schema, spec.model)
 
-    def learning(self, noise: FeatureNoise | None) -> WholeClientLearning:
-        """Return the protocol under a defense."""
-        spec = self.spec
-        return WholeClientLearning(spec.epochs, spec.batch_size, spec.learning_rate, noise)
-
     @staticmethod
     def deployed(spec: SplitSpec) -> Deployment:
         """Return the threat model of a party without columns."""
@@ -160,7 +156,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         spec, data = self.spec, self.data
         # The split is the same under all defenses.
         train, test = split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32)
-        learning = self.learning(defense)
+        learning = WholeClientLearning(spec.epochs, spec.batch_size, spec.learning_rate, defense)
         start = self.network(stream(spec.seed, unit, "initialisation") % 2**62)
         trained = learning.train(start, train, stream(spec.seed, unit, "training") % 2**62)
         blur = stream(spec.seed, unit, "defense") % 2**62
@@ -242,10 +238,6 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
 # Rows of a control, and columns of coins: enough to hold 264 records out of.
 _CONTROL_ROWS = 1_200
 _CONTROL_COINS = 4
-
-
-def _noise_of(part: Part) -> FeatureNoise | None:
-    return of_kind(mechanisms_of("split", part, FeatureNoise), FeatureNoise)
 
 
 def _seen(spec: SplitSpec) -> str:

@@ -210,12 +210,12 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     def levers(self) -> tuple[Lever, ...]:
         """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""
         bins, depth = self.spec.max_bin, self.spec.depth
-        noise = Lever("histogram_noise", 0.01, 1000.0, mechanism="histogram_noise", strengths=(("deviation",),))
+        noise = Lever("histogram_noise", 0.01, 1000.0, strengths=(("deviation",),))
         return (
-            noise if self.spec.protocol == "histogram" else Lever("strip_fields", 1, 1, mechanism="strip_fields"),
-            Lever("min_child_weight", 1.0, 100.0, mechanism="min_child_weight", strengths=(("weight",),)),
-            *([Lever("max_bin", bins, 2, True, mechanism="max_bin", strengths=(("bins",),))] if bins > 2 else []),
-            Lever("shared_cuts", 128, 2, True, mechanism="shared_cuts", strengths=(("bins",),)),
+            noise if self.spec.protocol == "histogram" else Lever("strip_fields", 1, 1),
+            Lever("min_child_weight", 1.0, 100.0, strengths=(("weight",),)),
+            *([Lever("max_bin", bins, 2, True, strengths=(("bins",),))] if bins > 2 else []),
+            Lever("shared_cuts", 128, 2, True, strengths=(("bins",),)),
             *([Lever("depth", depth, 1, True, spec_field="depth")] if depth > 1 else []),
         )
 
@@ -324,22 +324,6 @@ def _knowledge(audit: TreesAudit, defense: TreesDefense, configuration: Configur
     )
 
 
-def _recipe(audit: TreesAudit, defense: TreesDefense) -> Boosting:
-    spec = audit.spec
-    leaf, bins = defense.min_child_weight, defense.max_bin
-    return Boosting(
-        audit.objective,
-        audit.classes,
-        spec.trees,
-        spec.depth,
-        spec.learning_rate,
-        spec.regularisation,
-        spec.min_child_weight if leaf is None else leaf,
-        spec.max_bin if bins is None else bins,
-        spec.base_score,
-    )
-
-
 def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _Unit:
     spec, data = audit.spec, audit.data
     defense = audit.defenses[configuration.defense]
@@ -357,7 +341,17 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
 
     labels = [_numbers(data, table.at(torch.from_numpy(places))[1]) for places in splits]
     parts = [rows_of(places) for places in splits]
-    recipe = _recipe(audit, defense)
+    recipe = Boosting(
+        audit.objective,
+        audit.classes,
+        spec.trees,
+        spec.depth,
+        spec.learning_rate,
+        spec.regularisation,
+        spec.min_child_weight if defense.min_child_weight is None else defense.min_child_weight,
+        spec.max_bin if defense.max_bin is None else defense.max_bin,
+        spec.base_score,
+    )
     victims = range(spec.summed)
     # In the negative control the message is that of clients whose records are not scored.
     senders = range(spec.summed, 2 * spec.summed) if audit.swapped else victims

@@ -403,9 +403,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         """Return noise on features, fewer features, and noise on messages in both directions."""
         both = (("feature_noise", "scale"), ("returned_noise", "scale"))
         width = self.spec.features
-        narrower = [Lever("bottleneck", width, 1, True, mechanism="bottleneck", strengths=(("width",),))]
+        narrower = [Lever("bottleneck", width, 1, True, strengths=(("width",),))]
         return (
-            Lever("feature_noise", 0.01, 100.0, mechanism="feature_noise", strengths=(("scale",),)),
+            Lever("feature_noise", 0.01, 100.0, strengths=(("scale",),)),
             *(narrower if width > 1 and self.layout is None else []),
             Lever("noise_both_ways", 0.01, 100.0, mechanism="feature_noise+returned_noise", strengths=both),
         )

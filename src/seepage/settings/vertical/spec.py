@@ -79,28 +79,8 @@ Beside every figure stands the best baseline, which holds all but the message.
         Option("Seed of a random order of columns before they are shared.", PARTIES, default="the schema's order"),
     ] = None
     victim: Annotated[int, Option("Number of the passive party that is attacked, from 1.", ATTACK)] = 1
-    bottom_model: Annotated[
-        str,
-        Option(
-            "Bottom model of every party. Of your own: package.module:factory or path/to/file.py:factory.",
-            PARTIES,
-            "NAME",
-            parts="models",
-            own=True,
-            code=True,
-        ),
-    ] = "vertical_mlp"
-    top_model: Annotated[
-        str,
-        Option(
-            "Top model. Of your own: package.module:factory or path/to/file.py:factory.",
-            PARTIES,
-            "NAME",
-            parts="models",
-            own=True,
-            code=True,
-        ),
-    ] = "vertical_mlp"
+    bottom_model: Annotated[str, Option.network("Bottom model of every party. Of your own:")] = "vertical_mlp"
+    top_model: Annotated[str, Option.network("Top model. Of your own:")] = "vertical_mlp"
     bottom: Annotated[Counts, Option("Number of units of a hidden layer of bottom models.", PARTIES, "UNITS")] = (
         300,
         100,
