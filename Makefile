@@ -34,12 +34,17 @@ audit: $(INSTALLED) ## Run the default audit on bundled data (AUDIT_OPTIONS="--b
 
 test: lint types contracts tests ## Run lint, types, import contracts and tests
 
-# What a change breaks most often, in a few minutes; the rest of the suite needs a quarter of an hour.
+# What a change breaks most often, without what is marked as long; the rest of the suite needs a quarter of an hour.
 QUICK := tests/assessment tests/config tests/models tests/results tests/tabular tests/test_errors.py \
-	tests/test_learning.py tests/tools tests/test_repository.py tests/test_seeds.py
+	tests/test_learning.py tests/tools tests/test_repository.py tests/test_seeds.py tests/wire
+QUICK_AUDITS := tests/attacks tests/run tests/settings
+NOT_LONG := -m "not slow and not long"
 
 quick: lint types contracts ## Run lint, types, import contracts and the fast tests, before every commit
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(CHECKED) $(PYTEST_OPTIONS) $(QUICK)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(NOT_LONG) \
+		$(CHECKED) $(PYTEST_OPTIONS) $(QUICK)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(NOT_LONG) \
+		$(PYTEST_OPTIONS) $(QUICK_AUDITS)
 
 lint: $(INSTALLED_DEV) ## Check style, format and the words of docstrings
 	$(BIN)/ruff check .

@@ -50,6 +50,7 @@ def test_bounds_of_units_that_are_all_alike() -> None:
     assert upper_bound([], upper=0.6) == 0.6
 
 
+@pytest.mark.long
 def test_small_lifts_pass_after_about_20_45_and_100_units() -> None:
     rng = np.random.default_rng(0)
     for limit, units in ((0.2, 20), (0.1, 45), (0.05, 102)):
@@ -164,6 +165,7 @@ def _passed_at_some_look(lifts: Any, limit: float) -> Any:
     return (mixture(wealth.reshape(len(wealth), -1)).reshape(lifts.shape) >= math.log(1 / ALPHA)).any(1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [0.05, 0.2])
 def test_audits_at_the_limit_pass_rarely_though_each_victim_is_looked_at(limit: float) -> None:
     rng = np.random.default_rng(2)

@@ -125,6 +125,7 @@ def test_the_closed_form_of_a_step_is_backpropagation(head: Head, optimizer: str
     torch.testing.assert_close(fast.loss(rows, labels), slow.loss(rows, labels))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_records_are_matched_through_a_step_of_adam(optimizer: str) -> None:
     encoder = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)
@@ -171,6 +172,7 @@ def test_what_of_adam_is_not_tried_is_said(options: dict[str, int], why: str) ->
     assert guess.cells.shape == ran.secret.cells.shape
 
 
+@pytest.mark.long
 def test_rounds_of_adam_are_matched_together() -> None:
     encoder, data = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32), DATA
     models = [nn3(data.schema, seed=seed) for seed in (0, 1)]

@@ -89,6 +89,7 @@ def test_a_few_records_are_read_nearly_whole(records: int) -> None:
     assert float(discrete.median()) < 0.05
 
 
+@pytest.mark.long
 def test_the_relaxation_is_what_reads_several_records() -> None:
     transcript, knowledge = scene(4, victims=6)
     scores = {name: accuracy(transcript, attack(name)(transcript.view, knowledge, range(6))) for name in NAMES}
@@ -184,6 +185,7 @@ MODULES: list[Callable[[], nn.Module]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("build", MODULES)
 def test_modules_of_ones_own_are_attacked_with_true_and_with_restored_labels(build: Callable[[], nn.Module]) -> None:
     model = Model(seeded(build, seed=0), "softmax", "mine")
@@ -196,6 +198,7 @@ def test_modules_of_ones_own_are_attacked_with_true_and_with_restored_labels(bui
     assert torch.equal(restored.labels, transcript.secret.labels)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("head", ["softmax", "sigmoid"])
 def test_both_heads_of_a_binary_task_are_attacked(head: Head) -> None:
     transcript, knowledge = scene(2, model=mlp(DATA.schema, [60], seed=0, head=head))
@@ -253,6 +256,7 @@ def test_options_reach_the_part_they_name() -> None:
     assert (mixed.logits, mixed.descent.step, mixed.start, mixed.select) == ("raw", 0.1, "unit", "soft")
 
 
+@pytest.mark.long
 def test_every_switch_changes_what_is_done() -> None:
     transcript, knowledge = scene(4, victims=1)
     losses = {}

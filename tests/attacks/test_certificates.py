@@ -88,6 +88,7 @@ def assert_true(data: Dataset, guess: RecordsGuess, cells: Tensor, labels: Tenso
     return int(said.any(-1).sum())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("numbers", "categories", "spread", "table", "widths", "seed"),
     [(6, 2, 1.0, 4, (60, 60), 7), (6, 2, 3.0, 4, (30, 40, 40), 10), (4, 1, 1.0, 3, (60, 60), 11)],
@@ -127,6 +128,7 @@ def test_what_the_network_is_sure_of_is_not_certified() -> None:
     assert not found.given[surest].any()
 
 
+@pytest.mark.long
 def test_numbers_of_copies_may_be_the_mean_of_different_records() -> None:
     """Two records that activate the same units, with one output, leave the message of their mean taken twice."""
     data = skewed(8, 2, spread=0.5, near=0.05)
@@ -184,6 +186,7 @@ def test_records_that_share_an_error_are_not_told_from_their_mixtures() -> None:
     assert proved(model, data, cells[:1], labels[:1]).cells.any()
 
 
+@pytest.mark.long
 def test_another_number_of_records_certifies_nothing() -> None:
     """Each record twice leaves the same mean; nothing tells which number it is but the declaration."""
     cells, labels = GERMAN.train.cells[:5], GERMAN.train.labels[:5]

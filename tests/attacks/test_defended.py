@@ -184,6 +184,7 @@ def accuracy_under(data: Dataset, defense: Defense, labels: bool = True) -> floa
     return found
 
 
+@pytest.mark.long
 def test_noise_hides_what_clipping_and_its_absence_do_not() -> None:
     data = distinct(rows=8, continuous=1, discrete=3)
     bare, clipped = accuracy_under(data, Undefended()), accuracy_under(data, Clipping(0.01), labels=False)

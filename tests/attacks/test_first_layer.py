@@ -80,6 +80,7 @@ def test_two_bins_hold_means_and_means_are_no_records() -> None:
     assert whole(ran, RobbingTheFed()(ran.view, knowledge, range(4))) < 0.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("records", [5, pytest.param(8, marks=pytest.mark.slow)])
 def test_independent_components_are_the_records(records: int) -> None:
     """Categories are sparse sources; of rows that are a little correlated numbers come out less exact."""

@@ -63,6 +63,7 @@ def test_masks_stay_what_masks_can_be_and_learn_only_as_variables(kind: Literal[
     assert torch.allclose(engine.loss(rows, ran.secret.labels), losses[-1], atol=0.01)
 
 
+@pytest.mark.long
 def test_masks_as_variables_read_more_than_ignored_ones() -> None:
     ran = FedSGD(4).run(MODEL, DATA.train, ENCODER, seeds=[0, 1, 2])
     known = Knowledge(*KNOWN, 4)

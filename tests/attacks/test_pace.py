@@ -24,6 +24,7 @@ def reported(starts: int) -> tuple[list[float], torch.Tensor]:
     return shares, attack(ran.view, Knowledge(data.schema, data.statistics, 8), [0, 1, 2], shares.append).cells
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("starts", [32, 1])
 def test_a_long_search_reports_from_within_a_victim_and_finds_the_same(
     monkeypatch: pytest.MonkeyPatch, starts: int

@@ -126,6 +126,7 @@ def test_certified_cells_are_of_the_one_round_that_proves_most() -> None:
     assert found.proofs[0].cells.any(1).tolist() == [row in (0, 1) for row in rows_of(found)]
 
 
+@pytest.mark.long
 def test_certificates_of_rounds_are_kept_with_their_conditions_and_true() -> None:
     german = load("german")
     encoder = Encoder(german.schema, german.statistics, dtype=torch.float32)
@@ -230,6 +231,7 @@ def share_right(guess: RecordsGuess, secret: RecordsSecret) -> float:
     return float(match_records(GERMAN.schema, GERMAN.statistics, secret, guess).right.double().mean())
 
 
+@pytest.mark.long
 def test_the_same_batch_in_several_rounds_is_read_better_than_in_one() -> None:
     ran = FedSGD(8).run_rounds(MODELS, GERMAN.train, ENCODER, [1, 2])
     alone = ATTACK(ran.view.rounds[0], of_german(8), [3, 4])

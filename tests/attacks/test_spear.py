@@ -110,6 +110,7 @@ def test_no_relu_behind_the_first_layer_is_refused() -> None:
         Spear(submatrices=0)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), records=st.integers(1, 9), width=st.sampled_from([30, 60]), copies=st.integers(0, 3))
 def test_nothing_false_is_certified(seed: int, records: int, width: int, copies: int) -> None:

@@ -39,6 +39,7 @@ def planted(share: float) -> tuple[GradientView, Tensor, Tensor]:
     return GradientView(model, found), rows, labels
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("matching", "share"), [(Cosine(), 0.3), (MeanSquared(), 0.8)], ids=["cosine", "mean_squared"])
 def test_the_share_at_which_a_gradient_was_taken_is_learnt(matching: Cosine | MeanSquared, share: float) -> None:
     view, rows, labels = planted(share)
@@ -80,6 +81,7 @@ def test_loss_and_derivative_are_those_at_the_share_of_each_restart(kind: str) -
             torch.testing.assert_close(derivative[v, r], by_rows, rtol=1e-8, atol=1e-11)
 
 
+@pytest.mark.long
 def test_shares_begin_at_a_half_move_by_a_thousandth_and_stay_on_the_way() -> None:
     view, rows, labels = planted(-1.0)
     engine = Surrogate(view, Cosine(), MOVED)
@@ -103,6 +105,7 @@ def test_places_are_shares_of_the_whole_way() -> None:
         torch.testing.assert_close(place[name], torch.stack([begin, begin - update[name][1]]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "made",
     [

@@ -312,7 +312,9 @@ def right(guess: RecordsGuess, cells: Tensor) -> tuple[Tensor, Tensor]:
     return (reorder(guess.cells, order)[0] - cells).abs() <= tolerances(GERMAN.schema), certified
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name == "towers" else name for name in NETWORKS]
+)
 def test_records_are_read_out_of_networks_of_any_form(name: str) -> None:
     cells, labels = GERMAN.train.cells[:BATCH], GERMAN.train.labels[:BATCH]
     guess = attacked(built(NETWORKS[name]), cells, labels)
@@ -332,6 +334,7 @@ def test_records_are_read_out_of_networks_of_any_form(name: str) -> None:
     assert sorted(guess.labels[0].tolist() if guess.labels is not None else []) == sorted(labels.tolist())
 
 
+@pytest.mark.long
 def test_towers_of_several_records_are_told_apart_by_their_targets() -> None:
     cells = GERMAN.train.cells[:6]
     targets = torch.linspace(-1, 1, 6, dtype=torch.float64)
@@ -349,6 +352,7 @@ def test_towers_of_several_records_are_told_apart_by_their_targets() -> None:
 
 
 # Errors that are the same have sure records, too.
+@pytest.mark.long
 @pytest.mark.parametrize("apart", [pytest.param(0.0, marks=pytest.mark.slow), 1e-6])
 def test_towers_of_records_with_one_error_are_not_proved_to_belong_together(apart: float) -> None:
     # Two records with the same error may have changed what one tower takes: the message is the same.
@@ -370,6 +374,7 @@ def assert_of_one_tower(guess: RecordsGuess, cells: Tensor) -> None:
     assert not certified[:, list(GERMAN.schema.continuous)].any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shared", [False, True])
 def test_nor_are_those_of_sure_records(shared: bool) -> None:
     # Chances that round to 1 leave the same error of both; with a column that both towers take, records agree in it.
@@ -398,6 +403,7 @@ def test_behind_a_frozen_first_layer_rows_are_read_without_a_proof() -> None:
     assert not certified.any()
 
 
+@pytest.mark.long
 def test_the_last_block_of_a_transformer_gives_its_records_away() -> None:
     cells, labels = GERMAN.train.cells[:3], GERMAN.train.labels[:3]
     same, certified = right(attacked(built(Transformer), cells, labels, starts=24), cells)

@@ -70,6 +70,7 @@ def assert_right(guessed: Tensor, told: Tensor, cells: Tensor, labels: Tensor) -
         free.remove(fits[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("records", "depth"), [(1, 2), (12, 1), pytest.param(32, 2, marks=pytest.mark.slow), (64, 3)])
 def test_a_batch_is_read_whole(records: int, depth: int) -> None:
     ran = FedSGD(records, replacement=False).run(
@@ -149,6 +150,7 @@ def test_what_is_outside_goes_to_tableak_as_it_is() -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("epochs", "step"),
     [*(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 16), (5, 4))), (4, 16), (2, 8)],
@@ -170,6 +172,7 @@ def test_updates_of_several_local_steps_are_read_record_by_record(epochs: int, s
         assert_right(guess.cells[v], guess.labels[v], ran.secret.cells[v], ran.secret.labels[v])
 
 
+@pytest.mark.long
 def test_noise_that_is_known_is_read_through_until_it_hides_the_records() -> None:
     """Against a defense's own noise: little of it costs nothing, much of it leaves TabLeak's guess as it is."""
     encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
@@ -212,6 +215,7 @@ def test_what_an_update_does_not_give_is_tableaks() -> None:
     assert all(tuple(row[discrete].tolist()) in true for row in guess.cells[0, :read])
 
 
+@pytest.mark.long
 def test_copies_in_an_update_are_counted_with_their_labels() -> None:
     cells, labels = GERMAN.train.cells[:12].clone(), GERMAN.train.labels[:12].clone()
     cells[1], cells[2] = cells[0], cells[0]
@@ -262,6 +266,7 @@ def test_a_batch_as_large_as_the_layers_are_wide_is_estimated_as_tableak_does() 
     assert ours.regime[0].startswith("estimated: nothing found")
 
 
+@pytest.mark.long
 def test_what_was_not_found_is_estimated_from_what_is_left() -> None:
     """One round of few searches finds a part; the others' gradient is exactly what TabLeak is handed."""
     encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
@@ -286,6 +291,7 @@ def test_what_was_not_found_is_estimated_from_what_is_left() -> None:
     assert matched.right.double().mean() > plain.right.double().mean()
 
 
+@pytest.mark.long
 def test_same_seed_same_guess_and_counts_below_one_are_refused() -> None:
     encoder = Encoder(GERMAN.schema, GERMAN.statistics, dtype=torch.float32)
     knowledge = Knowledge(GERMAN.schema, GERMAN.statistics, 12)
@@ -316,6 +322,7 @@ def test_after_its_time_no_round_begins() -> None:
         unmix(seconds=0.0)
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -425,6 +432,7 @@ def test_taking_every_record_leaves_nothing() -> None:
     assert Harvester(encoder, Starts(encoder, GERMAN.statistics, 4), 1).run(held, 0).dimensions == (0, 0, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("continuous", "discrete"), [(0, 5), (5, 0)])
 def test_tables_of_one_kind_of_column(continuous: int, discrete: int) -> None:
     data = distinct(rows=40, continuous=continuous, discrete=discrete)

@@ -93,7 +93,9 @@ NETWORKS: dict[str, Callable[[], Model]] = {
 }
 
 
-@pytest.mark.parametrize("which", NETWORKS)
+@pytest.mark.parametrize(
+    "which", [pytest.param(name, marks=pytest.mark.long) if name == "convolution" else name for name in NETWORKS]
+)
 def test_batches_are_read_whole(which: str) -> None:
     records = 6 if which == "convolution" else 14
     cells = GERMAN.train.cells[: 2 * records].view(2, records, -1)

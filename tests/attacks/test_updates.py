@@ -258,6 +258,7 @@ def accuracy(transcript: Transcript[UpdateView], guess: RecordsGuess) -> float:
     return float(matched.right.double().mean())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "granted"),
     [
@@ -277,6 +278,7 @@ def test_planted_records_are_read_out_of_an_update(options: dict[str, object], g
     assert accuracy(transcript, guess) > 0.9
 
 
+@pytest.mark.long
 def test_a_planted_record_is_read_by_simulating_the_client() -> None:
     encoder = Encoder(DATA.schema, DATA.statistics, dtype=torch.float32)
     transcript = FedAvg(1, epochs=3, learning_rate=1e-3).run(wide(DATA.schema, seed=3), DATA.train, encoder, range(3))
@@ -299,6 +301,7 @@ def test_labels_without_an_order_are_simulated_in_one_of_the_attackers() -> None
     assert torch.equal(ordered, transcript.secret.labels)
 
 
+@pytest.mark.long
 def test_class_counts_are_restored_from_updates() -> None:
     adult = load("adult")
     encoder = Encoder(adult.schema, adult.statistics, dtype=torch.float32)

@@ -94,6 +94,7 @@ def test_the_baseline_is_not_chosen_on_the_units_that_are_judged() -> None:
     np.testing.assert_array_equal(predicted_best(single), single[0])
 
 
+@pytest.mark.long
 def test_a_false_pass_is_as_rare_as_promised_with_many_baselines_and_looks() -> None:
     draw = np.random.default_rng(1)
     passes = 0

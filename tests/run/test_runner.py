@@ -77,6 +77,7 @@ def assert_equal(one: dict[Any, list[float]], other: dict[Any, list[float]]) -> 
         torch.testing.assert_close(torch.tensor(value), torch.tensor(other[key]), rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_figures_and_another_gives_others(subject: Subject) -> None:
     first = values(audited(subject))
     assert_equal(first, values(audited(subject)))
@@ -148,6 +149,7 @@ class Interrupting(Listener):
             raise KeyboardInterrupt
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [0, 1, 3, 6])
 def test_a_stopped_audit_continues_to_the_same_figures(subject: Subject, tmp_path: Path, after: int) -> None:
     with pytest.raises(KeyboardInterrupt):
@@ -450,6 +452,7 @@ class Deadly:
         return RecordsGuess(torch.zeros(view.victims, knowledge.batch_size, len(knowledge.schema.columns)).double())
 
 
+@pytest.mark.long
 def test_a_job_that_kills_its_worker_costs_itself_only(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, killed in (("deadly", True), ("harmless", False)):
         register(monkeypatch, registry.attacks, name, lambda killed=killed: Deadly(killed), "horizontal")
@@ -539,6 +542,7 @@ class Endless(CoinAudit):
         return Slow()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_job_is_given_up_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     monkeypatch.setattr(runner, "_WORTH_WORKERS_SECONDS", 0.0)
@@ -584,6 +588,7 @@ def test_no_job_begins_when_the_time_is_over(subject: Subject) -> None:
     assert {row.status for row in rows_of(HorizontalAudit(make_spec(**TINY), subject), outcome)} == {"left_out"}
 
 
+@pytest.mark.long
 def test_a_defended_setting_is_one_of_its_own(subject: Subject) -> None:
     noisy = {"name": "gaussian_noise", "options": {"scale": 10.0}, "label": "noise"}
     outcome = audited(subject, defenses=["none", noisy], attacks=["dlg"], batch_sizes=2, iterations=200, victims=8)

@@ -125,6 +125,7 @@ def test_memory_is_forecast_before_anything_is_tried(monkeypatch: pytest.MonkeyP
     check_memory(small, 8)
 
 
+@pytest.mark.long
 def test_time_is_forecast_and_refused_above_a_month(tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "dataset": "german", "batch_sizes": 8, "attacks": ["tableak"], "victims": 10**5, "iterations": 10**6,

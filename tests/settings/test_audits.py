@@ -86,6 +86,7 @@ def accuracy(found: Outcome) -> list[float]:
 SCORE = ("accuracy", None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [split_audit, vertical_audit, pooled_audit])
 def test_attacks_read_the_positive_control_and_nothing_of_the_negative_one(
     make: Callable[..., Audit],
@@ -122,6 +123,7 @@ def test_a_control_says_which_attacks_it_leaves_out() -> None:
     assert split_audit(attacks=["fsha"]).negative() is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [split_audit, vertical_audit, pooled_audit])
 def test_a_worker_measures_the_same(make: Callable[..., Audit]) -> None:
     audit = make()
@@ -160,7 +162,7 @@ def test_labels_and_numbers_of_units_are_no_part_of_an_identity_and_options_are(
         audit.expose(audit.configurations[0], range(1))
 
 
-@pytest.mark.parametrize("make", [split_audit, vertical_audit, pooled_audit])
+@pytest.mark.parametrize("make", [pytest.param(split_audit, marks=pytest.mark.long), vertical_audit, pooled_audit])
 def test_a_forecast_is_made_once(make: Callable[..., Audit], monkeypatch: pytest.MonkeyPatch) -> None:
     # However slow the machine is.
     monkeypatch.setattr("seepage.settings.units._LONGEST_REHEARSAL_SECONDS", float("inf"))

@@ -108,6 +108,7 @@ def ran(setting: str, attack: str) -> Report:
     return report
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "setting", [pytest.param(name, marks=pytest.mark.slow) if name == "split" else name for name in SETTINGS]
 )
@@ -129,6 +130,7 @@ def test_on_pure_noise_the_control_still_shows_that_the_attack_works(setting: st
     assert all(map(exceeds_by_more_than_chance, control))
 
 
+@pytest.mark.long
 def test_bare_gradients_must_give_the_labels_away() -> None:
     report = ran("split", "label_direction")
     assert report.control is not None
@@ -141,6 +143,7 @@ def test_bare_gradients_must_give_the_labels_away() -> None:
     assert not {"SEEP004", "SEEP021"} & {one.code for one in report.findings}
 
 
+@pytest.mark.long
 def test_a_label_attack_that_guesses_fails_its_control(monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, registry.attacks, "guessing", GuessedLabels, "split")
     report = ran("split", "guessing")
@@ -209,6 +212,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {"split": ("weights",), "vertical": ("leake
 
 
 # In split learning, an attack that guesses labels fails its control above.
+@pytest.mark.long
 @pytest.mark.parametrize(
     "setting", [pytest.param(name, marks=pytest.mark.slow) if name == "split" else name for name in SETTINGS]
 )
@@ -271,6 +275,7 @@ def test_the_control_is_on_the_rows_of_the_audit(setting: str) -> None:
     assert {part.kind for part in control.parts} == {"attack", "baseline"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("faulty", [False, True])
 def test_shuffled_shadow_models_above_the_baseline_are_a_fault(faulty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = audit("pooled", "meta")

@@ -98,6 +98,7 @@ class Interrupting(Listener):
             raise KeyboardInterrupt
 
 
+@pytest.mark.long
 def test_a_stopped_run_continues_and_workers_change_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     audit = fifth.CoinAudit(fifth.CoinSpec(repetitions=7, workers=2))
     [whole] = run_all([audit])
@@ -112,6 +113,7 @@ def test_a_stopped_run_continues_and_workers_change_no_figure(tmp_path: Path, mo
     ]
 
 
+@pytest.mark.long
 def test_the_command_line_takes_it_and_a_kill_loses_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +122,7 @@ def test_the_command_line_takes_it_and_a_kill_loses_nothing(
     assert status == 0
     for option in ("--repetitions", "--coins", "--attack", "--workers", "--fail-above", "--keep-records"):
         assert option in shown
-    arguments = ["coins", "--repetitions", "150", "--defense", "none", "--defense", GLOVES, "--workers", "1", "--quiet"]
+    arguments = ["coins", "--repetitions", "60", "--defense", "none", "--defense", GLOVES, "--workers", "1", "--quiet"]
     killed = tmp_path / "killed"
     running = subprocess.Popen(
         [*PROGRAM, *arguments, "--out", str(killed)], cwd=Path(__file__).parents[2], start_new_session=True,

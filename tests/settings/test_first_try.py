@@ -11,10 +11,11 @@ _BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "firs
 Shape, drawn, tried = (_BENCHMARK[name] for name in ("Shape", "drawn", "tried"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "shape", "status", "said"),
     [
-        ("pooled", Shape(1_000, 1, 2), "0", "trials"),
+        pytest.param("pooled", Shape(1_000, 1, 2), "0", "trials", marks=pytest.mark.slow),
         ("split", Shape(300, 4, 0), "2", "0 have categories"),
         pytest.param("vertical", Shape(60, 2, 2), "0", "active party reads", marks=pytest.mark.slow),
     ],

@@ -72,6 +72,7 @@ def test_columns_to_look_at_come_first_and_the_others_are_counted(tmp_path: Path
         assert "blanks trimmed around 1 name(s) of columns" in said
 
 
+@pytest.mark.long
 def test_a_target_of_numbers_grants_its_labels_and_says_so(tmp_path: Path) -> None:
     rows = range(60)
     table = {"age": [20 + row % 37 for row in rows], "pay": [1000.5 + row * 7 % 41 for row in rows]}

@@ -38,6 +38,7 @@ def vertical(**fields: Any) -> Report:
     return report
 
 
+@pytest.mark.long
 def test_a_passive_party_has_a_verdict_of_its_own_in_vertical_learning() -> None:
     report = vertical(attacks=["ridge_sa", "label_direction"], gate=0.45)
     by = {(row.attack, row.metric, row.column): row for row in report.rows}
@@ -58,6 +59,7 @@ def test_a_passive_party_has_a_verdict_of_its_own_in_vertical_learning() -> None
     assert "label t" in report.decision.line
 
 
+@pytest.mark.long
 def test_active_and_unsplit_attacks_are_declared_as_such() -> None:
     attacks = ["label_completion_active", "label_direct", "label_batch"]
     report = vertical(attacks=attacks, unsplit=True, repetitions=2, epochs=2, gradient_batch=8)

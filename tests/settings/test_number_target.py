@@ -84,6 +84,7 @@ def test_noise_leaves_less_and_no_certificate() -> None:
     assert float(blurred) > float(clear) + 0.05
 
 
+@pytest.mark.long
 def test_an_audit_reads_the_number_and_says_how_well_it_is_learnt() -> None:
     by = {(row.attack, row.metric, row.column): row for row in measured(SplitAudit(spec_of(), DATA))}
     assert by["posterior", "accuracy", TARGET.name].mean == 1.0

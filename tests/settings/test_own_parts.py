@@ -121,6 +121,7 @@ def split_spec(model: str, **values: Any) -> SplitSpec:
     return SplitSpec.of(**{"dataset": "made", "model": model, "private_columns": ["cause"], **few, **values})
 
 
+@pytest.mark.long
 def test_the_enumeration_reads_a_client_part_of_ones_own(file: Path) -> None:
     audit = SplitAudit(split_spec(f"{file}:Parts"), telling(rows=300))
     by = {(row.attack, row.metric, row.column): row.mean for row in measured(audit)}
@@ -135,6 +136,7 @@ def test_the_enumeration_reads_a_client_part_of_ones_own(file: Path) -> None:
     assert changed.identity(changed.configurations[0], changed.parts[0]) != before
 
 
+@pytest.mark.long
 def test_layers_that_drop_values_run_as_they_predict_and_are_named(file: Path) -> None:
     audit = SplitAudit(split_spec(f"{file}:Dropping"), telling(rows=300))
     by = {(row.attack, row.metric, row.column): row.mean for row in measured(audit)}
@@ -152,6 +154,7 @@ def test_numbers_of_another_client_part_are_said_not_to_be_solved(file: Path) ->
     assert not SplitAudit(split_spec("deepfm", private_columns=["n", "b"], attacks=["exact"]), data).about.limits
 
 
+@pytest.mark.long
 def test_workers_need_not_find_the_file(file: Path, tmp_path: Path) -> None:
     audit = SplitAudit(split_spec(f"{file}:Parts", attacks=["exact"], epochs=1), telling(rows=300))
     make_sendable([audit])
@@ -197,6 +200,7 @@ def vertical_spec(**values: Any) -> VerticalSpec:
     return VerticalSpec.of(**{**given, "baselines": ["constant"], **values})
 
 
+@pytest.mark.long
 def test_towers_of_ones_own_are_inverted_where_they_lose_nothing(file: Path) -> None:
     # Three parties, of which the second passive one is attacked.
     passive = [["b"], ["a", "n"]]
@@ -217,6 +221,7 @@ def test_controls_have_networks_that_lose_nothing_whatever_the_own_ones_do(file:
     assert control.about.model == "vertical_mlp"
 
 
+@pytest.mark.long
 def test_a_layer_that_loses_something_is_named_in_the_headline_and_a_network_learns_instead(file: Path) -> None:
     attack = {"name": "layer_inversion", "rows": 512, "epochs": 1, "steps": 200}
     spec = vertical_spec(bottom_model=f"{file}:Narrow", features=6, attacks=[attack])

@@ -152,6 +152,9 @@ CASES = {
     ),
 }
 EACH = pytest.mark.parametrize("name", CASES)
+EACH_SPLIT_LONG = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name == "split" else name for name in CASES]
+)
 
 
 def options(name: str, **more: Any) -> dict[str, Any]:
@@ -178,6 +181,7 @@ def figures(report: Report, attack: str, defense: str | None = None) -> dict[tup
     return {(row.metric, row.column): row.mean for row in rows}
 
 
+@pytest.mark.long
 @EACH
 def test_an_object_is_the_attack_and_the_defense_that_it_was_made_as(name: str) -> None:
     case = CASES[name]
@@ -188,7 +192,7 @@ def test_an_object_is_the_attack_and_the_defense_that_it_was_made_as(name: str) 
     assert passed.audit.parts[-1].part.options
 
 
-@EACH
+@EACH_SPLIT_LONG
 def test_a_callable_of_ones_own_is_an_attack(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     report = audited(name, tmp_path / "run", attacks=[{"name": case.own, "label": "mine"}])
@@ -208,7 +212,7 @@ def test_identities_tell_objects_apart(name: str) -> None:
     assert len({repr(identities(audit)) for audit in defended}) == 2
 
 
-@EACH
+@EACH_SPLIT_LONG
 def test_what_nothing_tells_apart_is_not_kept(name: str, tmp_path: Path) -> None:
     lock = threading.Lock()
 
@@ -264,6 +268,7 @@ def test_objects_reach_worker_processes(monkeypatch: pytest.MonkeyPatch) -> None
     assert [(row.attack, row.mean) for row in alone.rows] == [(row.attack, row.mean) for row in together.rows]
 
 
+@pytest.mark.long
 def test_an_attack_that_fails_in_its_own_way_stops_no_other_part() -> None:
     def failing(view: object, knowledge: object, seeds: Sequence[int]) -> object:
         raise KeyError("mine")
@@ -322,6 +327,7 @@ class Halved:
         return KnownDefense("halved", {"by": self.by})
 
 
+@pytest.mark.long
 def test_a_defense_of_ones_own_is_applied_in_horizontal_learning() -> None:
     report = audited("horizontal", attacks=[CASES["horizontal"].named], defenses=["none", Halved()])
     assert {row.defense for row in report.rows} == {"none", "Halved"}

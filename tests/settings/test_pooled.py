@@ -81,6 +81,7 @@ def run(data: Dataset, **settings: object) -> dict[tuple[str, str, str, str | No
     return figures(measured(PooledAudit(spec, data)))
 
 
+@pytest.mark.long
 def test_answers_give_a_share_away_and_defenses_are_measured_beside_utility() -> None:
     found = run(
         people(0.8),
@@ -168,6 +169,7 @@ def test_the_worth_in_rows_is_that_of_all_attack_seeds_together() -> None:
     assert (accuracy.high, worth.high, worth.n) == (1.0, None, 3)
 
 
+@pytest.mark.long
 def test_a_column_that_changes_nothing_is_not_read_and_left_out_columns_betray_themselves_through_others() -> None:
     nothing = run(people(0.0), attacks=["meta"], targets=40, inputs=["age"], keep=False)
     assert number(nothing["none", "meta", "accuracy", None].mean) < 0.75
@@ -175,6 +177,7 @@ def test_a_column_that_changes_nothing_is_not_read_and_left_out_columns_betray_t
     assert number(left_out["none", "meta", "accuracy", None].mean) > 0.85
 
 
+@pytest.mark.long
 def test_five_shares_and_further_parties() -> None:
     found = run(
         people(1.0),
@@ -193,6 +196,7 @@ def test_five_shares_and_further_parties() -> None:
     assert np.mean(each) > 0.6
 
 
+@pytest.mark.long
 def test_an_update_is_audited_by_attacks_on_both_models() -> None:
     shares = [0.1, 0.3, 0.5, 0.7, 0.9]
     found = run(
@@ -215,6 +219,7 @@ def test_an_update_is_audited_by_attacks_on_both_models() -> None:
     assert found["none", "joint", "accuracy", "30% then 70%"].baseline == 0.5
 
 
+@pytest.mark.long
 def test_what_was_measured_is_kept_and_the_same_whoever_measures_it() -> None:
     data = people(0.8)
     with Store(None) as store:
@@ -265,6 +270,7 @@ def test_rows_that_parties_share_are_counted_on_the_drawn_rows() -> None:
     assert control.source.rows(PooledDefense()).inputs.shape[1] == 7
 
 
+@pytest.mark.long
 def test_the_synthetic_attribute_is_the_secret_then() -> None:
     found = run(people(0.0), synthetic={"target": True, "strength": 0.9}, keep=False, attacks=["meta"], repetitions=1)
     assert number(found["none", "meta", "accuracy", None].mean) > 0.85
@@ -318,6 +324,7 @@ def test_adult_is_the_default() -> None:
     assert (about.dataset, about.model, about.rows) == ("adult_education", "lr", len(load("adult_education").all))
 
 
+@pytest.mark.long
 def test_texts_and_graphs_are_audited_as_tables_are(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     count = 1200

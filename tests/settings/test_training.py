@@ -169,6 +169,7 @@ def test_a_document_sweeps_over_attacked_rounds() -> None:
         HorizontalAudit(refused, prepare(refused))
 
 
+@pytest.mark.long
 def test_an_audit_of_several_rounds_has_a_control_and_checks() -> None:
     [report] = audit_document(
         {

@@ -35,6 +35,7 @@ def figures(audit: TreesAudit) -> dict[tuple[str, str, str], float | None]:
     return {(r.attack, r.defense, r.metric): r.mean for r in rows_of(audit, runs) if r.column is None}
 
 
+@pytest.mark.long
 def test_defenses_change_what_is_read_and_what_is_learnt() -> None:
     found = figures(
         audit(

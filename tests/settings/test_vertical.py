@@ -38,6 +38,7 @@ def figures(spec: VerticalSpec, store: Store) -> dict[tuple, Any]:
     return {(r.defense, r.attack, r.metric, r.column): r for r in rows}
 
 
+@pytest.mark.long
 def test_every_level_of_access_stands_beside_guesses_with_what_it_was_granted() -> None:
     by = figures(SPEC, Store(None))
     for name in ("qa", "iqa", "sa"):
@@ -68,6 +69,7 @@ def test_every_level_of_access_stands_beside_guesses_with_what_it_was_granted() 
     assert 0.7 < by["none", "uifv_qa", "coverage", "n"].mean <= 1
 
 
+@pytest.mark.long
 def test_a_bottleneck_hides_more_than_it_costs() -> None:
     narrow = {"label": "narrow", "all": [{"name": "bottleneck", "width": 1}, {"name": "feature_noise", "scale": 0.1}]}
     defenses = ["none", narrow, {"label": "back", "name": "vfldefender"}]
@@ -79,6 +81,7 @@ def test_a_bottleneck_hides_more_than_it_costs() -> None:
     assert by["back", "ridge_sa", "accuracy", None].lift > kept
 
 
+@pytest.mark.long
 def test_features_that_are_sent_again_and_again_lose_their_noise() -> None:
     plain = {
         **SPEC.model_dump(),
@@ -98,6 +101,7 @@ def test_features_that_are_sent_again_and_again_lose_their_noise() -> None:
         VerticalSpec.of(**{**plain, "exposures": 2, "attacked": "trained"})
 
 
+@pytest.mark.long
 def test_records_of_training_are_attacked_as_they_were_sent() -> None:
     spec = SPEC.model_copy(
         update={
@@ -112,6 +116,7 @@ def test_records_of_training_are_attacked_as_they_were_sent() -> None:
     assert "records of training" in " ".join(VerticalAudit(spec, DATA).threat_model())
 
 
+@pytest.mark.long
 def test_a_stopped_study_goes_on_and_ends_with_the_same_figures(tmp_path: Any) -> None:
     spec = SPEC.model_copy(update={"attacks": SPEC.attacks[-1:], "defenses": SPEC.defenses[:1]})
     whole = figures(spec, Store(None))
@@ -176,6 +181,7 @@ def test_columns_are_shared_by_kind_and_the_victim_gets_its_share() -> None:
     assert first != second
 
 
+@pytest.mark.long
 def test_targets_may_be_numbers() -> None:
     spec = VerticalSpec.of(
         dataset="made",

@@ -86,6 +86,7 @@ SPEC = {
 }
 
 
+@pytest.mark.long
 def test_rows_with_a_layout_are_attacked_with_its_networks_and_measured_by_it(tmp_path: Path) -> None:
     [report] = run_all([VerticalAudit(VerticalSpec.of(**SPEC), replace(DATA, layout=_Series()))], tmp_path)
     errors = {row.attack: number(row.mean) for row in report.rows if row.metric == "error" and row.mean is not None}

@@ -39,6 +39,7 @@ def figures(spec: SplitSpec, data: Dataset = DATA) -> dict[tuple, Any]:
     return {(row.defense, row.attack, row.metric, row.column): row for row in measured(WholeClientAudit(spec, data))}
 
 
+@pytest.mark.long
 def test_linear_first_layers_give_every_column_away() -> None:
     spec = spec_of(defenses=["none", {"name": "feature_noise", "scale": 3.0, "label": "noisy"}], attacks=[QUICK])
     by = figures(spec)
@@ -60,6 +61,7 @@ def test_the_server_of_a_u_reads_labels_off_the_gradients_of_the_second_cut() ->
     assert number(by["none", "ridge_sa", "accuracy", None].mean) > 0.95
 
 
+@pytest.mark.long
 def test_what_is_lost_is_named_and_learnt_all_the_same() -> None:
     audit = WholeClientAudit(spec_of(hidden=[16], cut=6, attacks=[QUICK]), DATA)
     assert "because of layer 3 (Linear, 16 to 6 numbers)" in audit.about.limits[0]
@@ -83,6 +85,7 @@ def test_returned_gradients_are_those_of_each_records_own_loss() -> None:
     assert torch.allclose(trained.returned.features[0], middle, atol=1e-6)
 
 
+@pytest.mark.long
 def test_targets_may_be_numbers() -> None:
     spec = spec_of(topology="u_shaped", attacks=["ridge_sa", "label_heads"], epochs=15, learning_rate=0.03)
     by = figures(spec, pay_table())
@@ -143,6 +146,7 @@ def test_a_spec_chooses_the_audit_and_the_grid_of_attacks() -> None:
     assert "ActivationView" in str(grid["layer_inversion"])
 
 
+@pytest.mark.long
 def test_the_server_behind_a_hop_undoes_both_parts_and_the_hop_reads_labels_too() -> None:
     # A ReLU of the hop leaves about half of 40 activations, from which 11 inputs follow.
     hops = {"topology": "multi_hop", "cut": 40, "hop": [40], "repetitions": 1}

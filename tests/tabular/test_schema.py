@@ -140,6 +140,7 @@ def test_a_schema_is_loaded_from_a_file(tmp_path: Path) -> None:
         Schema.load(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

@@ -23,7 +23,7 @@ class Lever:
         name: name in reports, such as ``dp_sgd``.
         weakest, strongest: ends of the range in which the strength is searched on a log scale, both positive. Alike
             where there is nothing to search. The weakest may be the larger number.
-        mechanism: names of the mechanisms of a defense with ``+`` between them; None for a change of fields alone.
+        mechanism: names of the mechanisms of a defense with ``+`` between them; the lever's name if None.
         options: options of the defense beside its strength, as ``Part`` has them.
         strengths: path to each option that is set to the strength, such as ``("noise_multiplier",)``.
         spec_field: field of the spec that is set to the strength; None for a defense.
@@ -32,8 +32,7 @@ class Lever:
 
     Example:
         >>> from seepage.settings.horizontal.spec import make_spec
-        >>> lever = Lever("dp_sgd", 0.01, 10.0, mechanism="dp_sgd", options={"clip_norm": 1.0},
-        ...     strengths=(("noise_multiplier",),))
+        >>> lever = Lever("dp_sgd", 0.01, 10.0, options={"clip_norm": 1.0}, strengths=(("noise_multiplier",),))
         >>> changed = lever.applied(make_spec(dataset="german"), 0.1)
         >>> changed.defenses[0].options, changed.defenses[0].title
         ({'clip_norm': 1.0, 'noise_multiplier': 0.1}, 'dp_sgd(0.1)')
@@ -93,11 +92,9 @@ class Lever:
     def fields(self, spec: Spec, strength: float | int) -> dict[str, Any]:
         """Return the values of fields that change."""
         if self.spec_field is None:
-            assert self.mechanism is not None
-            return {
-                "defenses": (Part(name=self.mechanism, options=self._options(strength), label=self.words(strength)),),
-                **self.beside,
-            }
+            name = self.name if self.mechanism is None else self.mechanism
+            defense = Part(name=name, options=self._options(strength), label=self.words(strength))
+            return {"defenses": (defense,), **self.beside}
         value: Any = strength
         if self.key is not None:
             value = {**getattr(spec, self.spec_field), self.key: strength}

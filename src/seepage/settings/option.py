@@ -22,8 +22,10 @@ KNOWLEDGE, OUTPUT, GATE, RUNNING = "What the attacker knows", "Output", "Gate", 
 PANELS = (TABLE, PARTIES, ATTACK, KNOWLEDGE, OUTPUT, GATE, RUNNING)
 
 
-# Types of fields: numbers of things with at least one, and with none at all; a share that is neither 0 nor 1; a rate.
+# Types of fields: numbers of things with at least one, and with none at all; numbers of several layers' units; a share
+# that is neither 0 nor 1; a rate.
 Count = Annotated[int, Field(ge=1)]
+Counts = tuple[Count, ...]
 Amount = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -71,6 +73,12 @@ class Option:
     as_text: bool = False
     swept: bool = False
     consent: bool = False
+
+    @classmethod
+    def network(cls, description: str) -> Option:
+        """Return the metadata of a field that names a network, which may be the user's own."""
+        whole = f"{description} package.module:factory or path/to/file.py:factory."
+        return cls(whole, PARTIES, "NAME", parts="models", own=True, code=True)
 
 
 @dataclass(frozen=True)

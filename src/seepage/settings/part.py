@@ -337,10 +337,17 @@ def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tu
     return tuple(instance for _, instance in roles.values())
 
 
-def check_kinds(
-    part: Part, mechanisms: Sequence[object], kinds: tuple[type, ...], registered: Registry[object]
-) -> None:
-    """Refuse a defense that a setting, or one of its topologies, has no place for."""
+def mechanisms_of(setting: str, part: Part, *kinds: type) -> tuple[object, ...]:
+    """Return the mechanisms of a defense, see ``combine``.
+
+    Args:
+        kinds: classes of mechanisms that the setting, or one of its topologies, has a place for.
+
+    Raises:
+        BadInputError: a mechanism is none of these kinds, or they cannot be combined.
+    """
+    registered = registry.defenses.of(setting)
+    mechanisms = combine(registered, part)
     if not all(isinstance(mechanism, kinds) for mechanism in mechanisms):
         factories = [(entry.name, entry.factory) for entry in registered.entries()]
         names = [name for name, kind in factories if isinstance(kind, type) and issubclass(kind, kinds)]
@@ -348,6 +355,7 @@ def check_kinds(
             f"the defense {part.title!r} has no place in this audit, which takes {', '.join(names)}, and objects of "
             f"classes that extend {', '.join(kind.__name__ for kind in kinds)}."
         )
+    return mechanisms
 
 
 def of_kind(mechanisms: Sequence[object], kind: type[M]) -> M | None:

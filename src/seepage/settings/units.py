@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from seepage import registry
 from seepage.assessment.measurement import joined_figures
@@ -104,14 +104,18 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     rows: list[Json]
     defenses: Mapping[str, D]
 
-    @abstractmethod
     def __init__(self, spec: S, dataset: Dataset | None = None, own: bool = False, swapped: bool = False) -> None:
         check_cpu(spec.device, self.setting)
         self.spec, self.own, self.swapped = spec, own, swapped
         self._parts = {part.title: part for part in spec.defenses}
+        self._set_up(spec, dataset)
+
+    @abstractmethod
+    def _set_up(self, spec: S, dataset: Dataset | None) -> None:
+        """Set the attributes that follow from spec and rows; rows of the spec where none are given."""
 
     @classmethod
-    def prepared(cls, spec: S, given: Given, tables: Tables) -> UnitsAudit[S, D]:
+    def prepared(cls, spec: S, given: Given, tables: Tables) -> Self:
         """Return the audit of a spec.
 
         Raises:
@@ -162,6 +166,30 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     def planted(self, swapped: bool) -> UnitsAudit[S, D] | None:
         """Return a control, whose secret is planted on the same table; None where there is none."""
 
+    def control_on(self, data: Dataset, fields: Mapping[str, Any], swapped: bool, why: str = "") -> Self:
+        """Return a control without a defense and without measurements of the task.
+
+        Args:
+            data: rows with the planted secret.
+            fields: fields of the spec that differ from those of the audit.
+            why: reason for the attacks that are left out, as the end of a sentence.
+        """
+        common: dict[str, Any] = {
+            "control": False,
+            "gate": None,
+            "keep_records": False,
+            "variant": "negative control" if swapped else "positive control",
+            "repetitions": CONTROL_UNITS,
+            "defenses": (Part(name="none"),),
+        }
+        control = type(self)(with_fields(self.spec, {**common, **fields}), data, self.own, swapped)
+        missing = [part.title for part in self.spec.attacks if part not in control.spec.attacks]
+        if missing:
+            note = f"this control leaves out {', '.join(missing)}: {why}"
+            control.about = replace(control.about, notes=(*control.about.notes, note))
+        control.parts = tuple(part for part in control.parts if part.kind != "about")
+        return control
+
 
 def _source_of(part: PlannedPart, setting: str) -> str | None:
     registered = (registry.baselines if part.kind == "baseline" else registry.attacks).of(setting)
@@ -187,38 +215,8 @@ def with_fields(spec: S, changed: Mapping[str, Json]) -> S:
     return spec.model_copy(update=changed)
 
 
-def control_fields(swapped: bool) -> dict[str, object]:
-    """Return the fields that the controls of all settings have in common."""
-    variant = "negative control" if swapped else "positive control"
-    return {
-        "control": False,
-        "gate": None,
-        "keep_records": False,
-        "variant": variant,
-        "repetitions": CONTROL_UNITS,
-        "defenses": (Part(name="none"),),
-    }
-
-
 # Enough for an interval that a working attack clears, and that a failing one does not exceed by chance.
 CONTROL_UNITS = 5
-
-
-def without_others(about: About, wanted: Sequence[Part], remaining: Sequence[Part], why: str) -> About:
-    """Return an audit's description with a note on the attacks that a control leaves out.
-
-    Args:
-        why: the reason, as the end of a sentence.
-    """
-    names = [part.title for part in wanted if part not in remaining]
-    if not names:
-        return about
-    return replace(about, notes=(*about.notes, f"this control leaves out {', '.join(names)}: {why}"))
-
-
-def attacks_and_baselines(parts: Sequence[PlannedPart]) -> tuple[PlannedPart, ...]:
-    """Return the parts of a control, which leaves out measurements of the task."""
-    return tuple(part for part in parts if part.kind != "about")
 
 
 def rows_identity(data: Dataset) -> list[Json]:

@@ -55,6 +55,7 @@ def right(guess: LabelGuess, true: torch.Tensor, count: int = COUNT) -> float:
     return float((guess.labels == true)[:, count:].double().mean())
 
 
+@pytest.mark.long
 def test_labels_of_a_training_are_told_from_what_came_back() -> None:
     known = knowing(TRUE)
     assert right(LabelHeads()(VIEW, known, [0, 1]), TRUE) > 0.97
@@ -67,6 +68,7 @@ def test_labels_of_a_training_are_told_from_what_came_back() -> None:
     assert right(mode, TRUE, 0) == pytest.approx(max(shares))
 
 
+@pytest.mark.long
 def test_completion_and_columns_never_look_at_what_came_back() -> None:
     known, blind = knowing(TRUE), replace(VIEW, gradient=torch.randn(VIEW.gradient.shape))
     for attack in (LabelCompletion(), LabelColumns()):
@@ -74,6 +76,7 @@ def test_completion_and_columns_never_look_at_what_came_back() -> None:
         assert torch.equal(first.labels, second.labels)
 
 
+@pytest.mark.long
 def test_the_best_head_reads_what_no_direction_tells() -> None:
     draw = torch.Generator().manual_seed(0)
     came = torch.randn(1, 400, 2, generator=draw)

@@ -23,6 +23,7 @@ def right(guess, seen) -> list[float]:
     return (guess.cells == seen.cells).double().mean(0).tolist()
 
 
+@pytest.mark.long
 def test_a_decoder_reads_more_than_the_commonest_values_and_noise_takes_it_away() -> None:
     _, seen = exchange(DATA, PLAIN, records=100)
     commonest = [float((column[:, None] == column).double().mean(0).max()) for column in seen.cells.T]
@@ -39,6 +40,7 @@ def test_a_decoder_reads_more_than_the_commonest_values_and_noise_takes_it_away(
     assert all(bool(torch.isclose(one.sum(1), torch.ones(100, dtype=one.dtype)).all()) for one in guess.chances)
 
 
+@pytest.mark.long
 def test_a_descent_with_the_weights_finds_cells_and_one_without_them_hardly_does() -> None:
     _, seen = exchange(DATA, PLAIN, records=60)
     granted = UnSplit(weights="granted", rounds=15)(seen.view, KNOWN, seeds=[0])

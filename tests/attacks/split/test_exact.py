@@ -67,6 +67,7 @@ PLAIN = SplitLearning(epochs=4, batch_size=32)
 
 
 # Whether two classes have one logit is no matter of three.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("classes", "options"), [(2, {}), (2, {"logit": False}), (2, {"tower": (8,)}), (3, {}), (3, {"tower": (8,)})]
 )
@@ -84,6 +85,7 @@ def test_private_cells_and_labels_are_read_from_undefended_gradients(classes: in
         assert bool((guess.residual < guess.runner_up).all())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("classes", "keep", "noise"),
     [
@@ -125,6 +127,7 @@ def test_an_attacker_who_knows_the_bound_compares_clipped_gradients() -> None:
         assert found == pytest.approx(min(every.values()), rel=1e-3, abs=1e-6)
 
 
+@pytest.mark.long
 def test_without_what_came_back_the_smallest_gradient_is_the_answer() -> None:
     data = table(2)
     model, seen = exchange(data, PLAIN, records=6)
@@ -136,6 +139,7 @@ def test_without_what_came_back_the_smallest_gradient_is_the_answer() -> None:
     assert guess.likely is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("votes", [1, 5, 10])
 def test_the_majority_of_the_nearest_wins_and_the_nearest_among_equals(votes: int) -> None:
     data = table(2)
@@ -154,6 +158,7 @@ def test_votes_are_counted() -> None:
     assert vote(torch.tensor([[3, 1, 2, 2, 1], [0, 0, 1, 1, 1]])).tolist() == [1, 1]
 
 
+@pytest.mark.long
 def test_the_mean_over_a_batch_must_be_undone() -> None:
     data = table(2)
     _, seen = exchange(data, PLAIN, records=30)
@@ -164,6 +169,7 @@ def test_the_mean_over_a_batch_must_be_undone() -> None:
     assert torch.equal(Exact(undo_mean=False)(alone, known).cells, seen.cells)
 
 
+@pytest.mark.long
 def test_configurations_that_fit_as_well_are_counted() -> None:
     data = table(2)
     model, seen = exchange(data, PLAIN, records=6)

@@ -29,6 +29,7 @@ def wide_exchange(records: int) -> tuple[CutKnowledge, CutTranscript]:
     return CutKnowledge(data.schema, data.statistics), seen
 
 
+@pytest.mark.long
 def test_planted_cells_of_many_millions_of_configurations_are_found_and_proven() -> None:
     known, seen = wide_exchange(10)
     with pytest.raises(BadInputError, match="86,093,442 configurations"):
@@ -45,6 +46,7 @@ def test_planted_cells_of_many_millions_of_configurations_are_found_and_proven()
     assert torch.equal(again.cells, guess.cells)
 
 
+@pytest.mark.long
 def test_it_says_what_going_through_everything_says() -> None:
     data = table(2)
     _, seen = exchange(data, PLAIN, records=20)

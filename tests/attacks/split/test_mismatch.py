@@ -21,6 +21,7 @@ DATA = table(2, rows=900)
 KNOWN = CutKnowledge(DATA.schema, DATA.statistics)
 
 
+@pytest.mark.long
 def test_what_weights_are_off_by_is_fitted_on_what_came_back() -> None:
     """Logits and derivatives with planted differences: a shift and noise that two coordinates share."""
     _, seen = exchange(DATA, PLAIN, records=400)
@@ -62,6 +63,7 @@ def aged(epochs: int) -> tuple[CutView, torch.Tensor, torch.Tensor]:
     return seen.view, seen.cells, seen.labels
 
 
+@pytest.mark.long
 def test_older_weights_are_allowed_for() -> None:
     view, cells, labels = aged(1)
     plain, about = Exact()(view, KNOWN), Posterior(weights="about")(view, KNOWN)

@@ -113,6 +113,7 @@ def naive_shares(model: SplitModel, seen: CutTranscript, r: int, prior: NumberPr
     return shares / shares.sum()
 
 
+@pytest.mark.long
 def test_the_posterior_is_that_of_a_naive_enumeration() -> None:
     model, seen, known = exchange(table(), ("n", "m"), records=3, hidden=(8, 4))
     prior = NumberPrior.of(model, known, seen.view.features)
@@ -124,6 +125,7 @@ def test_the_posterior_is_that_of_a_naive_enumeration() -> None:
         assert float((found - expected).abs().sum()) / 2 < 0.08
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("private", [NUMBERS, ("a", "n", "m")])
 @pytest.mark.parametrize("attack", [Exact(), Posterior()])
 def test_numbers_are_read_no_worse_than_by_the_prior_and_categories_exactly(
@@ -147,6 +149,7 @@ def test_numbers_are_read_no_worse_than_by_the_prior_and_categories_exactly(
     assert not math.isnan(figures["still_possible", private[-1]])
 
 
+@pytest.mark.long
 def test_as_many_messages_as_numbers_determine_them() -> None:
     data = table()
     protocol = SplitLearning(epochs=4, batch_size=32)

@@ -67,6 +67,7 @@ def read(view: CutView, guess: CutGuess, cells: torch.Tensor) -> torch.Tensor:
 CHANCE = 0.03
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("classes", "flip"), [(2, LabelFlip(0.2)), (3, None)])
 def test_labels_are_read_as_well_as_by_neighbours_where_the_network_is_barely_trained(
     classes: int, flip: LabelFlip | None

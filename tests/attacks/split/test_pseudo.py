@@ -26,6 +26,7 @@ def labels_right(guess: CutGuess) -> float:
     return float((guess.labels == SEEN.labels).double().mean())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attack", [PseudoClientAttack(**SHORT), AdversarialClientAttack(**SHORT, weight=0.1)])
 def test_labels_are_read_without_the_client_s_weights(attack: PseudoClientAttack) -> None:
     guess = attack(SEEN.view, KNOWN, seeds=[0])
@@ -40,6 +41,7 @@ def test_labels_are_read_without_the_client_s_weights(attack: PseudoClientAttack
     assert torch.equal(attack(blind, KNOWN, seeds=[0]).cells, guess.cells)
 
 
+@pytest.mark.long
 def test_the_adversary_changes_the_pseudo_client() -> None:
     plain, pressed = (
         attack(SEEN.view, KNOWN, seeds=[0]).label_chances

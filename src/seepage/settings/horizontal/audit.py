@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from seepage import protocols, registry
+from seepage import registry
 from seepage.assessment import Metric
 from seepage.assessment.membership import membership_figures
 from seepage.assessment.row import ResultRow
@@ -33,7 +33,7 @@ from seepage.settings.horizontal.facts import threat_model
 from seepage.settings.horizontal.probe import look
 from seepage.settings.horizontal.spec import BatchStatistics, HorizontalSpec, make_spec
 from seepage.settings.horizontal.subject import Subject, keep_networks, prepare, subject_of
-from seepage.settings.horizontal.tasks import defense_of, learnt_rows, task_rows
+from seepage.settings.horizontal.tasks import defense_of, learnt_rows, protocol_of, task_rows
 from seepage.settings.lever import Lever
 from seepage.settings.part import Part, entry_of, make_part, source_of
 from seepage.settings.probe import Probe
@@ -284,23 +284,12 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         # A message about more than a quarter of the rows would leave few to draw other victims from.
         most = min(max(_MOST_RECORDS, 2 * size), len(self.subject.dataset.train) // 4)
         return (
-            Lever(
-                "dp_sgd",
-                1e-2,
-                10.0,
-                mechanism="dp_sgd",
-                options={"clip_norm": 1.0},
-                strengths=(("noise_multiplier",),),
-            ),
-            Lever("gaussian_noise", 1e-3, 1.0, mechanism="gaussian_noise", strengths=(("scale",),)),
-            Lever("top_k", 0.5, 1e-3, mechanism="top_k", strengths=(("share",),)),
-            Lever("sign", 1, 1, mechanism="sign"),
+            Lever("dp_sgd", 1e-2, 10.0, options={"clip_norm": 1.0}, strengths=(("noise_multiplier",),)),
+            Lever("gaussian_noise", 1e-3, 1.0, strengths=(("scale",),)),
+            Lever("top_k", 0.5, 1e-3, strengths=(("share",),)),
+            Lever("sign", 1, 1),
             *([Lever("batch_size", size, most, True, spec_field="batch_sizes")] if most > size else []),
-            *(
-                [Lever("aggregation", 1, most // size, True, mechanism="aggregation", strengths=(("clients",),))]
-                if most >= 2 * size
-                else []
-            ),
+            *([Lever("aggregation", 1, most // size, True, strengths=(("clients",),))] if most >= 2 * size else []),
             Lever("epochs", 1, _MOST_EPOCHS, True, spec_field="protocol_options", key="epochs", beside=_FEDAVG),
         )
 
@@ -473,13 +462,7 @@ def _protocols(spec: HorizontalSpec, subject: Subject) -> Iterator[tuple[Configu
     guards = [(part, defense_of(part)) for part in spec.defenses]
     for batch_size in spec.batch_sizes:
         for part, guard in guards:
-            protocol = protocols.create(
-                spec.protocol,
-                batch_size=batch_size,
-                replacement=spec.replacement,
-                defense=guard,
-                **spec.protocol_options,
-            )
+            protocol = protocol_of(spec, batch_size, guard)
             _check_granted(spec, subject, protocol)
             _check_membership(spec, subject, protocol)
             yield Configuration(part.title, batch_size), (part, protocol)

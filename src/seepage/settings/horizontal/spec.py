@@ -11,7 +11,7 @@ from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
 from seepage.models.head import Dropout, Head
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Option
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Option
 from seepage.settings.part import Part, Parts, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
 
@@ -45,10 +45,6 @@ class Training(Plain):
 
     Attributes:
         rounds: number of rounds before the attack; an attack in round k comes after k - 1 of them.
-        attacked_rounds: number of successive rounds from there on in which a victim's messages are received.
-        records: number of records of a client; fewer where the table has not as many for all of them.
-        epochs: number of local steps of a round.
-        learning_rate: learning rate of these steps.
     """
 
     rounds: Annotated[
@@ -188,7 +184,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         ),
     ] = Field(default_factory=dict)
     batch_sizes: Annotated[
-        tuple[Annotated[int, Field(ge=1)], ...],
+        Counts,
         BeforeValidator(several),
         Option(
             "Number of records behind one message. Each is audited.",

@@ -22,7 +22,7 @@ from seepage.models.model import Model
 from seepage.settings.horizontal import networks
 from seepage.settings.horizontal.spec import HorizontalSpec
 from seepage.settings.horizontal.training import Learnt, train
-from seepage.settings.tables import Tables, load_rows, rows_key
+from seepage.settings.tables import Tables, rows_key
 from seepage.sources import own_code
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.infer import Inferred
@@ -108,6 +108,7 @@ def prepare(
     dataset: Dataset | None = None,
     model: Model | nn.Module | None = None,
     folder: Path | None = None,
+    tables: Tables | None = None,
 ) -> Subject:
     """Load the dataset and the model of a spec.
 
@@ -115,6 +116,7 @@ def prepare(
         dataset, model: taken instead of what the spec names, as the user's own. A module gets the
             head that the spec names, else its target's usual one.
         folder: where networks that were trained before are looked for, see ``keep_networks``.
+        tables: tables that were loaded before.
 
     Raises:
         BadInputError: a name is unknown, a file cannot be used, the target is the same in all rows, or
@@ -126,21 +128,12 @@ def prepare(
             "rows were passed; leave the options out, or name the dataset instead."
         )
     own = dataset is not None or spec.data is not None
-    loaded, inferred = (dataset, None) if dataset is not None else load_rows(spec)
-    return _subject(spec, loaded, inferred, spec.model if model is None else model, own, folder)
-
-
-def _subject(
-    spec: HorizontalSpec,
-    dataset: Dataset,
-    inferred: Inferred | None,
-    model: str | Model | nn.Module,
-    own: bool,
-    folder: Path | None,
-) -> Subject:
+    inferred: Inferred | None = None
+    if dataset is None:
+        dataset, inferred = (tables or Tables()).rows(spec)
     _check_target(dataset)
     placed, source = make_model(
-        model,
+        spec.model if model is None else model,
         dataset.schema,
         dataset.statistics,
         seed=spec.seed if spec.model_seed is None else spec.model_seed,
@@ -205,7 +198,7 @@ def subject_of(spec: HorizontalSpec, tables: Tables) -> Subject:
     if spec.training is not None:
         key += repr((spec.training, spec.seed, spec.threads))
     if key not in tables.cache:
-        tables.cache[key] = _subject(spec, *tables.rows(spec), spec.model, spec.data is not None, tables.folder)
+        tables.cache[key] = prepare(spec, folder=tables.folder, tables=tables)
     return tables.cache[key]
 
 

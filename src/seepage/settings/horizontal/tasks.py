@@ -16,6 +16,7 @@ from seepage.digests import Json, arguments_of, plain
 from seepage.errors import BadInputError, NotFiniteError
 from seepage.models.making import make_model
 from seepage.models.model import Model
+from seepage.protocols.clients import Clients
 from seepage.protocols.fedavg import FedAvg
 from seepage.seeds import stream
 from seepage.settings.horizontal.spec import HorizontalSpec
@@ -24,6 +25,7 @@ from seepage.settings.part import Part, make_part, source_of
 from seepage.settings.setting import Cache
 from seepage.sources import own_code
 from seepage.threads import threads
+from seepage.wire.horizontal import View
 
 
 def defense_of(part: Part) -> AnyDefense:
@@ -39,6 +41,13 @@ def defense_of(part: Part) -> AnyDefense:
             f"describes itself (see Defense and RecordDefense in seepage.defenses); got {part.title!r}."
         )
     return defense
+
+
+def protocol_of(spec: HorizontalSpec, batch_size: int, defense: AnyDefense) -> Clients[View]:
+    """Return the protocol of a spec at a batch size, under a defense."""
+    return protocols.create(
+        spec.protocol, batch_size=batch_size, replacement=spec.replacement, defense=defense, **spec.protocol_options
+    )
 
 
 def task_rows(
@@ -166,9 +175,7 @@ def _row(
     missing: bool,
 ) -> ResultRow | None:
     defense = defense_of(part)
-    protocol = protocols.create(
-        spec.protocol, batch_size=batch_size, replacement=spec.replacement, defense=defense, **spec.protocol_options
-    )
+    protocol = protocol_of(spec, batch_size, defense)
     # What is held out to test leaves fewer rows than a victim is drawn from.
     clients = max(1, min(protocol.clients, int(len(subject.dataset.train) * (1 - recipe.test_share)) // batch_size))
     local = protocol.training if isinstance(protocol, FedAvg) else None

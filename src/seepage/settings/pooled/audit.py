@@ -28,20 +28,14 @@ from seepage.settings.pooled.spec import PooledSpec
 from seepage.settings.setting import About, Configuration, Exposure, PlannedPart, Scale, Trials
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
-from seepage.settings.units import (
-    UnitsAudit,
-    UnitsExposure,
-    attacks_and_baselines,
-    control_fields,
-    planned,
-    rehearsed_exposure,
-    with_fields,
-)
+from seepage.settings.units import UnitsAudit, UnitsExposure, planned, rehearsed_exposure, with_fields
 from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, UpdatedView
 
 # Greatest number of parties of a pool.
 _MOST_PARTIES = 10
 _TRAINING = Part(name="training")
+# Shares that are no rates of leakage.
+_NO_LEAK = ("local_accuracy", "overlap", "duplicates", "coverage", "width")
 # Folder of a run with the drawn rows.
 DRAWN = "drawn_rows"
 
@@ -63,10 +57,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         *("dataset_options", "sensitive", "seed", "threads")
     }
 
-    def __init__(
-        self, spec: PooledSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
-    ) -> None:
-        super().__init__(spec, dataset, own, swapped)
+    def _set_up(self, spec: PooledSpec, dataset: Dataset | None) -> None:
         self.defenses = {part.title: defense_of(part) for part in spec.defenses}
         source = pooled_data(spec, dataset)
         self.spec = spec = _fitted(spec, source)
@@ -89,6 +80,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
 
     def _about(self) -> About:
         spec, source = self.spec, self.source
+        named = f"the share of {source.value!r} in {source.sensitive!r} is asked for; --value names another one"
         return About(
             dataset=source.name,
             protocol=spec.protocol,
@@ -102,21 +94,16 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             control="The target follows the planted column, so answers differ with its share and a working attack "
             "distinguishes nearly all shares.",
             threat_model=_threat_model(spec, source),
-            notes=(*source.notes, *_named(source)),
+            notes=(*source.notes, *([named] if spec.value is None and source.value is not None else [])),
             rows=source.count,
             target=source.target,
             columns=spec.scored_columns,
             sensitive=(source.sensitive,),
             scales={
-                "loss": Scale(None),
-                "epsilon": Scale(None),
-                "local_accuracy": Scale(None, 0.0, 1.0),
-                "overlap": Scale(None, 0.0, 1.0),
-                "duplicates": Scale(None, 0.0, 1.0),
+                **dict.fromkeys(("loss", "epsilon"), Scale(None)),
+                **dict.fromkeys(_NO_LEAK, Scale(None, 0.0, 1.0)),
                 "rows_worth": Scale(True),
                 "share_error": Scale(False, 0.0, 1.0),
-                "coverage": Scale(None, 0.0, 1.0),
-                "width": Scale(None, 0.0, 1.0),
             },
             # Computed from all attack seeds together: a mean over seeds differs, and a seed with perfect answers has no
             # value.
@@ -200,21 +187,10 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         # An update, and rows of groups, have two parties.
         pools = spec.protocol != "update" and spec.group is None and spec.parties < _MOST_PARTIES
         return (
-            Lever("rounded_answers", 4, 1, True, mechanism="rounded_answers", strengths=(("digits",),)),
-            Lever("label_only", 1, 1, mechanism="label_only"),
-            *(
-                [Lever("query_limit", spec.queries, 1, True, mechanism="query_limit", strengths=(("queries",),))]
-                if spec.queries > 1
-                else []
-            ),
-            Lever(
-                "dp_training",
-                0.01,
-                100.0,
-                mechanism="dp_training",
-                options={"clip": 1.0},
-                strengths=(("noise_multiplier",),),
-            ),
+            Lever("rounded_answers", 4, 1, True, strengths=(("digits",),)),
+            Lever("label_only", 1, 1),
+            *([Lever("query_limit", spec.queries, 1, True, strengths=(("queries",),))] if spec.queries > 1 else []),
+            Lever("dp_training", 0.01, 100.0, options={"clip": 1.0}, strengths=(("noise_multiplier",),)),
             *([Lever("parties", spec.parties, _MOST_PARTIES, True, spec_field="parties")] if pools else []),
         )
 
@@ -245,11 +221,8 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             **{"auxiliary": len(planted.all) // 2, "auxiliary_share": 0.5, "auxiliary_from": "rows", "apart": False},
             **{"own_share": 0.5, "queries": 100, "shadows": 40, "targets": 20},
             "shares": (0.05, 0.1, 0.5, 0.9, 0.95) if update else (0.2, 0.8),
-            **control_fields(swapped),
         }
-        control = PooledAudit(with_fields(spec, changed), planted, self.own, swapped)
-        control.parts = attacks_and_baselines(control.parts)
-        return control
+        return self.control_on(planted, changed, swapped)
 
     def save(self, folder: Path) -> None:
         """Keep the rows that victims and further parties of each target model draw, where records are to be kept.
@@ -320,13 +293,6 @@ def _fitted(spec: PooledSpec, source: PooledData) -> PooledSpec:
     ) from refused
 
 
-def _named(source: PooledData) -> list[str]:
-    """Return a note on the value whose share is the secret, where nobody named it."""
-    if source.spec.value is not None or source.value is None:
-        return []
-    return [f"the share of {source.value!r} in {source.sensitive!r} is asked for; --value names another one"]
-
-
 def _check(spec: PooledSpec, source: PooledData, defenses: dict[str, PooledDefense]) -> None:
     """Refuse, before training, settings that would fail after it."""
     if spec.shadows % 4 and estimates_shares(spec):
@@ -356,7 +322,8 @@ def _check_rows(spec: PooledSpec, source: PooledData) -> None:
     """Refuse, as bad input, more rows than there are."""
     sets = sets_of(spec, source.rows(defense_of(spec.defenses[0])), 0)
     # Parts of one model are drawn without replacement; what is needed most decides.
-    wanted = torch.tensor([[share, *others_of(spec)] for share in _all_shares(spec)], dtype=torch.float64)
+    shares = [*spec.shares, *(PooledKnowledge.within if estimates_shares(spec) else ())]
+    wanted = torch.tensor([[share, *others_of(spec)] for share in shares], dtype=torch.float64)
     if spec.protocol == "update":
         wanted = torch.tensor([[a, b] for a in spec.new_shares for b in spec.new_shares], dtype=torch.float64)
     needs = [(sets.held, "victims' rows"), (sets.auxiliary, "auxiliary rows")]
@@ -368,10 +335,6 @@ def _check_rows(spec: PooledSpec, source: PooledData) -> None:
             rows.drawn(wanted, spec.rows, torch.Generator().manual_seed(0))
         except BadInputError as error:
             raise BadInputError(f"{who} of {source.name!r}: {error}") from error
-
-
-def _all_shares(spec: PooledSpec) -> list[float]:
-    return [*spec.shares, *(PooledKnowledge.within if estimates_shares(spec) else ())]
 
 
 def _tells(spec: PooledSpec, sensitive: str) -> str:

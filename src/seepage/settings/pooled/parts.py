@@ -8,7 +8,7 @@ from typing import get_args
 from seepage import registry
 from seepage.defenses.answers import CoarseAnswers
 from seepage.defenses.joint_training import DpTraining, QueryLimit, WithoutColumns
-from seepage.settings.part import Part, check_kinds, combine, entry_of, of_kind
+from seepage.settings.part import Part, entry_of, mechanisms_of, of_kind
 from seepage.settings.pooled.spec import PooledSpec
 
 
@@ -29,13 +29,7 @@ class PooledDefense:
 
 def defense_of(part: Part) -> PooledDefense:
     """Return a defense ready to use."""
-    combined = combine(registry.defenses.of("pooled"), part)
-    check_kinds(
-        part,
-        combined,
-        (WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining),
-        registry.defenses.of("pooled"),
-    )
+    combined = mechanisms_of("pooled", part, WithoutColumns, *get_args(CoarseAnswers), QueryLimit, DpTraining)
     without, limit = of_kind(combined, WithoutColumns), of_kind(combined, QueryLimit)
     return PooledDefense(
         () if without is None else tuple(without.columns),

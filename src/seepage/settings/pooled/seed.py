@@ -14,12 +14,7 @@ from torch import Tensor
 
 from seepage import registry
 from seepage.assessment import Measurement
-from seepage.attacks.pooled import (
-    Meta,
-    binary_shadows,
-    spread_shadows,
-    train_shadows,
-)
+from seepage.attacks.pooled import Meta, binary_shadows, spread_shadows, train_shadows
 from seepage.attacks.pooled.parts.synthesis import synthesised
 from seepage.defenses.accounting import gaussian_guarantee
 from seepage.protocols.pooled import PooledLearning, Sets, alternating, federated, parted

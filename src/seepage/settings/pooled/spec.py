@@ -11,18 +11,9 @@ from pydantic import Field, model_validator
 from seepage import registry
 from seepage.errors import BadInputError
 from seepage.registry import Registry
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Count, Option, Positive, SpecField
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, TABLE, Count, Counts, Option, Positive, SpecField
 from seepage.settings.part import Part
-from seepage.settings.spec import (
-    STEERING,
-    Attacks,
-    Baselines,
-    DatasetName,
-    File,
-    Names,
-    Plain,
-    Spec,
-)
+from seepage.settings.spec import STEERING, Attacks, Baselines, DatasetName, File, Names, Plain, Spec
 from seepage.tabular.policy import Policy
 from seepage.tabular.schema import Category
 
@@ -145,7 +136,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
         ),
     ] = "multi_party"
     hidden: Annotated[
-        tuple[Annotated[int, Field(ge=1)], ...],
+        Counts,
         Option("Number of units of a hidden layer of models.", PARTIES, "UNITS", default="logistic regression"),
     ] = ()
     epochs: Annotated[

@@ -43,7 +43,7 @@ from seepage.settings.labels import (
     with_label_columns,
 )
 from seepage.settings.lever import Lever
-from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, marks_of, of_kind
+from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of, of_kind
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Given, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
@@ -52,14 +52,7 @@ from seepage.settings.split.spec import SplitSpec
 from seepage.settings.split.whole_client import WholeClientAudit
 from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, granted, mechanisms
-from seepage.settings.units import (
-    attacks_and_baselines,
-    control_fields,
-    of_some_rows,
-    planned,
-    with_fields,
-    without_others,
-)
+from seepage.settings.units import of_some_rows, planned
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
@@ -70,6 +63,8 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 PRIOR = "prior"
 DELTA = 1e-5
 _TRAINING = Part(name="training")
+# Figures of a training that are no rates.
+_NO_RATES = ("loss", "task_rmse", "clip", "epsilon", "label_epsilon", "weights_epsilon")
 
 
 @dataclass(frozen=True)
@@ -90,8 +85,7 @@ class SplitDefense:
 
 def defense_of(part: Part) -> SplitDefense:
     """Return a defense ready to use."""
-    combined = combine(registry.defenses.of("split"), part)
-    check_kinds(part, combined, (LabelFlip, CutNoise, WeightNoise, BatchDefense), registry.defenses.of("split"))
+    combined = mechanisms_of("split", part, LabelFlip, CutNoise, WeightNoise, BatchDefense)
     return SplitDefense(
         of_kind(combined, LabelFlip),
         of_kind(combined, CutNoise),
@@ -125,10 +119,8 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
 
-    def __init__(
-        self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
-    ) -> None:
-        super().__init__(spec, dataset, own, swapped)
+    def _set_up(self, spec: SplitSpec, dataset: Dataset | None) -> None:
+        super()._set_up(spec, dataset)
         dataset = self.data
         refuse_class_attacks("split", spec.attacks, dataset.schema.target)
         self.private = spec.private_columns or default_private(dataset)
@@ -149,6 +141,8 @@ class SplitAudit(TopologyAudit[SplitDefense]):
 
     def _about(self, network: SplitModel, space: Space, trained: int) -> About:
         spec, dataset = self.spec, self.data
+        noises = [defense.noise for defense in self.defenses.values() if defense.noise is not None]
+        follows = [noise.rule == "quantile" and noise.noise_multiplier > 0 for noise in noises]
         return About(
             dataset=dataset.name,
             protocol=spec.protocol,
@@ -179,17 +173,9 @@ class SplitAudit(TopologyAudit[SplitDefense]):
             label=dataset.schema.target.name,
             columns=(*self.private, dataset.schema.target.name),
             sensitive=tuple(c.name for c in dataset.schema.columns if c.sensitive),
-            scales={
-                "loss": Scale(None),
-                "task_rmse": Scale(None),
-                "clip": Scale(None),
-                "epsilon": Scale(None),
-                "label_epsilon": Scale(None),
-                "weights_epsilon": Scale(None),
-                **COLUMN_SCALES,
-            },
+            scales={**dict.fromkeys(_NO_RATES, Scale(None)), **COLUMN_SCALES},
             marks=marks_of("split", spec.attacks, spec.defenses),
-            unaccounted=_BOUND_FOLLOWS if any(_follows(defense.noise) for defense in self.defenses.values()) else None,
+            unaccounted=_BOUND_FOLLOWS if any(follows) else None,
             settings={"epochs": spec.epochs, "hidden": list(spec.hidden), "tower": list(spec.tower)},
         )
 
@@ -214,7 +200,31 @@ class SplitAudit(TopologyAudit[SplitDefense]):
 
     def attacked(self, defense: SplitDefense, unit: int) -> AttackedTraining:
         """Return a training, with the server's view of the attacked records."""
-        return _train(self, defense, unit)
+        spec, data = self.spec, self.data
+        # The split is the same under all defenses.
+        train, test = split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32)
+        model = self.network(stream(spec.seed, unit, "initialisation") % 2**62)
+        learning = _learning(spec, defense)
+        trained = learning.train(model, train, stream(spec.seed, unit, "training") % 2**62)
+        attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
+        blur = torch.Generator().manual_seed(stream(spec.seed, unit, "defense") % 2**62)
+        exchanges = _exchanges(spec, defense, trained, blur)
+        seen = learning.observe_all(exchanges, attacked, stream(spec.seed, unit, "defense") % 2**62)
+        if self.swapped:
+            # Rows were shuffled, so that the record before is any other.
+            first, *others = (
+                replace(view, gradient=view.gradient.roll(1, 0), behind=view.behind.roll(1, 0))
+                for view in seen.view.exchanges
+            )
+            seen = replace(seen, view=replace(first, earlier=tuple(others)))
+        some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
+        knowledge = CutKnowledge(
+            data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
+        )
+        neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
+        keep_records = spec.keep_records or not self.own
+        training = (spec, defense, learning, trained, seen, train, test, knowledge, neighbours, exchanges)
+        return AttackedTraining(*training, self.swapped, keep_records)
 
     @property
     def fewest(self) -> float:
@@ -244,12 +254,12 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         classes = target.width if isinstance(target, Discrete) else 2
         # A little below the probability at which labels carry no information.
         most = 0.98 * (classes - 1) / classes
-        flips = Lever("label_flip", 0.01, most, mechanism="label_flip", strengths=(("probability",),))
+        flips = Lever("label_flip", 0.01, most, strengths=(("probability",),))
         epochs = self.spec.epochs
         return (
-            Lever("cut_noise", 0.01, 100.0, mechanism="cut_noise", strengths=(("noise_multiplier",),)),
+            Lever("cut_noise", 0.01, 100.0, strengths=(("noise_multiplier",),)),
             *([flips] if isinstance(target, Discrete) else []),
-            Lever("weight_noise", 0.01, 10.0, mechanism="weight_noise", strengths=(("noise_multiplier",),)),
+            Lever("weight_noise", 0.01, 10.0, strengths=(("noise_multiplier",),)),
             *([Lever("epochs", epochs, 1, True, spec_field="epochs")] if epochs > 1 else []),
         )
 
@@ -275,7 +285,6 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         changed = {
             "private_columns": (planted.schema.names[-1],),
             "protocol": "split",
-            **control_fields(swapped),
             "attacks": attacks,
             "epochs": 2,
             "attacked_records": 100,
@@ -284,14 +293,11 @@ class SplitAudit(TopologyAudit[SplitDefense]):
             "exposures": 1,
             "auxiliary": min(self.spec.auxiliary, _CONTROL_ROWS),
         }
-        control = SplitAudit(with_fields(self.spec, changed), planted, self.own, swapped)
         why = (
             "they learn the client's part instead of being given it, search until something fits, or read labels of "
             "some tables alone"
         )
-        control.about = without_others(control.about, self.spec.attacks, attacks, why)
-        control.parts = attacks_and_baselines(control.parts)
-        return control
+        return self.control_on(planted, changed, swapped, why)
 
     def _in_control(self, entry: Entry[Attack]) -> bool:
         """Return whether an attack reads the coin or the labels where nothing protects them."""
@@ -302,11 +308,6 @@ _BOUND_FOLLOWS = (
     "The clipping bound of cut_noise is published, and follows the norms of records' gradients from batch to batch "
     "without noise. What it tells of them is not in epsilon."
 )
-
-
-def _follows(noise: CutNoise | None) -> bool:
-    """Return whether an epsilon is printed although the bound follows the data."""
-    return noise is not None and noise.rule == "quantile" and noise.noise_multiplier > 0
 
 
 # Rows on which a network is tried before it is trained.
@@ -545,46 +546,6 @@ def _all(view: CutView, scored: Callable[[CutView], Float[Tensor, " record"]]) -
     return torch.stack([scored(exchange) for exchange in view.exchanges]).mean(0)
 
 
-def _train(audit: SplitAudit, defense: SplitDefense, training: int) -> AttackedTraining:
-    spec, data = audit.spec, audit.data
-    # The split is the same under all defenses.
-    train, test = split(data.all, spec.test_share, stream(spec.seed, training, "split") % 2**32)
-    model = audit.network(stream(spec.seed, training, "initialisation") % 2**62)
-    learning = _learning(spec, defense)
-    trained = learning.train(model, train, stream(spec.seed, training, "training") % 2**62)
-    attacked = test if spec.attacked_records is None else test.rows(range(min(spec.attacked_records, len(test))))
-    blur = torch.Generator().manual_seed(stream(spec.seed, training, "defense") % 2**62)
-    exchanges = _exchanges(spec, defense, trained, blur)
-    seen = learning.observe_all(exchanges, attacked, stream(spec.seed, training, "defense") % 2**62)
-    if audit.swapped:
-        # Rows were shuffled, so that the record before is any other.
-        first, *others = (
-            replace(view, gradient=view.gradient.roll(1, 0), behind=view.behind.roll(1, 0))
-            for view in seen.view.exchanges
-        )
-        seen = replace(seen, view=replace(first, earlier=tuple(others)))
-    some = train.rows(range(min(spec.auxiliary, len(train)))) if spec.auxiliary else None
-    knowledge = CutKnowledge(
-        data.schema, data.statistics, learning.known(), None if some is None else Auxiliary(some.cells, some.labels)
-    )
-    neighbours = CutKnowledge(data.schema, data.statistics, learning.known(), Auxiliary(train.cells, train.labels))
-    keep_records = spec.keep_records or not audit.own
-    return AttackedTraining(
-        spec,
-        defense,
-        learning,
-        trained,
-        seen,
-        train,
-        test,
-        knowledge,
-        neighbours,
-        exchanges,
-        audit.swapped,
-        keep_records,
-    )
-
-
 def _exchanges(
     spec: SplitSpec, defense: SplitDefense, trained: TrainedSplit, blur: torch.Generator
 ) -> list[tuple[TrainedSplit, SplitModel]]:
@@ -625,6 +586,4 @@ def prepared(spec: SplitSpec, given: Given, tables: Tables) -> SplitAudit | Whol
     Raises:
         BadInputError: something that the spec names cannot be loaded or used.
     """
-    audit = _kind(spec).prepared(spec, given, tables)
-    assert isinstance(audit, SplitAudit | WholeClientAudit)
-    return audit
+    return _kind(spec).prepared(spec, given, tables)

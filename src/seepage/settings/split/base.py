@@ -48,11 +48,7 @@ class TopologyAudit(UnitsAudit[SplitSpec, D], Generic[D]):
     data: Dataset
     factory: OwnFactory | None
 
-    @abstractmethod
-    def __init__(
-        self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
-    ) -> None:
-        super().__init__(spec, dataset, own, swapped)
+    def _set_up(self, spec: SplitSpec, dataset: Dataset | None) -> None:
         self.table = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         rate = _ROWS_A_SECOND / spec.repetitions
         self.data = rows_in_time(self.table, spec.most_rows, spec.time_budget, rate, spec.seed)

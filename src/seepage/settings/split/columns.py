@@ -13,15 +13,11 @@ from seepage.tabular.statistics import Statistics
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import CutGuess
 
+_NO_LEAK = ("calibration", "ties", "likely", "replayed", "certified_cells", "still_possible")
 COLUMN_SCALES = {
     "r2": Scale(True, 0.0, 1.0),
-    "calibration": Scale(None, 0.0, 1.0),
-    "ties": Scale(None, 0.0, 1.0),
-    "likely": Scale(None, 0.0, 1.0),
-    "replayed": Scale(None, 0.0, 1.0),
-    "certified_cells": Scale(None, 0.0, 1.0),
     "certified_wrong": Scale(False, 0.0, 1.0),
-    "still_possible": Scale(None, 0.0, 1.0),
+    **dict.fromkeys(_NO_LEAK, Scale(None, 0.0, 1.0)),
 }
 """Readings of the figures of private columns, by metric, where these are no rates of leakage."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field, ValidationError, model_validator
 
 from seepage.errors import BadInputError
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Fraction, Option, Positive
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Fraction, Option, Positive
 from seepage.settings.part import Part, as_part, several
 from seepage.settings.spec import Attacks, Baselines, MostRows, Names, Spec
 
@@ -97,14 +97,9 @@ Beside every figure stands the best baseline, which holds all but what came back
     ] = "split"
     model: Annotated[
         str,
-        Option(
+        Option.network(
             "Network. Of your own, with the modules server and client in it, and last or hop where the topology has "
-            "one: package.module:factory or path/to/file.py:factory.",
-            PARTIES,
-            "NAME",
-            parts="models",
-            own=True,
-            code=True,
+            "one:"
         ),
     ] = "deepfm"
     topology: Annotated[
@@ -121,18 +116,18 @@ Beside every figure stands the best baseline, which holds all but what came back
         Option("Party that attacks, where there is a hop: the server behind it, or the hop itself.", PARTIES),
     ] = "server"
     hidden: Annotated[
-        tuple[Annotated[int, Field(ge=1)], ...],
+        Counts,
         Option("Number of units of a hidden layer of DeepFM at the client.", PARTIES, "UNITS"),
     ] = (256, 128)
     tower: Annotated[
-        tuple[Annotated[int, Field(ge=1)], ...],
+        Counts,
         Option("Number of units of a hidden layer of DeepFM at the server.", PARTIES, "UNITS", default="no layer"),
     ] = ()
     cut: Annotated[
         Count, Option("Number of activations at the cut of a client that holds all columns.", PARTIES, "UNITS")
     ] = 32
     hop: Annotated[
-        tuple[Annotated[int, Field(ge=1)], ...],
+        Counts,
         Field(min_length=1),
         Option("Number of units of a layer of the hop between client and server.", PARTIES, "UNITS"),
     ] = (32,)

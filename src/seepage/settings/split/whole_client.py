@@ -20,33 +20,16 @@ from seepage.errors import BadInputError
 from seepage.models.own import is_own
 from seepage.models.own_parts import as_they_predict, own_whole
 from seepage.models.split import outputs_of
-from seepage.protocols.whole_client import (
-    PARTS,
-    TrainedWhole,
-    WholeClientLearning,
-    WholeClientModel,
-)
+from seepage.protocols.whole_client import PARTS, TrainedWhole, WholeClientLearning, WholeClientModel
 from seepage.seeds import stream
 from seepage.settings.features import FEATURE_SCALES, features_outcome
-from seepage.settings.labels import (
-    labels_outcome,
-    refuse_class_attacks,
-    task_figures,
-    with_label_columns,
-)
-from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, marks_of, of_kind
+from seepage.settings.labels import labels_outcome, refuse_class_attacks, task_figures, with_label_columns
+from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of, of_kind
 from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
 from seepage.settings.split.spec import SplitSpec, holds_second_cut
 from seepage.settings.threat_model import Deployment, granted, mechanisms
-from seepage.settings.units import (
-    attacks_and_baselines,
-    control_fields,
-    of_some_rows,
-    planned,
-    with_fields,
-    without_others,
-)
+from seepage.settings.units import of_some_rows, planned
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 from seepage.wire.labels import LabelKnowledge, ReturnedView
@@ -78,13 +61,12 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
 
-    def __init__(
-        self, spec: SplitSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
-    ) -> None:
-        super().__init__(spec, dataset, own, swapped)
+    def _set_up(self, spec: SplitSpec, dataset: Dataset | None) -> None:
+        super()._set_up(spec, dataset)
         data = self.data
         refuse_class_attacks("split", spec.attacks, data.schema.target)
-        self.defenses = {part.title: _noise_of(part) for part in spec.defenses}
+        mechanisms = {part.title: mechanisms_of("split", part, FeatureNoise) for part in spec.defenses}
+        self.defenses = {label: of_kind(combined, FeatureNoise) for label, combined in mechanisms.items()}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         label = data.schema.target.name
         parts = with_label_columns(planned([_TRAINING], spec.baselines, spec.attacks), "split", label)
@@ -140,11 +122,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             label=label if guessed else None,
             columns=data.schema.names,
             sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
-            scales={
-                "loss": Scale(None),
-                "task_rmse": Scale(None),
-                **FEATURE_SCALES,
-            },
+            scales={"loss": Scale(None), "task_rmse": Scale(None), **FEATURE_SCALES},
             marks=marks_of("split", spec.attacks, spec.defenses),
             utility=("auc", "task_accuracy"),
             settings={"epochs": spec.epochs, **({} if is_own(spec.model) else ours)},
@@ -166,11 +144,6 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         client, (middle, *rest) = own_whole(self.factory, schema, parts, outputs_of(schema.target), spec.cut, seed)
         return WholeClientModel(client, middle, rest[0] if rest else None, schema, spec.model)
 
-    def learning(self, noise: FeatureNoise | None) -> WholeClientLearning:
-        """Return the protocol under a defense."""
-        spec = self.spec
-        return WholeClientLearning(spec.epochs, spec.batch_size, spec.learning_rate, noise)
-
     @staticmethod
     def deployed(spec: SplitSpec) -> Deployment:
         """Return the threat model of a party without columns."""
@@ -180,7 +153,40 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
 
     def attacked(self, defense: FeatureNoise | None, unit: int) -> AttackedWhole:
         """Return a training, with the attacker's view of the attacked records."""
-        return _train(self, defense, unit)
+        spec, data = self.spec, self.data
+        # The split is the same under all defenses.
+        train, test = split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32)
+        learning = WholeClientLearning(spec.epochs, spec.batch_size, spec.learning_rate, defense)
+        start = self.network(stream(spec.seed, unit, "initialisation") % 2**62)
+        trained = learning.train(start, train, stream(spec.seed, unit, "training") % 2**62)
+        blur = stream(spec.seed, unit, "defense") % 2**62
+        observed = learning.observe(trained, test, blur, spec.exposures or 1, self.behind_hop)
+        last = len(test) if spec.attacked_records is None else min(len(test), spec.leaked + spec.attacked_records)
+        attacked = slice(spec.leaked, last)
+        view = observed.of(attacked)
+        if self.swapped:
+            view = SmashedView(view.activations.roll(1, 1))
+        nothing = torch.zeros(1, spec.leaked, 0, dtype=torch.float64)
+        leaked = (
+            Leaked(test.cells[None, : spec.leaked], observed.received[:, : spec.leaked], nothing)
+            if spec.leaked
+            else None
+        )
+        names = {} if defense is None else {"feature_noise": {"scale": defense.scale}}
+        if self.behind_hop:
+            bottom, blurred = trained.model.behind_hop, learning.noise_behind_hop(trained, blur)
+        else:
+            bottom, blurred = trained.model.client, 0.0 if defense is None else float(defense.scale)
+        knowledge = FeatureKnowledge(
+            data.schema, data.statistics.marginals, KnownFeatures(names, blurred), leaked=leaked, bottom=bottom
+        )
+        seen = FeatureTranscript(view, test.cells[None, attacked], test.labels[None, attacked])
+        count = min(spec.known_labels, len(train) // 2)
+        labels = LabelKnowledge(
+            data.schema.target, data.statistics.target, torch.arange(count)[None], train.labels[None, :count]
+        )
+        keep_records = spec.keep_records or not self.own
+        return AttackedWhole(spec, learning, trained, seen, test, knowledge, labels, keep_records)
 
     @property
     def fewest(self) -> float:
@@ -223,25 +229,15 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             **{"hidden": (), "cut": (16 if self.behind_hop else 2) * _CONTROL_COINS, "hop": (16 * _CONTROL_COINS,)},
             **{"tower": (16,), "epochs": 2, "leaked": 64},
             **{"test_share": 0.25, "attacked_records": 200, "exposures": None},
-            **control_fields(swapped),
             "attacks": attacks,
             "baselines": (Part(name="constant"),),
         }
-        control = WholeClientAudit(with_fields(self.spec, changed), data, self.own, swapped)
-        control.about = without_others(control.about, self.spec.attacks, attacks, "they guess labels alone")
-        control.parts = attacks_and_baselines(control.parts)
-        return control
+        return self.control_on(data, changed, swapped, "they guess labels alone")
 
 
 # Rows of a control, and columns of coins: enough to hold 264 records out of.
 _CONTROL_ROWS = 1_200
 _CONTROL_COINS = 4
-
-
-def _noise_of(part: Part) -> FeatureNoise | None:
-    combined = combine(registry.defenses.of("split"), part)
-    check_kinds(part, combined, (FeatureNoise,), registry.defenses.of("split"))
-    return of_kind(combined, FeatureNoise)
 
 
 def _seen(spec: SplitSpec) -> str:
@@ -304,38 +300,3 @@ class AttackedWhole(AttackedTopology):
         guess = make_part(registered, part.part)(self.seen.view, self.knowledge.only(needs), seeds)
         seconds = time.perf_counter() - begun
         return features_outcome(self.knowledge, self.seen, guess, seconds / self.seen.view.records, self.keep_records)
-
-
-def _train(audit: WholeClientAudit, noise: FeatureNoise | None, unit: int) -> AttackedWhole:
-    spec, data = audit.spec, audit.data
-    # The split is the same under all defenses.
-    train, test = split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32)
-    learning = audit.learning(noise)
-    start = audit.network(stream(spec.seed, unit, "initialisation") % 2**62)
-    trained = learning.train(start, train, stream(spec.seed, unit, "training") % 2**62)
-    blur = stream(spec.seed, unit, "defense") % 2**62
-    observed = learning.observe(trained, test, blur, spec.exposures or 1, audit.behind_hop)
-    last = len(test) if spec.attacked_records is None else min(len(test), spec.leaked + spec.attacked_records)
-    attacked = slice(spec.leaked, last)
-    view = observed.of(attacked)
-    if audit.swapped:
-        view = SmashedView(view.activations.roll(1, 1))
-    nothing = torch.zeros(1, spec.leaked, 0, dtype=torch.float64)
-    leaked = (
-        Leaked(test.cells[None, : spec.leaked], observed.received[:, : spec.leaked], nothing) if spec.leaked else None
-    )
-    names = {} if noise is None else {"feature_noise": {"scale": noise.scale}}
-    if audit.behind_hop:
-        bottom, blurred = trained.model.behind_hop, learning.noise_behind_hop(trained, blur)
-    else:
-        bottom, blurred = trained.model.client, 0.0 if noise is None else float(noise.scale)
-    knowledge = FeatureKnowledge(
-        data.schema, data.statistics.marginals, KnownFeatures(names, blurred), leaked=leaked, bottom=bottom
-    )
-    seen = FeatureTranscript(view, test.cells[None, attacked], test.labels[None, attacked])
-    count = min(spec.known_labels, len(train) // 2)
-    labels = LabelKnowledge(
-        data.schema.target, data.statistics.target, torch.arange(count)[None], train.labels[None, :count]
-    )
-    keep_records = spec.keep_records or not audit.own
-    return AttackedWhole(spec, learning, trained, seen, test, knowledge, labels, keep_records)

@@ -17,7 +17,6 @@ from seepage.assessment.measurement import Measurement
 from seepage.assessment.trees import TreesSecret, measure_trees
 from seepage.datasets import Dataset
 from seepage.datasets.shuffled import numbered
-from seepage.defenses.accounting import Guarantee
 from seepage.defenses.trees import HistogramNoise, MaxBin, MinChildWeight, SharedCuts, StripFields
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
@@ -35,23 +34,14 @@ from seepage.protocols.trees import (
 )
 from seepage.seeds import stream
 from seepage.settings.lever import Lever
-from seepage.settings.part import Part, check_kinds, combine, make_part, of_kind
+from seepage.settings.part import Part, make_part, mechanisms_of, of_kind
 from seepage.settings.records import records_outcome
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.settings.trees.spec import TreesSpec
-from seepage.settings.units import (
-    UnitsAudit,
-    attacks_and_baselines,
-    control_fields,
-    joined,
-    planned,
-    rehearsed_exposure,
-    rows_identity,
-    with_fields,
-)
+from seepage.settings.units import UnitsAudit, joined, planned, rehearsed_exposure, rows_identity, with_fields
 from seepage.tabular.schema import Discrete
 from seepage.wire.forest import Forest, Objective
 from seepage.wire.horizontal import RecordsGuess
@@ -91,10 +81,7 @@ class TreesDefense:
 
 def defense_of(part: Part) -> TreesDefense:
     """Return a defense ready to use."""
-    combined = combine(registry.defenses.of("trees"), part)
-    check_kinds(
-        part, combined, (StripFields, MinChildWeight, MaxBin, SharedCuts, HistogramNoise), registry.defenses.of("trees")
-    )
+    combined = mechanisms_of("trees", part, StripFields, MinChildWeight, MaxBin, SharedCuts, HistogramNoise)
     strip, leaf, bins = of_kind(combined, StripFields), of_kind(combined, MinChildWeight), of_kind(combined, MaxBin)
     return TreesDefense(
         () if strip is None else strip.hidden,
@@ -120,10 +107,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
     data: Dataset
 
-    def __init__(
-        self, spec: TreesSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
-    ) -> None:
-        super().__init__(spec, dataset, own, swapped)
+    def _set_up(self, spec: TreesSpec, dataset: Dataset | None) -> None:
         check_installed()
         data = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         self.dataset = self.data = data
@@ -131,7 +115,10 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             raise BadInputError(f"trees are grown on tables, but the rows of {data.name!r} are none; name a table.")
         self.objective: Objective
         self.objective, self.classes = objective_of(data.schema)
-        _check_base_score(spec, self.objective)
+        if spec.base_score is not None and self.objective == "binary:logistic" and not 0 < spec.base_score < 1:
+            raise BadInputError(
+                f"the base score of two classes is a probability between 0 and 1, got base_score={spec.base_score:g}."
+            )
         if "rows" not in spec.model_fields_set:
             fitting = min(max(spec.rows), len(data.all) // spec.clients)
             self.spec = spec = spec.model_copy(update={"rows": (max(1, fitting),)})
@@ -201,7 +188,8 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
 
     def expose(self, configuration: Configuration, units: range) -> TreesExposure:
         """Grow trees in some federations, and return the messages of the attacked clients."""
-        return _exposed(self, configuration, units)
+        seeds = [stream(self.spec.seed, unit, "clients") % 2**62 for unit in units]
+        return TreesExposure(self, configuration, units, [_federation(self, configuration, seed) for seed in seeds])
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of a federation with all its parts, from clients with a quarter and half of the records.
@@ -222,12 +210,12 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
     def levers(self) -> tuple[Lever, ...]:
         """Return noise on sums or fields that are not sent, larger leaves, coarser bins and shallower trees."""
         bins, depth = self.spec.max_bin, self.spec.depth
-        noise = Lever("histogram_noise", 0.01, 1000.0, mechanism="histogram_noise", strengths=(("deviation",),))
+        noise = Lever("histogram_noise", 0.01, 1000.0, strengths=(("deviation",),))
         return (
-            noise if self.spec.protocol == "histogram" else Lever("strip_fields", 1, 1, mechanism="strip_fields"),
-            Lever("min_child_weight", 1.0, 100.0, mechanism="min_child_weight", strengths=(("weight",),)),
-            *([Lever("max_bin", bins, 2, True, mechanism="max_bin", strengths=(("bins",),))] if bins > 2 else []),
-            Lever("shared_cuts", 128, 2, True, mechanism="shared_cuts", strengths=(("bins",),)),
+            noise if self.spec.protocol == "histogram" else Lever("strip_fields", 1, 1),
+            Lever("min_child_weight", 1.0, 100.0, strengths=(("weight",),)),
+            *([Lever("max_bin", bins, 2, True, strengths=(("bins",),))] if bins > 2 else []),
+            Lever("shared_cuts", 128, 2, True, strengths=(("bins",),)),
             *([Lever("depth", depth, 1, True, spec_field="depth")] if depth > 1 else []),
         )
 
@@ -245,13 +233,10 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
             **{"rows": (_CONTROL_ROWS,), "clients": _CONTROL_CLIENTS, "summed": 1, "trees": 12, "depth": 6},
             **{"learning_rate": 0.3, "regularisation": 1.0, "min_child_weight": 1.0, "max_bin": 256},
             "base_score": None,
-            **control_fields(swapped),
             "baselines": tuple(Part(name=name) for name in ("mode", "likeliest", "random", "own_marginals")),
         }
         rows = numbered(self.data, _CONTROL_CLIENTS * _CONTROL_ROWS, spec.seed)
-        control = TreesAudit(with_fields(spec, changed), rows, self.own, swapped)
-        control.parts = attacks_and_baselines(control.parts)
-        return control
+        return self.control_on(rows, changed, swapped)
 
 
 # Share of a client's records in the smaller rehearsal, and the fewest in it: below, all of them are rehearsed.
@@ -339,28 +324,6 @@ def _knowledge(audit: TreesAudit, defense: TreesDefense, configuration: Configur
     )
 
 
-def _recipe(audit: TreesAudit, defense: TreesDefense) -> Boosting:
-    spec = audit.spec
-    leaf, bins = defense.min_child_weight, defense.max_bin
-    return Boosting(
-        audit.objective,
-        audit.classes,
-        spec.trees,
-        spec.depth,
-        spec.learning_rate,
-        spec.regularisation,
-        spec.min_child_weight if leaf is None else leaf,
-        spec.max_bin if bins is None else bins,
-        spec.base_score,
-    )
-
-
-def _exposed(audit: TreesAudit, configuration: Configuration, units: range) -> TreesExposure:
-    seeds = [stream(audit.spec.seed, unit, "clients") % 2**62 for unit in units]
-    federations = [_federation(audit, configuration, seed) for seed in seeds]
-    return TreesExposure(audit, configuration, units, federations)
-
-
 def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _Unit:
     spec, data = audit.spec, audit.data
     defense = audit.defenses[configuration.defense]
@@ -378,7 +341,17 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
 
     labels = [_numbers(data, table.at(torch.from_numpy(places))[1]) for places in splits]
     parts = [rows_of(places) for places in splits]
-    recipe = _recipe(audit, defense)
+    recipe = Boosting(
+        audit.objective,
+        audit.classes,
+        spec.trees,
+        spec.depth,
+        spec.learning_rate,
+        spec.regularisation,
+        spec.min_child_weight if defense.min_child_weight is None else defense.min_child_weight,
+        spec.max_bin if defense.max_bin is None else defense.max_bin,
+        spec.base_score,
+    )
     victims = range(spec.summed)
     # In the negative control the message is that of clients whose records are not scored.
     senders = range(spec.summed, 2 * spec.summed) if audit.swapped else victims
@@ -390,9 +363,11 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
         message = replace(message, forest=forest.stripped(defense.hidden))
     elif defense.noise is not None:
         noise, generator = defense.noise, np.random.default_rng([seed, 1])
-        forest, message = grow_together(
-            parts, labels, _with_score(recipe, labels), lambda sums: noise(sums, generator), senders
-        )
+        if recipe.base_score is None:
+            # Clients that add noise agree on a score beforehand.
+            score = 0.5 if recipe.objective != "reg:squarederror" else float(np.mean(np.concatenate(labels)))
+            recipe = replace(recipe, base_score=score)
+        forest, message = grow_together(parts, labels, recipe, lambda sums: noise(sums, generator), senders)
         secret = TreesSecret((), (), (), {})
     else:
         booster, cuts = train_together(parts, labels, recipe)
@@ -401,9 +376,11 @@ def _federation(audit: TreesAudit, configuration: Configuration, seed: int) -> _
         message = histograms(forest, cuts, rows, own, spec.depth)
         secret = TreesSecret((), (), (), {})
     figures = _utility(audit, forest, rows_of(tested), _numbers(data, table.at(torch.from_numpy(tested))[1]))
-    guarantee = _guarantee(audit, defense, forest)
-    if guarantee is not None:
-        figures.append(Measurement.of_unit("epsilon", None, guarantee.epsilon))
+    if defense.noise is not None:
+        outputs = None if forest.labels is None else forest.outputs
+        guarantee = defense.noise.guarantee(spec.trees, forest.columns, spec.depth, outputs, DELTA)
+        if guarantee is not None:
+            figures.append(Measurement.of_unit("epsilon", None, guarantee.epsilon))
     attacked = torch.from_numpy(np.concatenate([splits[k] for k in victims]))
     cells, true = table.at(attacked)
     return _Unit(message, cells, true, secret, figures)
@@ -418,21 +395,6 @@ def _numbers(data: Dataset, labels: Tensor) -> np.ndarray:
     place[target.sorted_codes] = np.arange(target.width)
     numbered_labels: np.ndarray = place[labels.long().numpy()]
     return numbered_labels
-
-
-def _with_score(recipe: Boosting, labels: Sequence[np.ndarray]) -> Boosting:
-    """Return a recipe with a base score, which clients that add noise agree on beforehand."""
-    if recipe.base_score is not None:
-        return recipe
-    score = 0.5 if recipe.objective != "reg:squarederror" else float(np.mean(np.concatenate(labels)))
-    return replace(recipe, base_score=score)
-
-
-def _guarantee(audit: TreesAudit, defense: TreesDefense, forest: Forest) -> Guarantee | None:
-    if defense.noise is None:
-        return None
-    outputs = None if forest.labels is None else forest.outputs
-    return defense.noise.guarantee(audit.spec.trees, forest.columns, audit.spec.depth, outputs, DELTA)
 
 
 def _utility(audit: TreesAudit, forest: Forest, rows: np.ndarray, labels: np.ndarray) -> list[Measurement]:
@@ -469,13 +431,6 @@ def _secret(message: FileMessage, rows: np.ndarray, labels: np.ndarray, data: Da
         parents.append(above)
     numeric = {data.schema.columns[i].name: cells[:, i].numpy() for i in data.schema.continuous}
     return TreesSecret(tuple(leaves), tuple(hessians), tuple(parents), numeric)
-
-
-def _check_base_score(spec: TreesSpec, objective: str) -> None:
-    if spec.base_score is not None and objective == "binary:logistic" and not 0 < spec.base_score < 1:
-        raise BadInputError(
-            f"the base score of two classes is a probability between 0 and 1, got base_score={spec.base_score:g}."
-        )
 
 
 def _check_defense(spec: TreesSpec, label: str, defense: TreesDefense) -> None:

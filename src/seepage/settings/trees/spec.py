@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from seepage.settings.option import ATTACK, PARTIES, Count, Option, Positive
+from seepage.settings.option import ATTACK, PARTIES, Count, Counts, Option, Positive
 from seepage.settings.part import Part, several
 from seepage.settings.spec import Attacks, Baselines, Spec
 
@@ -57,7 +57,7 @@ every figure stands the best baseline; own_marginals holds the client's counts o
         ),
     ] = "histogram"
     rows: Annotated[
-        tuple[Count, ...],
+        Counts,
         BeforeValidator(several),
         Field(min_length=1),
         Option(

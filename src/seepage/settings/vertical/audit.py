@@ -54,15 +54,13 @@ from seepage.settings.labels import (
     with_label_columns,
 )
 from seepage.settings.lever import Lever
-from seepage.settings.part import Part, check_kinds, combine, entry_of, make_part, marks_of, of_kind
+from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of, of_kind
 from seepage.settings.returned import check_guess
 from seepage.settings.setting import About, Configuration, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import (
     UnitsAudit,
-    attacks_and_baselines,
-    control_fields,
     joined,
     of_some_rows,
     planned,
@@ -70,7 +68,6 @@ from seepage.settings.units import (
     rows_identity,
     rows_in_time,
     with_fields,
-    without_others,
 )
 from seepage.settings.vertical.layout import VerticalLayout
 from seepage.settings.vertical.spec import VerticalSpec
@@ -126,13 +123,7 @@ class VerticalDefense:
 
 def defense_of(part: Part) -> VerticalDefense:
     """Return a defense ready to use."""
-    combined = combine(registry.defenses.of("vertical"), part)
-    check_kinds(
-        part,
-        combined,
-        (FeatureNoise, Mid, ReturnedDefense, Bottleneck, NoPeek, LabelFlip),
-        registry.defenses.of("vertical"),
-    )
+    combined = mechanisms_of("vertical", part, FeatureNoise, Mid, ReturnedDefense, Bottleneck, NoPeek, LabelFlip)
     return VerticalDefense(
         of_kind(combined, FeatureNoise) or of_kind(combined, Mid),
         of_kind(combined, ReturnedDefense),
@@ -192,10 +183,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     ignored = frozenset({*Spec.model_fields, "passive"}) - {"dataset_options", "seed"}
     data: Dataset
 
-    def __init__(
-        self, spec: VerticalSpec, dataset: Dataset | None = None, own: bool = False, swapped: bool = False
-    ) -> None:
-        super().__init__(spec, dataset, own, swapped)
+    def _set_up(self, spec: VerticalSpec, dataset: Dataset | None) -> None:
         self._table = dataset or datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options)
         rate = _ROWS_A_SECOND / spec.repetitions
         data = rows_in_time(self._table, spec.most_rows, spec.time_budget, rate, spec.seed)
@@ -275,10 +263,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             columns=tuple(columns) if tables else (),
             sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
             scales={
-                "loss": Scale(None),
-                "task_rmse": Scale(None),
-                "queries": Scale(None),
-                "label_epsilon": Scale(None),
+                **dict.fromkeys(("loss", "task_rmse", "queries", "label_epsilon"), Scale(None)),
                 **FEATURE_SCALES,
                 **(layout.scales if layout else {}),
             },
@@ -299,7 +284,29 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
 
     def network(self, seeds: Sequence[int], defense: VerticalDefense) -> VerticalModel:
         """Return the networks of some trainings before they are trained."""
-        return _network(self.spec, self.layout, self.partition, seeds, defense, self._own)
+        spec, layout, partition, own = self.spec, self.layout, self.partition, self._own
+        if layout is not None:
+            return layout.network(partition, seeds)
+        narrow = spec.features if defense.bottleneck is None else defense.bottleneck.width
+        widths = [spec.features] + [narrow] * (partition.parties - 1)
+        bottoms: list[nn.Module] = []
+        if "bottom" in own:
+            for party, (schema, features) in enumerate(zip(partition.schemas, widths, strict=True)):
+                bottom, width = own_bottom(own["bottom"], schema, party, features, [seed + party + 1 for seed in seeds])
+                if party and defense.bottleneck is not None and width != features:
+                    raise BadInputError(
+                        f"the bottleneck asks for {features} features, but {spec.bottom_model!r} sends {width}; have "
+                        "its factory take the parameter features."
+                    )
+                bottoms.append(bottom)
+                widths[party] = width
+        model = vertical_mlp(partition, seeds, spec.bottom, widths, None if spec.unsplit else spec.top)
+        if bottoms:
+            model = replace(model, bottoms=tuple(bottoms), name=spec.bottom_model)
+        if "top" in own:
+            outputs = outputs_of(model.schema.target, model.head)
+            model = replace(model, top=own_top(own["top"], widths, outputs, seeds))
+        return model
 
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of all trainings, which run and are attacked side by side."""
@@ -316,7 +323,41 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 f"trainings of vertical learning are made all at once, {self.units} here; got units {units.start} to "
                 f"{units.stop - 1}."
             )
-        return _exposed(self, self.defenses[configuration.defense])
+        spec, data, sizes = self.spec, self.data, self.sizes
+        defense = self.defenses[configuration.defense]
+        # The split is the same under all defenses.
+        both = [
+            split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32)
+            for unit in range(spec.repetitions)
+        ]
+        rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
+        auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
+        order, each = of_two_kinds(train.labels, sizes.labels), torch.arange(spec.repetitions)[:, None]
+        train = Rows(train.cells[each, order], train.labels[each, order])
+        model = self.network(_seeds(spec, "initialisation"), defense)
+        learning = _learning(spec, defense)
+        trained = learning.train(model, train, _seeds(spec, "training"))
+        if spec.attacked == "trained":
+            seen = learning.recall(trained, spec.victim)
+        else:
+            seen = learning.observe(trained, test, spec.victim, _seeds(spec, "defense")[0], spec.exposures)
+        seen, leaked = leak(seen, spec.leaked)
+        knowledge = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
+        seen = seen.of(slice(0, sizes.attacked))
+        if self.swapped:
+            # Rows were shuffled, so that the record before is any other.
+            features = list(seen.view.features)
+            features[spec.victim] = features[spec.victim].roll(1, 1)
+            seen = replace(seen, view=replace(seen.view, features=tuple(features)))
+        trainings = (self.about, spec, learning, trained, seen, test, knowledge, auxiliary, sizes, model)
+        return VerticalExposure(
+            *trainings,
+            data.statistics.target,
+            self.shadowing,
+            swapped=self.swapped,
+            keep_records=spec.keep_records or not self.own,
+            layout=self.layout,
+        )
 
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of all trainings with all parts, from rehearsals on two small shares of the rows.
@@ -362,9 +403,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         """Return noise on features, fewer features, and noise on messages in both directions."""
         both = (("feature_noise", "scale"), ("returned_noise", "scale"))
         width = self.spec.features
-        narrower = [Lever("bottleneck", width, 1, True, mechanism="bottleneck", strengths=(("width",),))]
+        narrower = [Lever("bottleneck", width, 1, True, strengths=(("width",),))]
         return (
-            Lever("feature_noise", 0.01, 100.0, mechanism="feature_noise", strengths=(("scale",),)),
+            Lever("feature_noise", 0.01, 100.0, strengths=(("scale",),)),
             *(narrower if width > 1 and self.layout is None else []),
             Lever("noise_both_ways", 0.01, 100.0, mechanism="feature_noise+returned_noise", strengths=both),
         )
@@ -400,18 +441,15 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             **{"test_share": 0.2, "auxiliary": 0.4, "queries": None, "leaked": min(64, len(some.all) // 10)},
             "attacked_records": 200,
             "attacked": "held_out",
-            **control_fields(swapped),
             "attacks": attacks,
             # No column of the active party tells anything of a coin, so that a network of them is as good as this.
             "baselines": (Part(name="constant"),),
         }
-        control = VerticalAudit(with_fields(self.spec, changed), planted, self.own, swapped)
         why = (
             "they have no pair of features and cells to learn from, read labels of some tables alone, or the logits "
             "that parties send hold too little of a row"
         )
-        control.about = without_others(control.about, self.spec.attacks, attacks, why)
-        control.parts = attacks_and_baselines(control.parts)
+        control = self.control_on(planted, changed, swapped, why)
         control._forecast = self._of_controls
         return control
 
@@ -723,51 +761,6 @@ def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
     return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.repetitions)]
 
 
-def _exposed(audit: VerticalAudit, defense: VerticalDefense) -> VerticalExposure:
-    spec, data, sizes = audit.spec, audit.data, audit.sizes
-    # The split is the same under all defenses.
-    both = [
-        split(data.all, spec.test_share, stream(spec.seed, unit, "split") % 2**32) for unit in range(spec.repetitions)
-    ]
-    rest, test = _rows([train for train, _ in both]), _rows([test for _, test in both])
-    auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
-    order, each = of_two_kinds(train.labels, sizes.labels), torch.arange(spec.repetitions)[:, None]
-    train = Rows(train.cells[each, order], train.labels[each, order])
-    model = audit.network(_seeds(spec, "initialisation"), defense)
-    learning = _learning(spec, defense)
-    trained = learning.train(model, train, _seeds(spec, "training"))
-    if spec.attacked == "trained":
-        seen = learning.recall(trained, spec.victim)
-    else:
-        seen = learning.observe(trained, test, spec.victim, _seeds(spec, "defense")[0], spec.exposures)
-    seen, leaked = leak(seen, spec.leaked)
-    knowledge = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
-    seen = seen.of(slice(0, sizes.attacked))
-    if audit.swapped:
-        # Rows were shuffled, so that the record before is any other.
-        features = list(seen.view.features)
-        features[spec.victim] = features[spec.victim].roll(1, 1)
-        seen = replace(seen, view=replace(seen.view, features=tuple(features)))
-    marginal, shadowing = data.statistics.target, audit.shadowing
-    return VerticalExposure(
-        audit.about,
-        spec,
-        learning,
-        trained,
-        seen,
-        test,
-        knowledge,
-        auxiliary,
-        sizes,
-        model,
-        marginal,
-        shadowing,
-        swapped=audit.swapped,
-        keep_records=spec.keep_records or not audit.own,
-        layout=audit.layout,
-    )
-
-
 def _with_few_leaked(spec: VerticalSpec, data: Dataset) -> VerticalSpec:
     """Return the spec; where the default leaks more records than are attacked, with half of them leaked."""
     if "leaked" in spec.model_fields_set or spec.attacked != "held_out":
@@ -803,39 +796,6 @@ def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory])
                 f"the attack {part.title!r} is made for the fully connected networks of vertical_mlp, but "
                 f"{' and '.join(f'{kind}_model' for kind in own)} is your own; leave the attack out."
             )
-
-
-def _network(
-    spec: VerticalSpec,
-    layout: VerticalLayout | None,
-    partition: Partition,
-    seeds: Sequence[int],
-    defense: VerticalDefense,
-    own: Mapping[str, OwnFactory],
-) -> VerticalModel:
-    """Return the networks of some trainings before they are trained."""
-    if layout is not None:
-        return layout.network(partition, seeds)
-    narrow = spec.features if defense.bottleneck is None else defense.bottleneck.width
-    widths = [spec.features] + [narrow] * (partition.parties - 1)
-    bottoms: list[nn.Module] = []
-    if "bottom" in own:
-        for party, (schema, features) in enumerate(zip(partition.schemas, widths, strict=True)):
-            bottom, width = own_bottom(own["bottom"], schema, party, features, [seed + party + 1 for seed in seeds])
-            if party and defense.bottleneck is not None and width != features:
-                raise BadInputError(
-                    f"the bottleneck asks for {features} features, but {spec.bottom_model!r} sends {width}; have its "
-                    "factory take the parameter features."
-                )
-            bottoms.append(bottom)
-            widths[party] = width
-    model = vertical_mlp(partition, seeds, spec.bottom, widths, None if spec.unsplit else spec.top)
-    if bottoms:
-        model = replace(model, bottoms=tuple(bottoms), name=spec.bottom_model)
-    if "top" in own:
-        outputs = outputs_of(model.schema.target, model.head)
-        model = replace(model, top=own_top(own["top"], widths, outputs, seeds))
-    return model
 
 
 def _layout(spec: VerticalSpec, data: Dataset) -> VerticalLayout | None:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Fraction, Option, Positive
+from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Fraction, Option, Positive
 from seepage.settings.part import Part, several
 from seepage.settings.spec import Attacks, Baselines, MostRows, Spec
 
@@ -20,9 +20,6 @@ def _parties(value: object) -> object:
     if isinstance(value, list | tuple) and value and all(isinstance(name, str) for name in value):
         return (value,)
     return value
-
-
-_Units = tuple[Annotated[int, Field(ge=1)], ...]
 
 
 class VerticalSpec(Spec):
@@ -82,34 +79,14 @@ Beside every figure stands the best baseline, which holds all but the message.
         Option("Seed of a random order of columns before they are shared.", PARTIES, default="the schema's order"),
     ] = None
     victim: Annotated[int, Option("Number of the passive party that is attacked, from 1.", ATTACK)] = 1
-    bottom_model: Annotated[
-        str,
-        Option(
-            "Bottom model of every party. Of your own: package.module:factory or path/to/file.py:factory.",
-            PARTIES,
-            "NAME",
-            parts="models",
-            own=True,
-            code=True,
-        ),
-    ] = "vertical_mlp"
-    top_model: Annotated[
-        str,
-        Option(
-            "Top model. Of your own: package.module:factory or path/to/file.py:factory.",
-            PARTIES,
-            "NAME",
-            parts="models",
-            own=True,
-            code=True,
-        ),
-    ] = "vertical_mlp"
-    bottom: Annotated[_Units, Option("Number of units of a hidden layer of bottom models.", PARTIES, "UNITS")] = (
+    bottom_model: Annotated[str, Option.network("Bottom model of every party. Of your own:")] = "vertical_mlp"
+    top_model: Annotated[str, Option.network("Top model. Of your own:")] = "vertical_mlp"
+    bottom: Annotated[Counts, Option("Number of units of a hidden layer of bottom models.", PARTIES, "UNITS")] = (
         300,
         100,
     )
     features: Annotated[Count, Option("Number of features that each party sends.", PARTIES)] = 100
-    top: Annotated[_Units, Option("Number of units of a hidden layer of the top model.", PARTIES, "UNITS")] = (100, 50)
+    top: Annotated[Counts, Option("Number of units of a hidden layer of the top model.", PARTIES, "UNITS")] = (100, 50)
     unsplit: Annotated[bool, Option("Whether parties send logits that are added up, without a top model.", PARTIES)] = (
         False
     )
