@@ -9,7 +9,7 @@ import pytest
 
 from seepage.auditing import audit_document
 from seepage.report.accumulated import accumulated
-from seepage.report.figures import Series
+from seepage.report.figures import Curve
 from seepage.report.html import render
 from seepage.report.report import Report
 
@@ -43,7 +43,7 @@ def test_every_figure_of_every_audit_is_in_its_line(reports: list[Report]) -> No
     for figure, grid in section.figures:
         size = int(figure.title.partition("batch size ")[2][0])
         defense = "sign" if "sign" in figure.title else "none"
-        lines = {line.name: line for line in figure.data if isinstance(line, Series)}
+        lines = {line.name: line for line in figure.data if isinstance(line, Curve)}
         assert list(lines) == ["tableak", "mode (baseline)", "random (baseline)"]
         for name, line in lines.items():
             expected = {}

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seepage.auditing import audit
-from seepage.report.figures import Axis, Figure, Line, Marks, Series, label
+from seepage.report.figures import Axis, Curve, Figure, Marks, Stroke, label
 from seepage.report.html import render
 from seepage.report.report import Report
 from seepage.report.svg import NARROW, WIDE, draw
@@ -153,7 +153,7 @@ def test_a_run_folder_gets_a_page_that_fetches_nothing(tmp_path: Path) -> None:
 def test_a_figure_shows_any_text_as_text(value: str) -> None:
     named = label(value)
     color = "--series-1"
-    series = Series(named, [1.0, 2.0], [1.0, None], Line(color, 2), Marks(color, 8), [named] * 2)
+    series = Curve(named, [1.0, 2.0], [1.0, None], Stroke(color, 2), Marks(color, 8), [named] * 2)
     for width in (WIDE, NARROW):
         drawn = draw(Figure("f", "A figure", "One point.", [series], Axis("", ticks=[(1, named)]), Axis("y")), width)
         tree = ElementTree.fromstring(str(drawn))

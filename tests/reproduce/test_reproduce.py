@@ -249,7 +249,8 @@ def test_a_part_is_run_once_kept_and_compared(tmp_path: Path) -> None:
         ("default", "tableak", 2, 3),
     }
     [faithful] = [cell for cell in first.cells if (cell.run, cell.place["method"]) == ("faithful", "tableak")]
-    assert faithful.published == pytest.approx(table.published["true"]["tableak"][2][0] / 100)
+    published: Any = table.published
+    assert faithful.published == pytest.approx(published["true"]["tableak"][2][0] / 100)
     assert faithful.difference == pytest.approx((faithful.ours or 0) - (faithful.published or 0))
     [gain] = first.gains["default"]
     assert (gain.place["method"], gain.place["batch_size"], gain.gain.n) == ("tableak", 2, 3)

@@ -126,7 +126,8 @@ def _member(data: bytes, name: str, path: Path) -> bytes:
 def _download(url: str, name: str, cache: Path, card: DatasetCard) -> None:
     shelf = pooch.create(path=cache, base_url="", registry={name: None}, urls={name: url})
     try:
-        shelf.fetch(name, downloader=pooch.HTTPDownloader(progressbar=True))
+        # The stubs of pooch name the arguments of a downloader otherwise than its own downloaders do.
+        shelf.fetch(name, downloader=pooch.HTTPDownloader(progressbar=True))  # pyright: ignore[reportArgumentType]
     # Errors of requests are OSErrors; an invalid address raises ValueError.
     except (OSError, ValueError) as error:
         raise BadInputError(

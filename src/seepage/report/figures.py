@@ -31,7 +31,7 @@ Places = Sequence[Number | None]
 Errors = Sequence[tuple[Number, Number] | None]
 
 
-class Line(NamedTuple):
+class Stroke(NamedTuple):
     """Line through points; its width is in pixels."""
 
     color: str
@@ -48,7 +48,7 @@ class Marks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Series:
+class Curve:
     """Points that belong together.
 
     Attributes:
@@ -61,7 +61,7 @@ class Series:
     name: str
     x: Places
     y: Places
-    line: Line | None = None
+    line: Stroke | None = None
     marks: Marks | None = None
     words: Sequence[str] = ()
     labels: Sequence[str] = ()
@@ -110,7 +110,7 @@ class Figure:
     name: str
     title: str
     description: str
-    data: Sequence[Series | Heat]
+    data: Sequence[Curve | Heat]
     x: Axis
     y: Axis
     height: int = 380
@@ -162,12 +162,12 @@ def _against(
         # Side by side, so that intervals do not cover each other.
         shift = (i - (many - 1) / 2) * (min(0.03, 0.12 / many) if ordered else 0.6 / many)
         if part in attacks:
-            line, marks = Line(_color(i), 2.5, _DASHES[i % SERIES]), Marks(_color(i), 9, _SYMBOLS[i % SERIES])
+            line, marks = Stroke(_color(i), 2.5, _DASHES[i % SERIES]), Marks(_color(i), 9, _SYMBOLS[i % SERIES])
         else:
             symbol = f"{_SYMBOLS[(i - len(attacks)) % SERIES]}-open"
-            line, marks = Line(_BASELINE, 1.5, "dot"), Marks(_BASELINE, 7, symbol)
+            line, marks = Stroke(_BASELINE, 1.5, "dot"), Marks(_BASELINE, 7, symbol)
         data.append(
-            Series(
+            Curve(
                 label(part) + ("" if part in attacks else " (baseline)"),
                 [sizes.index(record[axis]) + shift for record in own],
                 [100 * record["mean"] for record in own],
@@ -213,9 +213,9 @@ def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
     means = [100 * record["mean"] for record in shown]
     attack = Marks("--series-1", 10)
     data = [
-        Series("", joined_x, joined_y, Line("--series-1-soft", 5)),
-        Series("best baseline", baselines, places, marks=Marks(_BASELINE, 9, "diamond-open"), words=words),
-        Series("attack, with 95% interval", means, places, marks=attack, words=words, x_errors=_errors(shown)),
+        Curve("", joined_x, joined_y, Stroke("--series-1-soft", 5)),
+        Curve("best baseline", baselines, places, marks=Marks(_BASELINE, 9, "diamond-open"), words=words),
+        Curve("attack, with 95% interval", means, places, marks=attack, words=words, x_errors=_errors(shown)),
     ]
     marked = [record for record in shown if record["sensitive"]]
     gains = [record for record in shown if record["lift"] is not None]
@@ -248,16 +248,16 @@ def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record |
 
 def reliability(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return accuracy against the attacker's own certainty, the area of a mark by its number of cells."""
-    data = [Series("certainty equals accuracy", [0, 100], [0, 100], Line(_BASELINE, 1.5, "dot"))]
+    data = [Curve("certainty equals accuracy", [0, 100], [0, 100], Stroke(_BASELINE, 1.5, "dot"))]
     for i, kind in enumerate(dict.fromkeys(record["kind"] for record in records)):
         own = [record for record in records if record["kind"] == kind]
         most = max(record["cells"] for record in own)
         data.append(
-            Series(
+            Curve(
                 f"{kind} cells" if kind == "discrete" else "continuous cells (certainty by rank)",
                 [100 * record["certainty"] for record in own],
                 [100 * record["mean"] for record in own],
-                Line(_color(i), 2, _DASHES[i]),
+                Stroke(_color(i), 2, _DASHES[i]),
                 Marks(_color(i), [6 + 12 * (record["cells"] / most) ** 0.5 for record in own], _SYMBOLS[i]),
                 [
                     f"certainty {percent(record['certainty'], 0)}: {percent(record['mean'])} right {_between(record)}, "
@@ -282,7 +282,7 @@ def covered(name: str, records: Sequence[Record], title: str) -> Figure:
     for i, kind in enumerate(dict.fromkeys(record["kind"] for record in records)):
         own = [record for record in records if record["kind"] == kind]
         shares, means = ([100 * record[figure] for record in own] for figure in ("share", "mean"))
-        data.append(Series(f"{kind} cells", shares, means, Line(_color(i), 2.5, _DASHES[i])))
+        data.append(Curve(f"{kind} cells", shares, means, Stroke(_color(i), 2.5, _DASHES[i])))
     last = "; ".join(
         f"{percent(record['mean'])} of all {record['kind']} cells are right"
         for record in records
@@ -301,10 +301,10 @@ def groups(name: str, records: Sequence[Record], overall: float | None, title: s
         for name, record in zip(names, shown, strict=True)
     ]
     means = [100 * record["mean"] for record in shown]
-    data = [Series("records of the group", means, _places(shown), marks=Marks("--series-1", 10), words=words)]
+    data = [Curve("records of the group", means, _places(shown), marks=Marks("--series-1", 10), words=words)]
     if overall is not None:
         ends = [-0.7, len(shown) - 0.3]
-        data.append(Series("all records", [100 * overall] * 2, ends, Line(_BASELINE, 2, "dash")))
+        data.append(Curve("all records", [100 * overall] * 2, ends, Stroke(_BASELINE, 2, "dash")))
     ordered = sorted(records, key=lambda record: record["mean"])
     seen = f"{len(records)} groups; accuracy from {percent(ordered[0]['mean'])} to {percent(ordered[-1]['mean'])}."
     x = Axis("Cells read (%)", _RATE)
@@ -319,11 +319,11 @@ def quarters(name: str, records: Sequence[Record], title: str) -> Figure:
     """Return the accuracy by quarter of the records' rarity."""
     quarter_names = ("most common", "second", "third", "rarest")
     ticks = [(record["quarter"], quarter_names[record["quarter"] - 1]) for record in records]
-    data = Series(
+    data = Curve(
         "",
         [record["quarter"] for record in records],
         [100 * record["mean"] for record in records],
-        Line("--series-1-soft", 3),
+        Stroke("--series-1-soft", 3),
         Marks("--series-1", 11),
         [
             f"{quarter} quarter: {percent(record['mean'])} {_between(record)}, {record['records']} records"
@@ -356,11 +356,11 @@ def frontier(
         own = [record for record in drawn if record["defense"] == defense]
         tasks = [f"{record['task']:.4g}" if error else percent(record["task"]) for record in own]
         data.append(
-            Series(
+            Curve(
                 label(defense, 48),
                 [scale * record["task"] for record in own],
                 [100 * record["closed"] for record in own],
-                None if size is None else Line(_color(i), 1.5, _DASHES[i % SERIES]),
+                None if size is None else Stroke(_color(i), 1.5, _DASHES[i % SERIES]),
                 Marks(_color(i), 11, _SYMBOLS[i % SERIES]),
                 [
                     f"{_point(label(defense, 60), record, size)}: closed gap {percent(record['closed'])}, task {task}"
@@ -399,7 +399,7 @@ def differences(name: str, records: Sequence[Record], names: tuple[str, str], ti
     for i, (side, run) in enumerate(zip(("a", "b"), names, strict=True)):
         own = [record[side] for record in shown]
         data.append(
-            Series(
+            Curve(
                 label(run),
                 [None if record["mean"] is None else 100 * record["mean"] for record in own],
                 [place + (0.14 if side == "a" else -0.14) for place in _places(shown)],

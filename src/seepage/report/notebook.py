@@ -63,8 +63,8 @@ def drawn(figure: Figure) -> Picture:
     """Return a figure of the page in its light colours, as a picture of its own.
 
     Example:
-        >>> from seepage.report.figures import Axis, Marks, Series
-        >>> point = Series("a", [1], [2], marks=Marks("--series-1", 8))
+        >>> from seepage.report.figures import Axis, Marks, Curve
+        >>> point = Curve("a", [1], [2], marks=Marks("--series-1", 8))
         >>> picture = drawn(Figure("one", "One", "A point.", [point], Axis("x"), Axis("y")))
         >>> picture, "var(" in picture.svg
         (Picture('One'), False)

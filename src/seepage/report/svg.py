@@ -13,7 +13,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from seepage.report.figures import Axis, Errors, Figure, Heat, Line, Marks, Number, Series
+from seepage.report.figures import Axis, Curve, Errors, Figure, Heat, Marks, Number, Stroke
 
 # Width of figures in a column of text and on a phone, in pixels.
 WIDE, NARROW = 860, 330
@@ -52,12 +52,12 @@ def draw(figure: Figure, width: int = WIDE) -> Markup:
     """Return a figure as an SVG element of a width, all its texts escaped.
 
     Example:
-        >>> point = Series("<b>", [1], [2], marks=Marks("--series-1", 8))
+        >>> point = Curve("<b>", [1], [2], marks=Marks("--series-1", 8))
         >>> drawn = draw(Figure("one", "One", "A point.", [point], Axis("x"), Axis("y")))
         >>> "<b>" in drawn, drawn.count("<circle")
         (False, 2)
     """
-    legend, legend_height = _legend([series for series in figure.data if isinstance(series, Series)], width)
+    legend, legend_height = _legend([series for series in figure.data if isinstance(series, Curve)], width)
     top_axis = figure.x.top
     x_ends, y_ends = _range(figure, "x"), _range(figure, "y")
     x_ticks, y_ticks = _ticks(figure.x, x_ends, _TICKS[width], width), _ticks(figure.y, y_ends, 6, width)
@@ -93,7 +93,7 @@ def draw(figure: Figure, width: int = WIDE) -> Markup:
         at, middle = _PAD + _SIZE / 2, (y.begin + y.end) / 2
         parts.append(_text(figure.y.title, at, middle, "middle", f' transform="rotate(-90 {at:.1f} {middle:.1f})"'))
     for value, color in figure.limits:
-        parts.append(_segment(x.begin, y(value), x.end, y(value), _stroke(Line(color, 1, "dot"))))
+        parts.append(_segment(x.begin, y(value), x.end, y(value), _stroke(Stroke(color, 1, "dot"))))
     for series in figure.data:
         drawn = _fields(series, x, y) if isinstance(series, Heat) else _points(series, x, y)
         kind = "hm" if isinstance(series, Heat) else "trace"
@@ -105,7 +105,7 @@ def draw(figure: Figure, width: int = WIDE) -> Markup:
     return head + Markup("").join(parts) + Markup("</svg>")
 
 
-def _points(series: Series, x: _Scale, y: _Scale) -> Iterator[Markup]:
+def _points(series: Curve, x: _Scale, y: _Scale) -> Iterator[Markup]:
     """Yield lines, error bars, marks and their labels."""
     points = list(zip(series.x, series.y, strict=True))
     places = [None if a is None or b is None else (x(a), y(b)) for a, b in points]
@@ -128,9 +128,9 @@ def _points(series: Series, x: _Scale, y: _Scale) -> Iterator[Markup]:
             yield _text(text, place[0] + 8, place[1] - 7, "start")
 
 
-def _bars(series: Series, i: int, x: _Scale, y: _Scale, place: tuple[Number, Number]) -> Iterator[Markup]:
+def _bars(series: Curve, i: int, x: _Scale, y: _Scale, place: tuple[Number, Number]) -> Iterator[Markup]:
     assert series.marks is not None
-    style, reach, (a, b) = _stroke(Line(series.marks.color, 1.4)), 4, place
+    style, reach, (a, b) = _stroke(Stroke(series.marks.color, 1.4)), 4, place
     if (ends := _bar(series.x_errors, series.x, i)) is not None:
         low, high = map(x, ends)
         yield _segment(low, b, high, b, style)
@@ -199,7 +199,7 @@ _CORNERS: dict[str, Sequence[tuple[Number, Number]]] = {
 }
 
 
-def _legend(all_series: Sequence[Series], width: Number) -> tuple[list[Markup], Number]:
+def _legend(all_series: Sequence[Curve], width: Number) -> tuple[list[Markup], Number]:
     """Return a legend above the figure, in as many rows as it takes, and its height."""
     parts: list[Markup] = []
     named = [series for series in all_series if series.name]
@@ -247,13 +247,13 @@ def _range(figure: Figure, name: Literal["x", "y"]) -> tuple[Number, Number]:
     if axis.ticks is not None:
         values = [value for value, _ in axis.ticks] or [0]
         return min(values) - 0.5, max(values) + 0.5
-    values = [value for series in figure.data if isinstance(series, Series) for value in _values(series, name)]
+    values = [value for series in figure.data if isinstance(series, Curve) for value in _values(series, name)]
     low, high = min(values, default=0.0), max(values, default=1.0)
     pad = 0.06 * (high - low) or abs(high) * 0.1 or 1.0
     return low - pad, high + pad
 
 
-def _values(series: Series, name: Literal["x", "y"]) -> Iterator[Number]:
+def _values(series: Curve, name: Literal["x", "y"]) -> Iterator[Number]:
     """Yield all values along an axis, ends of error bars included."""
     values, errors = (series.x, series.x_errors) if name == "x" else (series.y, series.y_errors)
     for i, value in enumerate(values):
@@ -293,7 +293,7 @@ def _segment(a: Number, b: Number, c: Number, d: Number, style: str) -> Markup:
     return Markup('<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" style="{}"/>').format(a, b, c, d, style)
 
 
-def _stroke(line: Line) -> str:
+def _stroke(line: Stroke) -> str:
     dash = _DASHES.get(line.dash)
     return f"stroke:var({line.color});stroke-width:{line.width}" + (f";stroke-dasharray:{dash}" if dash else "")
 

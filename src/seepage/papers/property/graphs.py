@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,7 +78,7 @@ def cora(folder: str | Path | None = None, classes: int = 7) -> Nodes:
     try:
         with np.load(str(place), allow_pickle=False) as arrays:
             arrays = {name: arrays[name] for name in names}
-        features = sparse.csr_array(
+        features: Any = sparse.csr_array(
             (arrays["attr_data"], arrays["attr_indices"], arrays["attr_indptr"]), shape=tuple(arrays["attr_shape"])
         )
         citing = np.repeat(np.arange(len(arrays["adj_indptr"]) - 1), np.diff(arrays["adj_indptr"]))
