@@ -37,7 +37,7 @@ class ActivationView(ABC):
         """Number of records in each training."""
 
     @abstractmethod
-    def of(self, some: slice) -> ActivationView:
+    def of(self, some: slice | Tensor) -> ActivationView:
         """Return the view of some of the records."""
 
 
@@ -62,7 +62,7 @@ class SmashedView(ActivationView):
         """Number of records in each training."""
         return self.activations.shape[1]
 
-    def of(self, some: slice) -> SmashedView:
+    def of(self, some: slice | Tensor) -> SmashedView:
         """Return the view of some of the records."""
         return replace(self, activations=self.activations[:, some])
 
@@ -88,7 +88,7 @@ class FeatureView(ActivationView):
     labels: Float[Tensor, "training record"] | None = None
     earlier: FeatureView | None = None
 
-    def of(self, some: slice) -> FeatureView:
+    def of(self, some: slice | Tensor) -> FeatureView:
         """Return the view of some of the records."""
         labels = None if self.labels is None else self.labels[:, some]
         return replace(
