@@ -53,9 +53,9 @@ def test_messages_of_two_processes_are_those_of_the_simulation(folder: Path) -> 
     training = read_transcript(folder)
     last = training.rounds[-1]
     assert last.ids == tuple(map(str, range(job.ROWS)))
-    assert last.gradient is not None
+    assert last.gradients is not None
     assert torch.equal(last.activations, seen.view.cut)
-    assert torch.equal(last.gradient, seen.view.gradient)
+    assert torch.equal(last.gradients, seen.view.gradient)
     knowledge = CutKnowledge(rows.schema, uniform_statistics(rows.schema))
     expected = Exact()(seen.view, knowledge)
     found = TranscriptAttack(training, attacks=["exact"]).run()
@@ -118,6 +118,6 @@ def test_texts_serve_as_ids_and_inference_has_no_gradients(tmp_path: Path) -> No
     writer.inference(["ä1", "b"], torch.ones(2, 3))
     training = read_transcript(tmp_path / "a")
     assert training.ids == ("ä1", "b")
-    assert training.rounds[0].gradient is None
+    assert training.rounds[0].gradients is None
     assert training.own is not None
     assert training.own[0] == {"ä1": 0, "b": 1}

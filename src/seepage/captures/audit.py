@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 
-from seepage.assessment import Measurement, ResultRow
+from seepage import registry
+from seepage.assessment import Measurement, ResultRow, create
 from seepage.assessment.evidence import together
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json
@@ -17,15 +21,24 @@ from seepage.results.proofs import contradicted
 from seepage.results.rows import rows_of
 from seepage.run.runner import Run
 from seepage.run.store import Failure
-from seepage.settings.setting import About, Audit, Configuration, Exposure, PlannedPart, Progress
-from seepage.settings.threat_model import Deployment
+from seepage.seeds import stream
+from seepage.settings.part import NONE, Part, make_part
+from seepage.settings.records import records_outcome
+from seepage.settings.setting import About, Audit, Configuration, Exposure, Outcome, PlannedPart, Progress
+from seepage.settings.threat_model import Deployment, mechanisms
 from seepage.tabular.schema import Schema
+from seepage.tabular.table import Table
+from seepage.wire.horizontal import Knowledge, RecordsGuess
+from seepage.wire.secret import RecordsSecret
 
 
 class CapturedAudit(Audit[AttackSpec]):
     """An audit of captured messages; each captured message is one unit.
 
     Args:
+        deployed: what the deployment showed and granted, without its defenses.
+        records: number of records behind the message; None where a setting has no such number.
+        stated: defenses that the message states, ``{name: options}``.
         usual: registered names of the attacks that are tried where nobody names any.
     """
 
@@ -37,26 +50,24 @@ class CapturedAudit(Audit[AttackSpec]):
         spec: AttackSpec,
         about: About,
         deployed: Deployment,
-        exposure: Exposure | None,
-        configuration: Configuration,
+        exposure: Exposure,
         parts: Sequence[PlannedPart],
         table: Schema,
+        records: int | None = None,
+        stated: Mapping[str, Mapping[str, Any]] | None = None,
         settings: Mapping[str, Json] | None = None,
         knowledge: Mapping[str, Json] | None = None,
         usual: Sequence[str] = (),
     ) -> None:
-        self.setting, self.spec, self.about, self.parts = spec.setting, spec, about, tuple(parts)
-        self.configurations = (configuration,)
-        self._deployed, self._exposure, self._table = deployed, exposure, table
-        self._settings, self._knowledge, self._usual = dict(settings or {}), dict(knowledge or {}), tuple(usual)
-        self.captured = 1
-
-    def like(self, spec: AttackSpec, about: About, parts: Sequence[PlannedPart], units: int) -> CapturedAudit:
-        """Return an audit of several captures on the same table, each of which was attacked by itself."""
-        first = self.configurations[0]
-        audit = CapturedAudit(spec, about, self._deployed, None, first, parts, self._table, usual=self._usual)
-        audit.captured = units
-        return audit
+        defenses = tuple(Part(name=name, options=dict(options)) for name, options in (stated or {}).items())
+        self.setting, self.parts, self.captured, self._exposure = spec.setting, tuple(parts), 1, exposure
+        self.spec = spec.model_copy(update={"defenses": defenses or spec.defenses})
+        sensitive = tuple(column.name for column in table.columns if column.sensitive)
+        self.about = replace(about, target=table.target.name, sensitive=sensitive)
+        self.configurations = (Configuration("+".join(part.name for part in defenses) or NONE, records),)
+        self._deployed = replace(deployed, defenses=mechanisms(spec.setting, defenses))
+        self._table, self.settings, self.knowledge = table, dict(settings or {}), dict(knowledge or {})
+        self._usual = tuple(usual)
 
     @property
     def schema(self) -> Schema:
@@ -79,27 +90,22 @@ class CapturedAudit(Audit[AttackSpec]):
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return the options of a part, without the messages, which are identified by their files."""
-        return {**self._settings, part.kind: part.label}
+        return {**self.settings, part.kind: part.label}
 
     def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return the options of a part, for results."""
-        return {**self._settings, "options": part.part.options}
+        return {**self.settings, "options": part.part.options}
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what the attacker was granted or assumed, for results."""
-        return self._knowledge
+        return self.knowledge
 
     def expose(self, configuration: Configuration, units: range) -> Exposure:
         """Return the captured messages."""
-        assert self._exposure is not None
         return self._exposure
 
     def run(self, part: PlannedPart, progress: Progress | None = None) -> Run:
-        """Run one attack or baseline on the captured messages.
-
-        Args:
-            progress: called now and then with the share of the work done since the last call.
-        """
+        """Run one attack or baseline on the captured messages."""
         [configuration] = self.configurations
         outcome = self.expose(configuration, range(1)).measure(part, progress)
         run = Run(
@@ -121,12 +127,76 @@ class CapturedAudit(Audit[AttackSpec]):
         return run
 
 
+@dataclass
+class RecordsExposure(Exposure):
+    """A captured message of one victim whose records are guessed as a whole: an update, rounds of updates, tree files.
+
+    Attributes:
+        attack: attack, which is called with a function that takes note of its progress, or None.
+        truth: true records; None where they are not known.
+        metrics: names of the figures; all if empty.
+        guess: what the attack read; None before it was run.
+    """
+
+    view: Any
+    knowledge: Knowledge
+    seed: int
+    attack: Callable[[Progress | None], RecordsGuess]
+    truth: Table | None = None
+    setting: str = "horizontal"
+    metrics: Sequence[str] = ()
+    guess: RecordsGuess | None = None
+
+    def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
+        """Run the attack or a baseline, and score its guess where the truth is known."""
+        knowledge, begun = self.knowledge, time.perf_counter()
+        if part.kind == "attack":
+            guess = self.guess = self.attack(progress)
+        else:
+            baseline = make_part(registry.baselines.of(self.setting), part.part)
+            # What only an attacker is granted is no baseline's business.
+            plainly = replace(knowledge, batch_statistics=None)
+            guess = baseline(self.view, plainly, [stream(self.seed, 0, "baseline")])
+        seconds = time.perf_counter() - begun
+        if self.truth is None:
+            return Outcome([], seconds)
+        schema, statistics, keep = knowledge.schema, knowledge.statistics, False if part.kind == "attack" else None
+        secret = RecordsSecret(self.truth.cells[None], self.truth.labels[None])
+        metrics = [create(name) for name in self.metrics or registry.metrics.names()]
+        return records_outcome(schema, statistics, secret, guess, metrics, seconds, keep_records=keep)
+
+    def audit(
+        self,
+        spec: AttackSpec,
+        facts: About,
+        defense: Mapping[str, Mapping[str, Any]] | None = None,
+        settings: Mapping[str, Json] | None = None,
+        knowledge: Mapping[str, Json] | None = None,
+    ) -> CapturedAudit:
+        """Return the message as an audit, of the first attack of the spec alone."""
+        schema, records, setting = self.knowledge.schema, self.knowledge.batch_size, self.setting
+        baselines = [] if self.truth is None else registry.baselines.of(setting).entries()
+        parts = [PlannedPart(Part(name=entry.name), "baseline") for entry in baselines if not entry.needs]
+        return CapturedAudit(
+            spec,
+            replace(facts, attacker="The server", secret="all cells", rows=records, columns=schema.names),
+            Deployment(setting, facts.protocol, (type(self.view),), model=facts.model),
+            self,
+            [*parts, PlannedPart(spec.attacks[0], "attack")],
+            schema,
+            records,
+            defense,
+            settings,
+            knowledge,
+            [spec.attacks[0].name],
+        )
+
+
 @dataclass(frozen=True)
 class Attacked:
     """The results of the attacks on a capture.
 
     Attributes:
-        runs: what each part got out of it.
         not_tried: reason, for each attack that could not be tried.
     """
 
@@ -140,11 +210,7 @@ class Attacked:
         return tuple(rows_of(self.audit, [run for run in self.runs if run.measured]))
 
     def row(self, metric: str = "accuracy", column: str | None = None, attack: str | None = None) -> ResultRow | None:
-        """Return a figure of an attack; None where there is none.
-
-        Args:
-            attack: label of the attack; any if None.
-        """
+        """Return a figure of the attack with a label, or of any; None where there is none."""
         rows = (row for row in self.rows if row.is_attack and (row.metric, row.column) == (metric, column))
         return next((row for row in rows if attack in (None, row.attack) and row.mean is not None), None)
 
@@ -188,8 +254,6 @@ def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Map
     """Join the results of several captures into one audit with a unit for each capture.
 
     Args:
-        name: what they are called.
-        spec: what to do.
         each: captures that were attacked by the same attack.
         failures: reason, by the place of each unit that could not be attacked.
     """
@@ -197,47 +261,45 @@ def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Map
     lost = tuple(Failure(range(unit, unit + 1), why, "") for unit, why in failures.items())
     first = each[0].audit
     about = replace(first.about, dataset=name, threat_model=first.about.threat_model[:1], notes=(), rows=0)
-    parts = {part.label: part for attacked in each for part in attacked.audit.parts}
-    audit = first.like(spec, about, tuple(parts.values()), len(places) + len(failures))
+    audit = copy(first)
+    audit.spec, audit.about, audit.captured = spec, about, len(places) + len(lost)
+    audit.settings, audit.knowledge = {}, {}
+    audit.parts = tuple({part.label: part for attacked in each for part in attacked.audit.parts}.values())
     audit.configurations = tuple(dict.fromkeys(run.configuration for attacked in each for run in attacked.runs))
     runs = []
     for configuration in audit.configurations:
         for part in audit.parts:
-            own = [
-                (unit, run)
+            own = {
+                unit: run
                 for unit, attacked in zip(places, each, strict=True)
                 for run in attacked.runs
                 if (run.configuration, run.label) == (configuration, part.label) and run.measured
-            ]
+            }
             if own:
-                runs.append(_joined([run for _, run in own], tuple(unit for unit, _ in own), lost))
+                runs.append(_joined(own, lost))
     return Attacked(audit, tuple(runs))
 
 
-def _joined(runs: Sequence[Run], units: tuple[int, ...], failures: tuple[Failure, ...]) -> Run:
-    """Join the runs of one attack or baseline on several units."""
-    first, evidence = runs[0], [run.evidence for run in runs if run.evidence is not None]
+def _joined(runs: Mapping[int, Run], failures: tuple[Failure, ...]) -> Run:
+    """Join the runs of one attack or baseline on several units; a figure that a unit lacks is NaN there."""
+    first = next(iter(runs.values()))
+    evidence = [run.evidence for run in runs.values() if run.evidence is not None]
     alike = len(evidence) == len(runs) and len({item.column_names for item in evidence}) == 1
-    seconds = [run.seconds for run in runs if run.seconds is not None]
+    seconds = [run.seconds for run in runs.values() if run.seconds is not None]
+    figures: dict[tuple[str, str | None], dict[int, Measurement]] = {}
+    for unit, run in runs.items():
+        for figure in run.measured:
+            figures.setdefault((figure.metric, figure.column), {})[unit] = figure
+    measured: list[Measurement] = []
+    for own in figures.values():
+        values = [own[unit].values if unit in own else torch.full((1,), torch.nan) for unit in runs]
+        measured.append(replace(next(iter(own.values())), values=torch.cat(values), clusters=None))
     return replace(
         first,
-        measured=_side_by_side([run.measured for run in runs]),
-        units=units,
+        measured=measured,
+        units=tuple(runs),
         seconds=sum(seconds) / len(seconds) if seconds else None,
         evidence=together(evidence) if alike else None,
         failures=failures if first.is_attack else (),
-        planned=len(units) + len(failures),
+        planned=len(runs) + len(failures),
     )
-
-
-def _side_by_side(measured: Sequence[Sequence[Measurement]]) -> list[Measurement]:
-    """Return the figures of several units as one measurement each, NaN where a unit has none."""
-    values: dict[tuple[str, str | None], dict[int, Measurement]] = {}
-    for unit, figures in enumerate(measured):
-        for figure in figures:
-            values.setdefault((figure.metric, figure.column), {})[unit] = figure
-    joined: list[Measurement] = []
-    for own in values.values():
-        numbers = [own[unit].values if unit in own else torch.full((1,), torch.nan) for unit in range(len(measured))]
-        joined.append(replace(next(iter(own.values())), values=torch.cat(numbers), clusters=None))
-    return joined

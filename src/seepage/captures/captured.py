@@ -18,17 +18,16 @@ from typing import Annotated
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from seepage.captures.descriptions import described, json_object
+from seepage.captures.descriptions import described, json_object, opened, text_of
 from seepage.errors import BadInputError
 from seepage.files import write_whole
 from seepage.models.batch_norm import Moments, from_running, normalisations, running_statistics
 from seepage.models.model import Head, Model
 from seepage.models.states import common_prefix, is_buffer, state_digest
-from seepage.models.weights import FLOATS, read_tensors
+from seepage.models.weights import FLOATS, check_numbers, read_tensors
 from seepage.protocols.recipe import MessageRecipe
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Discrete, Schema
@@ -41,6 +40,7 @@ _LARGEST_JSON = 2**26
 # Bits of precision of a number format, by its name.
 _PRECISION = {"float16": 11, "bfloat16": 8, "mixed": 8, "float32": 24, "float64": 53}
 _ADVICE = "write it with seepage.capture(model.named_parameters(), FILE) or seepage.capture(before, after, FILE)"
+_NO_OTHER = f", or be of another format, none of which is read here for safety's sake; {_ADVICE}"
 
 
 class Encoding(BaseModel):
@@ -149,12 +149,11 @@ def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Descript
     _check_labels(about)
     if not update:
         raise BadInputError("an update holds at least one parameter's gradient or change, got none.")
-    what = _what(about)
-    tensors = {}
+    what, tensors = _word(about), {}
     for name, tensor in update.items():
         dense = (tensor.to_dense() if tensor.layout != torch.strided else tensor).detach().cpu().contiguous()
         if dense.dtype.is_floating_point or not is_buffer(name, dense):
-            _check_gradient(f"the {what} of {name!r}", dense)
+            check_numbers(f"the {what} of {name!r}", dense, torch.float64)
         # Tensors may share memory; safetensors does not.
         tensors[name] = dense.clone()
     text = json.dumps(about.model_dump(mode="json", exclude_none=True), allow_nan=False)
@@ -169,21 +168,18 @@ def read_description(path: str | Path) -> Description:
             or differs from what the JSON file beside it says.
     """
     path = Path(path)
-    what = f"the captured update {str(path)!r}"
+    what, descriptions = f"the captured update {str(path)!r}", list[Description]()
     if not path.is_file():
         raise BadInputError(f"{what} does not exist; {_ADVICE}.")
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            inside = (file.metadata() or {}).get(_ENTRY)
-    except (SafetensorError, OSError) as error:
-        raise BadInputError(
-            f"{what} is no whole safetensors file ({' '.join(str(error).split())}): it may have been cut short, or be "
-            f"of another format, none of which is read here for safety's sake; {_ADVICE}."
-        ) from error
+    with opened(path, f"{what} is", _NO_OTHER) as file:
+        inside = (file.metadata() or {}).get(_ENTRY)
+    if inside is not None:
+        descriptions.append(_parsed(inside, f"the metadata of {what}"))
     beside = path.with_suffix(".json")
-    descriptions = [] if inside is None else [_parsed(inside, f"the metadata of {what}")]
     if beside.is_file() and beside != path:
-        text = _text(beside)
+        text = text_of(
+            beside, repr(str(beside)), _LARGEST_JSON, "it should hold a description in JSON, or not be there"
+        )
         descriptions.append(_parsed(text, f"{str(beside)!r}, which describes {what},"))
     if len(descriptions) == 2 and descriptions[0] != descriptions[1]:
         raise BadInputError(
@@ -217,50 +213,45 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
         (torch.Size([1, 2, 3]), ("1 of 2 tensors were rounded to float16 before they were captured: 'bias'",))
     """
     about = read_description(path)
-    what = f"the captured update {str(path)!r}"
+    what, word = f"the captured update {str(path)!r}", _word(about)
     parameters = model.parameters
     shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
     buffers = {name: tuple(buffer.shape) for name, buffer in model.module.named_buffers()}
     # What is frozen may stand in the file, as where two states were captured, and is zero there.
     frozen = {name: tuple(parameter.shape) for name, parameter in model.frozen.items()}
-    prefix = _prefix(Path(path), shapes)
-    read = {
-        name.removeprefix(prefix): tensor
-        for name, tensor in read_tensors(
-            path, {prefix + name: shape for name, shape in (buffers | frozen | shapes).items()}, what, _ADVICE
-        ).items()
-    }
+    prefix = _prefix(Path(path), what, shapes)
+    expected = {prefix + name: shape for name, shape in (buffers | frozen | shapes).items()}
+    read = {name.removeprefix(prefix): tensor for name, tensor in read_tensors(path, expected, what, _ADVICE).items()}
     tensors = {name: tensor for name, tensor in read.items() if name in shapes}
     trained = [name for name, tensor in read.items() if name in frozen and bool(tensor.any())]
     if trained:
         raise BadInputError(
-            f"{what} holds a {_what(about)} of {', '.join(map(repr, trained[:3]))} that is not zero, but the model "
+            f"{what} holds a {word} of {', '.join(map(repr, trained[:3]))} that is not zero, but the model "
             f"{model.name!r} freezes it (requires_grad=False); give the network as the client trained it."
         )
     missing = [name for name in shapes if name not in tensors]
     if missing:
         raise BadInputError(
-            f"{what} lacks the {_what(about)} of {', '.join(map(repr, missing[:3]))}"
+            f"{what} lacks the {word} of {', '.join(map(repr, missing[:3]))}"
             f"{f' and {len(missing) - 3} more' if len(missing) > 3 else ''}, of {len(shapes)} parameters of model "
             f"{model.name!r}; capture every parameter that the server receives, and name the model it trains."
         )
-    dtype = next(iter(parameters.values())).dtype
+    first = next(iter(parameters.values()))
     notes = [] if not prefix else [f"the names of all tensors began with {prefix!r}, which was taken away"]
     rounded: dict[torch.dtype, list[str]] = {}
     for name, tensor in tensors.items():
-        _check_gradient(f"{what}: the {_what(about)} of {name!r}", tensor)
-        if FLOATS[tensor.dtype] < FLOATS[dtype]:
+        check_numbers(f"{what}: the {word} of {name!r}", tensor, torch.float64)
+        if FLOATS[tensor.dtype] < FLOATS[first.dtype]:
             rounded.setdefault(tensor.dtype, []).append(name)
-        if not bool(tensor.to(dtype).isfinite().all()):
+        if not bool(tensor.to(first.dtype).isfinite().all()):
             raise BadInputError(
-                f"{what}: the {_what(about)} of {name!r} holds {float(tensor.abs().max()):g}, which the model's "
-                f"{str(dtype).removeprefix('torch.')} cannot hold; make the model float64."
+                f"{what}: the {word} of {name!r} holds {float(tensor.abs().max()):g}, which the model's "
+                f"{_type(first.dtype)} cannot hold; make the model float64."
             )
     for kind, names in rounded.items():
         some = ", ".join(map(repr, names[:3])) + (" ..." if len(names) > 3 else "")
         notes.append(
-            f"{len(names)} of {len(shapes)} tensors were rounded to {str(kind).removeprefix('torch.')} before they "
-            f"were captured: {some}"
+            f"{len(names)} of {len(shapes)} tensors were rounded to {_type(kind)} before they were captured: {some}"
         )
     if not any(bool(tensor.any()) for tensor in tensors.values()):
         raise BadInputError(
@@ -269,87 +260,51 @@ def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -
         )
     if schema is not None:
         _check_against(about, model, schema, what)
-    notes += _notes(about, model)
-    device = next(iter(parameters.values())).device
-    update = {name: tensors[name].to(device=device, dtype=dtype) for name in shapes}
-    running = {name: read[name].to(device=device) for name in buffers if name in read}
-    for name, tensor in running.items():
-        if tensor.dtype.is_floating_point:
-            _check_gradient(f"{what}: the running statistic {name!r}", tensor)
-    # The file has the message as it came: where all of a gradient was rounded alike, it was cast before it was sent.
-    [kind, *others] = rounded or {dtype: []}
-    if about.training is None and about.sent_as == "full" and not others and len(rounded.get(kind, ())) == len(shapes):
-        about = about.model_copy(update={"sent_as": str(kind).removeprefix("torch.")})
-    return Capture(about.view(model, update), about, tuple(notes), running)
-
-
-def _what(about: Description) -> str:
-    """Return the word for the tensors of the file: gradient or change."""
-    return "gradient" if about.training is None else "change"
-
-
-def coarse(about: Description, model: Model) -> str | None:
-    """Return why nothing is proved for a client with a coarser number format than the model; None for other clients."""
-    dtype = str(next(iter(model.parameters.values())).dtype).removeprefix("torch.")
-    if about.precision is None or _PRECISION[about.precision] >= _PRECISION[dtype]:
-        return None
-    return f"the client computed in {about.precision}, the model is {dtype}: the message is no exact one"
-
-
-def _notes(about: Description, model: Model) -> list[str]:
-    """Return notes on contradictions between model and description."""
-    notes = []
     if (doubt := coarse(about, model)) is not None:
         notes.append(doubt)
     if about.sent is not None and about.sent != state_digest(model.module.state_dict()):
         notes.append(
             "the model is not the one that the server sent when the update was made; give the weights of that round"
         )
-    return notes
+    update = {name: tensors[name].to(device=first.device, dtype=first.dtype) for name in shapes}
+    running = {name: read[name].to(device=first.device) for name in buffers if name in read}
+    for name, tensor in running.items():
+        if tensor.dtype.is_floating_point:
+            check_numbers(f"{what}: the running statistic {name!r}", tensor, torch.float64)
+    # The file has the message as it came: where all of a gradient was rounded alike, it was cast before it was sent.
+    [kind, *others] = rounded or {first.dtype: []}
+    if about.training is None and about.sent_as == "full" and not others and len(rounded.get(kind, ())) == len(shapes):
+        about = about.model_copy(update={"sent_as": _type(kind)})
+    return Capture(about.view(model, update), about, tuple(notes), running)
 
 
-def _check_gradient(what: str, tensor: Tensor) -> None:
-    if tensor.dtype not in FLOATS:
-        raise BadInputError(
-            f"{what} is of type {str(tensor.dtype).removeprefix('torch.')} where floating-point numbers are expected "
-            f"({', '.join(str(dtype).removeprefix('torch.') for dtype in FLOATS)}); undo what turned it into others, "
-            "such as quantisation, first."
-        )
-    broken = ~tensor.isfinite()
-    if bool(broken.any()):
-        raise BadInputError(
-            f"{what} holds {float(tensor[broken][0])} ({int(broken.sum())} of its {tensor.numel()} numbers are not "
-            "finite); training has diverged or the capture is broken, and nothing can be learned from it."
-        )
+def _word(about: Description) -> str:
+    """Return the word for the tensors of the file: gradient or change."""
+    return "gradient" if about.training is None else "change"
 
 
-def _prefix(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> str:
+def _type(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def coarse(about: Description, model: Model) -> str | None:
+    """Return why nothing is proved for a client with a coarser number format than the model; None for other clients."""
+    dtype = _type(next(iter(model.parameters.values())).dtype)
+    if about.precision is None or _PRECISION[about.precision] >= _PRECISION[dtype]:
+        return None
+    return f"the client computed in {about.precision}, the model is {dtype}: the message is no exact one"
+
+
+def _prefix(path: Path, what: str, shapes: Mapping[str, tuple[int, ...]]) -> str:
     """Return the prefix that wrappers put before the names of the model's parameters in a file; empty for none."""
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            names = set(file.keys())
-    except (SafetensorError, OSError):
-        return ""
+    with opened(path, f"{what} is", _NO_OTHER) as file:
+        names = set(file.keys())
     # The model's own names may begin like a wrapper's.
     prefix = common_prefix(names)
     while prefix and not any(name.removeprefix(prefix) in shapes for name in names):
         prefix = prefix.rpartition(".")[0].rpartition(".")[0]
         prefix += "." if prefix else ""
     return "" if any(name in shapes for name in names) else prefix
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise BadInputError(
-                f"{str(path)!r} takes {path.stat().st_size:,} bytes, more than a description of an update can need; "
-                "move it away."
-            )
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(
-            f"{str(path)!r} cannot be read ({error}); it should hold a description in JSON, or not be there."
-        ) from error
 
 
 def _parsed(text: str, what: str) -> Description:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import torch
 from sklearn.compose import ColumnTransformer
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from seepage.captures.captured import as_description, encoding_of, save_capture
+from seepage.captures.captured import Description, as_description, encoding_of, save_capture
 from seepage.errors import BadInputError, unknown_name
 from seepage.files import write_whole
 from seepage.learning import LocalTraining
@@ -23,9 +23,22 @@ from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.statistics import Statistics
 from seepage.wire.precision import Precision
 
-# What `capture` says of an update besides its numbers.
-_FACTS = ("batch_size", "labels", "model", "head", "statistics", "encoder", "training", "clients", "defense")
-_FACTS += ("precision", "sent_as", "client", "round")
+
+class _Facts(TypedDict, total=False):
+    """What ``capture`` says of an update besides its numbers."""
+
+    batch_size: int | None
+    labels: Tensor | Sequence[float] | None
+    model: str | None
+    head: Head | None
+    statistics: Statistics | None
+    encoder: ClientEncoder | ColumnTransformer | None
+    clients: int
+    defense: Mapping[str, Mapping[str, bool | int | float | str]] | None
+    precision: Arithmetic | None
+    sent_as: Precision
+    client: str | None
+    round: int | None
 
 
 @overload
@@ -35,18 +48,7 @@ def capture(
     /,
     *,
     optimizer: Optimizer | None = None,
-    batch_size: int | None = None,
-    labels: Tensor | Sequence[float] | None = None,
-    model: str | None = None,
-    head: Head | None = None,
-    statistics: Statistics | None = None,
-    encoder: ClientEncoder | ColumnTransformer | None = None,
-    clients: int = 1,
-    defense: Mapping[str, Mapping[str, bool | int | float | str]] | None = None,
-    precision: Arithmetic | None = None,
-    sent_as: Precision = "full",
-    client: str | None = None,
-    round: int | None = None,
+    **facts: Unpack[_Facts],
 ) -> RemovableHandle | None: ...
 
 
@@ -59,18 +61,7 @@ def capture(
     *,
     training: LocalTraining,
     names: Iterable[str] | None = None,
-    batch_size: int | None = None,
-    labels: Tensor | Sequence[float] | None = None,
-    model: str | None = None,
-    head: Head | None = None,
-    statistics: Statistics | None = None,
-    encoder: ClientEncoder | ColumnTransformer | None = None,
-    clients: int = 1,
-    defense: Mapping[str, Mapping[str, bool | int | float | str]] | None = None,
-    precision: Arithmetic | None = None,
-    sent_as: Precision = "full",
-    client: str | None = None,
-    round: int | None = None,
+    **facts: Unpack[_Facts],
 ) -> None: ...
 
 
@@ -96,7 +87,6 @@ def capture(
 
     Args:
         given: update and path, as above.
-        optimizer: optimiser whose next step is captured.
         names: names of the arrays of a list, in order.
         facts: what else is known of the update. ``batch_size``: number of records behind it. ``labels``: labels of the
             records, codes or numbers, where the attacker is to be granted them. ``model``: what to call the network.
@@ -125,9 +115,10 @@ def capture(
         ...     sorted(as_state(f"{folder}/update.safetensors", "the update"))
         ['bias', 'weight']
     """
+    arguments = [*_Facts.__annotations__, "training", "optimizer", "names"]
     for name in facts:
-        if name not in _FACTS:
-            raise unknown_name("argument of capture:", name, [*_FACTS, "optimizer", "names"])
+        if name not in arguments:
+            raise unknown_name("argument of capture:", name, arguments)
     if len(given) <= 1 and facts.keys() == {"encoder"} and optimizer is None:
         declaration = _encoder(facts["encoder"])
         if given:
@@ -150,8 +141,7 @@ def capture(
             "a gradient has none."
         )
     if optimizer is None:
-        _capture_gradient(parameters, path, facts)
-        return None
+        return _capture_gradient(parameters, path, facts)
     return _capture_step(parameters, path, optimizer, facts)
 
 
@@ -162,18 +152,15 @@ def _capture_change(before: object, after: object, path: object, names: Iterable
             "the change of a model is captured with training=LocalTraining(epochs=..., batch_size=..., "
             "learning_rate=...): without it nobody can replay the update."
         )
+    states = {"the state before training": before, "the state after training": after}
     array_names = None if names is None else list(names)
-    listed = [isinstance(state, Sequence) and not isinstance(state, str) for state in (before, after)]
-    if array_names is None and listed == [False, True]:
-        array_names = list(as_state(before, "the state before training"))
-    elif array_names is None and listed == [True, False]:
-        array_names = list(as_state(after, "the state after training"))
-    sent = as_state(before, "the state before training", array_names)
-    update = changes(sent, as_state(after, "the state after training", array_names))
-    about = as_description(
-        {"protocol": "fedavg", "sent": state_digest(sent), **_facts_of(facts)}, "the description of the update"
-    )
-    save_capture(file, update, about)
+    named = [what for what, state in states.items() if isinstance(state, str) or not isinstance(state, Sequence)]
+    if array_names is None and len(named) == 1:
+        # A list of arrays takes its names from the other state.
+        array_names = list(as_state(states[named[0]], named[0]))
+    sent, trained = (as_state(state, what, array_names) for what, state in states.items())
+    update = changes(sent, trained)
+    save_capture(file, update, _about({**facts, "protocol": "fedavg", "sent": state_digest(sent)}))
 
 
 def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, facts: Any, sent: bool = False) -> None:
@@ -187,18 +174,15 @@ def _capture_gradient(parameters: Sequence[tuple[str, Tensor]], path: Path, fact
                 f"the parameter {name!r} has no gradient: capture an update after loss.backward() and before the "
                 "gradients are set to zero; a parameter that is not trained has to be part of the loss all the same."
             )
-        if not sent and getattr(parameter, "grad_sample", None) is not None and _unsummed(parameter):
+        single = getattr(parameter, "grad_sample", None) is not None and getattr(parameter, "summed_grad", None) is None
+        if single and not sent:
             raise BadInputError(
                 f"the parameter {name!r} has Opacus' gradients of single records, which are neither clipped nor noised "
                 "yet: its gradient is not what is sent. Call seepage.capture(model.named_parameters(), FILE, "
                 "optimizer=optimizer) before optimizer.step()."
             )
         gradient[name.removeprefix(prefix)] = parameter.grad
-    save_capture(path, gradient, as_description(_facts_of(facts), "the description of the update"))
-
-
-def _unsummed(parameter: Tensor) -> bool:
-    return getattr(parameter, "summed_grad", None) is None
+    save_capture(path, gradient, _about(facts))
 
 
 def _capture_step(
@@ -218,7 +202,8 @@ def _capture_step(
             f"the optimiser does not step {', '.join(map(repr, foreign[:3]))}; give the optimiser that trains these "
             "parameters, and of the model those that it trains."
         )
-    as_description(_facts_of(facts), "the description of the update")
+    # Facts that cannot be used are refused now, not in the middle of training.
+    _about(facts)
 
     def write(*_: object) -> None:
         handle.remove()
@@ -228,8 +213,8 @@ def _capture_step(
     return handle
 
 
-def _facts_of(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts about an update as values of a description."""
+def _about(facts: Mapping[str, Any]) -> Description:
+    """Return the description of an update from the facts about it."""
     given = {name: value for name, value in facts.items() if value is not None}
     labels, statistics = given.pop("labels", None), given.pop("statistics", None)
     if labels is not None:
@@ -242,7 +227,7 @@ def _facts_of(facts: Mapping[str, Any]) -> dict[str, Any]:
         given["encoder"] = _encoder(given["encoder"])
     if "training" in given and not isinstance(given["training"], LocalTraining):
         raise BadInputError(f"training is of type {type(given['training']).__name__}; give a seepage LocalTraining.")
-    return given
+    return as_description(given, "the description of the update")
 
 
 def _encoder(given: object) -> ClientEncoder:

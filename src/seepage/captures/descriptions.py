@@ -1,16 +1,47 @@
-"""Descriptions beside captured tensors: JSON objects whose keys and values are those of a model."""
+"""Captured tensors and the descriptions beside them: safetensors files, and JSON objects with the fields of a model."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from safetensors import SafetensorError, safe_open
 
 from seepage.errors import BadInputError, unknown_name
 
 M = TypeVar("M", bound=BaseModel)
+
+
+@contextmanager
+def opened(path: Path, what: str, advice: str) -> Iterator[safe_open]:
+    """Open a safetensors file; a damaged one is refused, then or while it is read.
+
+    Args:
+        what: words for the file with their verb, such as "the update is", for messages.
+        advice: end of the sentence that says that the file may have been cut short.
+    """
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise BadInputError(
+            f"{what} no whole safetensors file ({' '.join(str(error).split())}): it may have been cut short{advice}."
+        ) from error
+
+
+def text_of(path: Path, what: str, most_bytes: int, advice: str) -> str:
+    """Return the text of a description in a file of its own."""
+    try:
+        size = path.stat().st_size
+        if size > most_bytes:
+            raise BadInputError(f"{what} takes {size:,} bytes, more than a description can need; {advice}.")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{what} cannot be read ({error}); {advice}.") from error
 
 
 def json_object(text: str, what: str, advice: str) -> dict[str, Any]:
@@ -34,8 +65,6 @@ def described(kind: type[M], values: Mapping[str, object], what: str, newest: in
 
     Args:
         kind: model of the description, with the field ``format``.
-        values: values by key.
-        what: words for the description, for messages.
         newest: newest format that is read.
 
     Raises:

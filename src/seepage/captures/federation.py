@@ -16,9 +16,8 @@ from seepage.assessment.row import ResultRow
 from seepage.attacks.horizontal.matching.over_rounds import OverRounds
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.attacks.horizontal.matching.rounds import pooled
-from seepage.captures.audit import Attacked, run_parts, several
+from seepage.captures.audit import Attacked, RecordsExposure, run_parts, several
 from seepage.captures.captured import Description, load_capture, read_description
-from seepage.captures.records import RecordsExposure
 from seepage.captures.recovery import Recovered, attacker_statistics, client_schema, doubts, recover
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
 from seepage.models.head import Dropout
@@ -45,6 +44,7 @@ SURE = 0.9
 _COARSE = ("float16", "bfloat16", "mixed")
 _LINKED = "rounds attacked one by one, equal records linked"
 _MATCHED = "all rounds matched together, as of the same records"
+_OF_PATHS = set("/\\\0")
 _ROUND = re.compile(r"round[-_ ]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _CLIENT = re.compile(r"client(?:[-_]|(?=\d))([^/]+?)(?=[-_]round|/|$)", re.IGNORECASE)
 
@@ -56,7 +56,7 @@ class CapturedFile:
     Attributes:
         name: its path within the folder, without the suffix.
         round: number of the round; None where neither description nor file name say it.
-        why: reason why nothing can be known of it; None for a file whose description can be read.
+        why: reason why its description cannot be read; None where it can.
     """
 
     path: Path
@@ -72,9 +72,7 @@ class UpdateFinding:
 
     Attributes:
         file: path of the file within the folder.
-        round: number of the round; None where it is not known.
-        records: number of records behind the update; None where it is not known.
-        outcome: ``proved``, ``estimated``, ``nothing``, ``not tried`` or ``failed``.
+        round, records: number of the round, and of records behind the update; None where they are not known.
         why: what the attack says of its method, the reason why it was not tried, or the error it failed with.
         estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
         score: share of cells read, beside the best baseline; None where the client's own rows are not known.
@@ -106,12 +104,12 @@ class ClientFinding:
     """
 
     client: str
-    rounds: int
-    records: int | None
-    proved_records: int
-    proved_cells: int
-    estimated_records: int
-    why: str
+    rounds: int = 0
+    records: int | None = None
+    proved_records: int = 0
+    proved_cells: int = 0
+    estimated_records: int = 0
+    why: str = ""
     score: ResultRow | None = None
     failed: bool = False
 
@@ -123,7 +121,6 @@ class FederationFindings:
     Attributes:
         updates: finding of each update, in order of client and round.
         clients: finding of each client with several updates.
-        attack: name of the attack.
         attacked: all updates as one audit, whose units are those that were scored; None without any.
     """
 
@@ -145,20 +142,13 @@ class FederationFindings:
 
     def to_plain(self) -> dict[str, object]:
         """Return the findings on updates and clients as JSON values."""
-        return {
-            "counts": self.counts,
-            "attack": self.attack,
-            **{
-                name: [
-                    {
-                        **asdict(replace(finding, score=None)),
-                        "score": None if finding.score is None else finding.score.as_dict(),
-                    }
-                    for finding in findings
-                ]
-                for name, findings in (("updates", self.updates), ("clients", self.clients))
-            },
-        }
+
+        def plain(finding: UpdateFinding | ClientFinding) -> dict[str, Any]:
+            score = None if finding.score is None else finding.score.as_dict()
+            return {**asdict(replace(finding, score=None)), "score": score}
+
+        updates, clients = map(plain, self.updates), map(plain, self.clients)
+        return {"counts": self.counts, "attack": self.attack, "updates": [*updates], "clients": [*clients]}
 
 
 def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFile]:
@@ -184,7 +174,16 @@ def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFil
         hidden = any(part.startswith(".") for part in inside.parts)
         if own or hidden or not path.is_file() or (weights is not None and path.resolve() == weights.resolve()):
             continue
-        captures.append(_described(path, inside.with_suffix("").as_posix()))
+        name, why = inside.with_suffix("").as_posix(), None
+        try:
+            about = read_description(path)
+        # Whatever is wrong with one file is no reason to leave out the others.
+        except Exception as error:
+            about, why = Description(), one_line(error)
+        rounds, clients = _ROUND.findall(name), _CLIENT.findall(name)
+        number = int(rounds[-1]) if rounds and about.round is None else about.round
+        client = clients[-1] if clients else _ROUND.sub("", name.rpartition("/")[2]).strip("-_ ") or name
+        captures.append(CapturedFile(path, name, about.client or client, number, why))
     if not captures:
         raise BadInputError(
             f"there is no captured update (*.safetensors) in {str(folder)!r}; capture some with seepage.capture, or "
@@ -194,20 +193,6 @@ def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFil
         captures,
         key=lambda capture: (_natural(capture.client), capture.round is None, capture.round or 0, capture.name),
     )
-
-
-def _described(path: Path, name: str) -> CapturedFile:
-    why = None
-    try:
-        about = read_description(path)
-    # Whatever is wrong with one file is no reason to leave out the others.
-    except Exception as error:
-        about, why = Description(), one_line(error)
-    rounds, clients = _ROUND.findall(name), _CLIENT.findall(name)
-    number = int(rounds[-1]) if rounds else None
-    stem = _ROUND.sub("", name.rpartition("/")[2]).strip("-_ ")
-    client = clients[-1] if clients else stem or name
-    return CapturedFile(path, name, about.client or client, number if about.round is None else about.round, why)
 
 
 def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
@@ -283,13 +268,13 @@ class FederationAttack:
         if self.holds is not None:
             check_count("holds", self.holds)
         # What is wrong for all updates is said once, before any is attacked.
-        statistics, _ = attacker_statistics(self.schema, None, self._reference(self.schema))
+        statistics, _ = attacker_statistics(self.schema, None, self._rows(self.reference, self.schema))
         make_model(self.model, self.schema, statistics, head=self.head)
         registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
         clients = list(dict.fromkeys(file.client for file in files))
         truths = self._truths(clients)
         for path in truths.values():
-            Table.read(path, self.schema, self.separator, missing=None)
+            self._rows(path, self.schema)
         shown = Listener() if listener is None else listener
         shown.begin(float(len(files)), jobs=len(files))
         updates: list[UpdateFinding] = []
@@ -310,18 +295,20 @@ class FederationAttack:
                 shown.ended()
             each += attacked
             if len(own) > 1:
-                together.append(self._linked(client, attacked, truths.get(client)))
-        lost = {place: update.why for place, update in enumerate(updates) if update.records is None}
-        return FederationFindings(tuple(updates), tuple(together), self.attack, self._as_audit(each, lost))
-
-    def _as_audit(self, each: Sequence[Recovered], lost: Mapping[int, str]) -> Attacked | None:
-        """Join the attacked updates into one audit; return None where no update could be attacked."""
-        if not each:
-            return None
-        first = each[0].attacked.audit
-        parts = {part.title: part for recovered in each for part in recovered.attacked.audit.spec.defenses}
-        spec = first.spec.model_copy(update={"defenses": tuple(parts.values()), "gate": self.gate})
-        return several("captured updates", spec, [recovered.attacked for recovered in each], lost)
+                try:
+                    together.append(self._linked(client, attacked, truths.get(client)))
+                except CertifiedWrongError:
+                    raise
+                except Exception as error:
+                    together.append(ClientFinding(client, why=f"not linked: {one_line(error)}", failed=True))
+        audit = None
+        if each:
+            lost = {place: update.why for place, update in enumerate(updates) if update.records is None}
+            parts = {part.title: part for recovered in each for part in recovered.attacked.audit.spec.defenses}
+            changed = {"defenses": tuple(parts.values()), "gate": self.gate}
+            spec = each[0].attacked.audit.spec.model_copy(update=changed)
+            audit = several("captured updates", spec, [recovered.attacked for recovered in each], lost)
+        return FederationFindings(tuple(updates), tuple(together), self.attack, audit)
 
     def _attack_file(
         self, file: CapturedFile, truth: Path | None, listener: Listener, keep: Callable[[str, Recovered], None] | None
@@ -353,29 +340,17 @@ class FederationAttack:
             raise
         except Exception as error:
             return _without(file, error), None
-        guess = recovered.guess
-        records, cells, estimated = _counts(guess, recovered.certainty)
-        regime = "" if guess.regime is None else guess.regime[0]
+        records, cells, estimated = _counts(recovered.guess, recovered.certainty)
+        regime = "" if recovered.guess.regime is None else recovered.guess.regime[0]
         outcome: Outcome = "proved" if records else "estimated" if estimated else "nothing"
-        why = regime.removeprefix(NOT_TRIED)
+        why, doubt = regime.removeprefix(NOT_TRIED), _doubt(recovered)
         if outcome == "nothing" and regime.startswith(NOT_TRIED):
             outcome = "not tried"
-        doubt = _doubt(recovered)
-        if outcome == "nothing" and doubt is not None:
+        elif outcome == "nothing" and doubt is not None:
             outcome, why = "not tried", f"{why}: {doubt}"
-        return UpdateFinding(
-            file=file.name,
-            client=file.client,
-            round=file.round,
-            records=recovered.number,
-            outcome=outcome,
-            why=why,
-            proved_records=records,
-            proved_cells=cells,
-            estimated_records=estimated,
-            score=recovered.attacked.row(),
-            notes=recovered.notes,
-        ), recovered
+        score, number = recovered.attacked.row(), recovered.number
+        finding = UpdateFinding(file.name, file.client, file.round, number, outcome, why, records, cells, estimated)
+        return replace(finding, score=score, notes=recovered.notes), recovered
 
     def update(
         self,
@@ -400,19 +375,11 @@ class FederationAttack:
         """
         about = read_description(path)
         schema, notes = client_schema(self.schema, about), list[str]()
-        statistics, origin = attacker_statistics(schema, about, self._reference(schema))
+        statistics, origin = attacker_statistics(schema, about, self._rows(self.reference, schema))
         head, seed = self.head or about.head, self.model_seed
-        rows = None if truth is None else Table.read(truth, schema, self.separator, missing=None)
-        model, _ = make_model(
-            self.model,
-            schema,
-            statistics,
-            seed=seed,
-            head=head,
-            weights=weights,
-            dropout=self.dropout,
-            device=self.device,
-        )
+        rows = self._rows(truth, schema)
+        options: dict[str, Any] = {"head": head, "weights": weights, "dropout": self.dropout, "device": self.device}
+        model, _ = make_model(self.model, schema, statistics, seed=seed, **options)
         capture = load_capture(path, model, schema)
         if weights is None:
             notes.append(f"weights: those of the model's initialisation with seed {seed}; give --weights if it moved")
@@ -438,33 +405,21 @@ class FederationAttack:
         )
 
     def _linked(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
-        """Attack the updates of a client together; an error becomes a finding of its own."""
-        try:
-            return self._together(client, attacked, truth)
-        except CertifiedWrongError:
-            raise
-        except Exception as error:
-            return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {one_line(error)}", failed=True)
-
-    def _together(self, client: str, attacked: Sequence[Recovered], truth: Path | None) -> ClientFinding:
         """Attack the updates of a client together."""
         why = _unlinkable(attacked)
         largest = max((recovered.number for recovered in attacked), default=0)
         if not why and self.holds is not None and self.holds < largest:
             why = f"the client holds {self.holds} records, but an update is of {largest}"
         if why:
-            return ClientFinding(client, 0, None, 0, 0, 0, f"not linked: {why}")
+            return ClientFinding(client, why=f"not linked: {why}")
         first = attacked[0]
         schema, statistics = first.schema, first.statistics
-        rows = None if truth is None else Table.read(truth, schema, self.separator, missing=None)
+        rows = self._rows(truth, schema)
         if rows is not None and len(rows) < largest:
             rows = None
-        total = sum(recovered.number for recovered in attacked)
         client_rows = self.holds if rows is None else len(rows)
-        if client_rows is not None:
-            total = client_rows
-        defense = first.capture.about.known(first.number)
-        knowledge = Knowledge(schema, statistics, total, defense=defense)
+        total = sum(recovered.number for recovered in attacked) if client_rows is None else client_rows
+        knowledge = Knowledge(schema, statistics, total, defense=first.capture.about.known(first.number))
         view = RoundsView(tuple(recovered.capture.view for recovered in attacked), largest)
         attack = registry.attacks.of("horizontal").create(self.attack, **(self.options or {}))
         same = client_rows == largest and {recovered.number for recovered in attacked} == {largest}
@@ -479,24 +434,20 @@ class FederationAttack:
         if way == _LINKED:
             # Records that no round has shown are filled by the marginals, which is no estimate from an update.
             estimated = min(estimated, sum(_counts(recovered.guess, recovered.certainty)[2] for recovered in attacked))
-        exposure = RecordsExposure("horizontal", view, knowledge, self.seed, lambda _: guess, rows)
-        score = None if rows is None else self._scored(first, exposure)
+        score = None
+        if rows is not None:
+            exposure, audit = RecordsExposure(view, knowledge, self.seed, lambda _: guess, rows), first.attacked.audit
+            score = run_parts(exposure.audit(audit.spec, audit.about, first.capture.about.defense)).row()
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
-
-    def _scored(self, first: Recovered, exposure: RecordsExposure) -> ResultRow | None:
-        """Return the share of cells that the attack reads from all rounds of a client."""
-        audit = first.attacked.audit
-        return run_parts(exposure.audit(audit.spec, audit.about, first.capture.about.defense)).row()
 
     def _weights(self, file: CapturedFile) -> Path:
         """Return the file of the model that was sent when an update was made."""
         about = read_description(file.path)
-        label = file.path.stem.removeprefix("client-")
+        labels = dict.fromkeys((file.path.stem.removeprefix("client-"), file.client))
         # A client's name is never a path.
-        names = [fromkey for fromkey in dict.fromkeys((label, file.client)) if not set(fromkey) & set("/\\\0")]
-        beside = [file.path.with_name(f"model-{name}.safetensors") for name in names]
-        beside.append(file.path.with_name("model.safetensors"))
-        there = [path for path in (*beside, *([self.weights] if self.weights else [])) if path.is_file()]
+        names = [f"model-{label}" for label in labels if not set(label) & _OF_PATHS]
+        places = [file.path.with_name(f"{name}.safetensors") for name in (*names, "model")]
+        there = [path for path in (*places, *([self.weights] if self.weights else [])) if path.is_file()]
         if not there:
             raise BadInputError(
                 "there is no model.safetensors beside the update; put the model there that the server sent, or name "
@@ -512,10 +463,8 @@ class FederationAttack:
             "was made (another digest); give that of its round."
         )
 
-    def _reference(self, schema: Schema) -> Table | None:
-        if isinstance(self.reference, Path):
-            return Table.read(self.reference, schema, self.separator, missing=None)
-        return self.reference
+    def _rows(self, rows: Path | Table | None, schema: Schema) -> Table | None:
+        return Table.read(rows, schema, self.separator, missing=None) if isinstance(rows, Path) else rows
 
     def _truths(self, clients: Sequence[str]) -> dict[str, Path]:
         """Return the files of the clients' own rows, by client, as far as they exist."""
@@ -530,7 +479,7 @@ class FederationAttack:
             return {clients[0]: self.truth}
         files = {}
         for client in clients:
-            names = [] if set(client) & set("/\\\0") else [f"{client}.csv", f"client-{client}.csv"]
+            names = [] if set(client) & _OF_PATHS else [f"{client}.csv", f"client-{client}.csv"]
             there = [self.truth / name for name in names if (self.truth / name).is_file()]
             if there:
                 files[client] = there[0]

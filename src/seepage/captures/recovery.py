@@ -16,9 +16,8 @@ from torch import Tensor
 from seepage import kernel, registry
 from seepage.assessment import certainties, spreads
 from seepage.attacks.horizontal.exact.record_count import count_records
-from seepage.captures.audit import Attacked, run_parts
+from seepage.captures.audit import Attacked, RecordsExposure, run_parts
 from seepage.captures.captured import Capture, Description, coarse
-from seepage.captures.records import RecordsExposure
 from seepage.captures.spec import AttackSpec
 from seepage.errors import BadInputError, Remedy, check_count
 from seepage.files import make_folder, write_whole
@@ -55,7 +54,7 @@ class Recovered:
     """The records that an attack read from one update.
 
     Attributes:
-        guess: records in no particular order, and the attacker's own doubts.
+        guess: records in no particular order.
         certainty: certainty of each cell in [0, 1], see ``assessment.certainties``; NaN where the attack has no
             ensemble.
         spread: standard deviation of each continuous cell in its column's unit; NaN elsewhere.
@@ -99,26 +98,19 @@ class Recovered:
         """Return settings, knowledge, notes and certainty as JSON values, without any guessed cell."""
         means = self.certainty.nanmean(dim=0)
         certain = {name: _plain(mean) for name, mean in zip(self.schema.names, means, strict=True)}
-        plain = {"settings": self.settings, "knowledge": self.knowledge, "notes": list(self.notes)}
-        return {**plain, "certainty": certain}
+        notes = list(self.notes)
+        return {"settings": self.settings, "knowledge": self.knowledge, "notes": notes, "certainty": certain}
 
     @property
     def confidence(self) -> pd.DataFrame:
         """One row a guessed cell: record (from 1), column, guess, certainty and spread."""
-        frame = frame_of(self.schema, self.guess.cells[0])
-        return pd.DataFrame(
-            [
-                {
-                    "record": record + 1,
-                    "column": name,
-                    "guess": frame.iat[record, i],
-                    "certainty": _plain(self.certainty[record, i]),
-                    "spread": _plain(self.spread[record, i]),
-                }
-                for record in range(len(frame))
-                for i, name in enumerate(self.schema.names)
-            ]
-        )
+        frame, names = frame_of(self.schema, self.guess.cells[0]), self.schema.names
+        rows = [
+            (r + 1, name, frame.iat[r, i], _plain(self.certainty[r, i]), _plain(self.spread[r, i]))
+            for r in range(len(frame))
+            for i, name in enumerate(names)
+        ]
+        return pd.DataFrame(rows, columns=["record", "column", "guess", "certainty", "spread"])
 
 
 def attacker_statistics(
@@ -133,18 +125,15 @@ def attacker_statistics(
         schema: schema of the table, in the order of the client's encoder, see ``client_schema``.
         reference: public rows of the same schema.
     """
-    stated_by = None
+    stated = None
     if about is not None and about.encoder is not None:
-        stated_by = about.encoder.mean, about.encoder.scale
+        stated = standardised_statistics(schema, about.encoder.mean, about.encoder.scale)
     elif about is not None and about.encoding is not None:
-        stated_by = about.encoding.mean, about.encoding.std
-    if stated_by is None:
-        reference_statistics = uniform_statistics(schema) if reference is None else Statistics.of(reference)
-        return reference_statistics, "bounds" if reference is None else "reference rows"
-    stated = standardised_statistics(schema, *stated_by)
+        stated = standardised_statistics(schema, about.encoding.mean, about.encoding.std)
     if reference is None:
-        return stated, "encoding"
-    return replace(Statistics.of(reference), mean=stated.mean, std=stated.std), "reference rows"
+        return (uniform_statistics(schema), "bounds") if stated is None else (stated, "encoding")
+    rows = Statistics.of(reference)
+    return rows if stated is None else replace(rows, mean=stated.mean, std=stated.std), "reference rows"
 
 
 def states_encoding(about: Description) -> bool:
@@ -176,9 +165,8 @@ def recover(
     """Attack a captured update in the way in which an audit attacks its first victim of the same seed.
 
     Args:
-        statistics, origin: what the attacker knows of the columns, see ``attacker_statistics``.
-        batch_size: number of records, where the update does not say it; counted if neither does, see
-            ``count_records``.
+        origin: origin of the statistics, see ``attacker_statistics``.
+        batch_size: number of records, where the update does not say it; counted if neither does.
         truth: the batch's records in any order, to score the guess with.
         progress: called now and then with the share of the work done since the last call.
         allow_large: whether to attack batches that may take more memory than the machine has.
@@ -189,14 +177,23 @@ def recover(
         BadInputError: the number of records is not known or contradicts the update or the truth, or is very large; the
             attack or an option is unknown, or labels can be neither restored nor are they given.
     """
+    about, model = capture.about, capture.view.model
     records, counted = _records(capture, schema, statistics, batch_size, truth, seed)
-    knowledge, model = _knowledge(capture, schema, statistics, records), capture.view.model
+    knowledge = _knowledge(capture, schema, statistics, records)
     method = registry.attacks.of("horizontal").create(attack, **(options or {}))
-    if not allow_large:
-        _check_size(records, schema.width, int(getattr(method, "restarts", 1)))
+    restarts = int(getattr(method, "restarts", 1))
+    numbers = records * schema.width * restarts
+    if not allow_large and (numbers > _MOST_NUMBERS or records > _MOST_RECORDS):
+        raise BadInputError(
+            f"{records:,} records of {schema.width} encoded columns, searched from {restarts:,} random starts, are "
+            f"{numbers:,} numbers; above {_MOST_RECORDS:,} records or {_MOST_NUMBERS:,} numbers an attack may take "
+            "more memory than there is. Check the number of records, ask for fewer restarts, or allow it: ",
+            Remedy("allow_large", True),
+            ".",
+        )
     # An attack that another package adds may have no progress to report.
     reports = "progress" in inspect.signature(method).parameters
-    doubt = coarse(capture.about, model)
+    doubt = coarse(about, model)
 
     def read(progress: Progress | None) -> RecordsGuess:
         listening = {"progress": progress} if reports and progress is not None else {}
@@ -209,7 +206,7 @@ def recover(
         "attack": attack,
         "options": options or {},
         "seed": seed,
-        "protocol": capture.about.protocol,
+        "protocol": about.protocol,
         "model": model.name,
         "head": model.head,
         "batch_size": records,
@@ -217,23 +214,33 @@ def recover(
     granted = {
         **knowledge.describe(),
         "statistics": _ORIGIN_WORDS[origin],
-        "encoding": "as the update says" if states_encoding(capture.about) else "that of the statistics",
+        "encoding": "as the update says" if states_encoding(about) else "that of the statistics",
         "labels": "restored" if knowledge.labels is None else "those in the update",
         "records": "counted in the update" if counted else "granted",
     }
+    all_notes = (*capture.notes, *notes, *_assumed(model))
+    facts = About(
+        "captured update",
+        about.protocol,
+        model.name,
+        lead="What a captured update gives away of the records behind it.",
+        message="the update",
+        threat_model=(
+            "The attacker is the server, honest but curious: it has the update, the model that it sent and the schema.",
+            f"The update is {about.describe()}, of {records:,} records.",
+            f"Columns: {_ORIGIN_WORDS[origin]}.",
+        ),
+        notes=all_notes,
+        without_dropout=model.switched_off,
+    )
     spec = AttackSpec.of(attacks=(Part(name=attack, options=options or {}),), seed=seed, gate=gate)
-    notes = (*capture.notes, *notes, *_assumed(model))
-    facts = update_facts(capture.about, model, records, origin, notes)
-    exposure = RecordsExposure("horizontal", capture.view, knowledge, seed, read, truth)
-    audit = exposure.audit(spec, facts, capture.about.defense, settings, granted)
-    attacked = run_parts(audit, progress=lambda _: progress)
+    exposure = RecordsExposure(capture.view, knowledge, seed, read, truth)
+    attacked = run_parts(exposure.audit(spec, facts, about.defense, settings, granted), progress=lambda _: progress)
     guess = exposure.guess
     assert guess is not None
     certainty, spread = doubts(schema, statistics, guess)
-    loss = None if guess.loss is None else _plain(guess.loss[0])
-    return Recovered(
-        attacked, capture, statistics, guess, certainty, spread, {**settings, "loss": loss}, granted, notes
-    )
+    settings["loss"] = None if guess.loss is None else _plain(guess.loss[0])
+    return Recovered(attacked, capture, statistics, guess, certainty, spread, settings, granted, all_notes)
 
 
 def _knowledge(capture: Capture, schema: Schema, statistics: Statistics, records: int) -> Knowledge:
@@ -247,59 +254,20 @@ def _knowledge(capture: Capture, schema: Schema, statistics: Statistics, records
     if given is not None and len(given) != records:
         raise BadInputError(f"the update has {len(given)} labels for a batch of {records} records; give one a record.")
     labels = None if given is None else torch.tensor([given], dtype=torch.float64)
-    moments = capture.batch_statistics
-    return Knowledge(
-        schema, statistics, records, labels, defense=capture.about.known(records), batch_statistics=moments
-    )
-
-
-def _check_size(records: int, width: int, restarts: int) -> None:
-    numbers = records * width * restarts
-    if numbers > _MOST_NUMBERS or records > _MOST_RECORDS:
-        raise BadInputError(
-            f"{records:,} records of {width} encoded columns, searched from {restarts:,} random starts, are "
-            f"{numbers:,} numbers; above {_MOST_RECORDS:,} records or {_MOST_NUMBERS:,} numbers an attack may take "
-            "more memory than there is. Check the number of records, ask for fewer restarts, or allow it: ",
-            Remedy("allow_large", True),
-            ".",
-        )
-
-
-def update_facts(about: Description, model: Model, records: int, origin: Origin, notes: Sequence[str] = ()) -> About:
-    """Return the description of a captured update for the head of a report."""
-    return About(
-        "captured update",
-        about.protocol,
-        model.name,
-        lead="What a captured update gives away of the records behind it.",
-        message="the update",
-        threat_model=(
-            "The attacker is the server, honest but curious: it has the update, the model that it sent and the schema.",
-            f"The update is {about.describe()}, of {records:,} records.",
-            f"Columns: {_ORIGIN_WORDS[origin]}.",
-        ),
-        notes=tuple(notes),
-        without_dropout=model.switched_off,
-    )
+    defense, moments = capture.about.known(records), capture.batch_statistics
+    return Knowledge(schema, statistics, records, labels, defense=defense, batch_statistics=moments)
 
 
 def doubts(
     schema: Schema, statistics: Statistics, guess: RecordsGuess
 ) -> tuple[Float[Tensor, "record column"], Float[Tensor, "record column"]]:
-    """Return certainty and spread of each cell of the first victim; ``Recovered`` describes both.
-
-    Args:
-        schema, statistics: schema and statistics of the attacker.
-        guess: what was read.
-    """
+    """Return certainty and spread of each cell of the first victim; ``Recovered`` describes both."""
     doubt = torch.full_like(guess.cells, torch.nan) if guess.uncertainty is None else guess.uncertainty
-    scale = torch.tensor(
-        [
-            torch.nan if isinstance(column, Discrete) else float(statistics.std[block.start])
-            for column, block in zip(schema.columns, schema.blocks, strict=True)
-        ],
-        dtype=doubt.dtype,
-    )
+    stds = [
+        torch.nan if isinstance(column, Discrete) else float(statistics.std[block.start])
+        for column, block in zip(schema.columns, schema.blocks, strict=True)
+    ]
+    scale = torch.tensor(stds, dtype=doubt.dtype)
     return certainties(schema, doubt[0], scale), spreads(schema, doubt[0], scale)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
@@ -29,12 +28,11 @@ class AttackSpec(Spec):
     """The spec of an attack on a captured update or on a folder of updates; each field describes itself.
 
     Example:
-        >>> AttackSpec.of(attacks=["unmix"], model="nn3").attacks[0].title
-        'unmix'
+        >>> [part.title for part in AttackSpec.of(attacks=["dlg", "dlg:{iterations: 3}", "dlg"], model="nn3").attacks]
+        ['dlg', 'dlg(iterations=3)']
     """
 
     setting: ClassVar[str] = "horizontal"
-    about: ClassVar[str] = "a captured update: what it gives away of the records behind it"
     unit: ClassVar[str] = "captured update"
     repeats: ClassVar[str] = "updates"
 
@@ -138,7 +136,18 @@ class AttackSpec(Spec):
     @field_validator("attacks", mode="before")
     @classmethod
     def _labelled(cls, value: object) -> object:
-        return labelled(value) if isinstance(value, list | tuple) else value
+        """Leave out repeats, and give attacks of the same name their options as label."""
+        if not isinstance(value, list | tuple):
+            return value
+        given = [Part.model_validate(as_part(item)) for item in value]
+        parts = {part.model_dump_json(): part for part in given}.values()
+        titles = [part.title for part in parts]
+        return tuple(
+            part.model_copy(update={"label": describe(part.name, part.options)})
+            if part.label is None and titles.count(part.title) > 1
+            else part
+            for part in parts
+        )
 
     @model_validator(mode="after")
     def _certificates(self) -> AttackSpec:
@@ -153,7 +162,6 @@ class SplitTranscriptSpec(AttackSpec):
     """An attack on a transcript of split training."""
 
     setting: ClassVar[str] = "split"
-    about: ClassVar[str] = "a transcript of split training: what it gives away"
     unit: ClassVar[str] = "training"
     repeats: ClassVar[str] = "trainings"
     member: ClassVar[str | None] = "record"
@@ -167,35 +175,16 @@ class VerticalTranscriptSpec(SplitTranscriptSpec):
     """An attack on a transcript of vertical training."""
 
     setting: ClassVar[str] = "vertical"
-    about: ClassVar[str] = "a transcript of vertical training: what it gives away"
 
 
 class TreeFilesSpec(AttackSpec):
     """An attack on the tree files of a client."""
 
     setting: ClassVar[str] = "trees"
-    about: ClassVar[str] = "tree files of a client: what they give away"
     unit: ClassVar[str] = "client"
     repeats: ClassVar[str] = "clients"
 
 
-def labelled(values: Iterable[object]) -> tuple[Part, ...]:
-    """Return the attacks without repeats; attacks of the same label get their options as label.
-
-    Args:
-        values: attacks by name, as text with options, or as mappings.
-
-    Example:
-        >>> [part.title for part in labelled(["exact", "exact:{keep: 3}", "exact"])]
-        ['exact', 'exact(keep=3)']
-    """
-    parts = list(
-        {part.model_dump_json(): part for part in (Part.model_validate(as_part(value)) for value in values)}.values()
-    )
-    labels = [part.title for part in parts]
-    return tuple(
-        part.model_copy(update={"label": describe(part.name, part.options)})
-        if part.label is None and labels.count(part.title) > 1
-        else part
-        for part in parts
-    )
+_KINDS: tuple[type[AttackSpec], ...] = (AttackSpec, SplitTranscriptSpec, VerticalTranscriptSpec, TreeFilesSpec)
+SPECS = {kind.setting: kind for kind in _KINDS}
+"""Spec of an attack on a capture, by the setting of the capture."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool
@@ -20,15 +20,8 @@ from seepage.attacks.split.exact import check_gradient, not_exact
 from seepage.attacks.split.parts.nearest import rounding
 from seepage.attacks.split.parts.proof import FAR
 from seepage.attacks.split.parts.space import Space
-from seepage.captures.transcript_runs import (
-    TranscriptExposure,
-    TranscriptTables,
-    UnknownPart,
-    gathered,
-    history_of,
-    meaningful,
-)
-from seepage.captures.transcripts import RecordedTraining, RoundMessages
+from seepage.captures.transcript_runs import TranscriptExposure, TranscriptTables, UnknownPart, meaningful
+from seepage.captures.transcripts import SERVER, RecordedTraining, RoundMessages
 from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.models.batch_norm import normalising
 from seepage.models.deepfm import deepfm
@@ -58,16 +51,6 @@ _FEW_GROUPS, _MANY_RECORDS = 64, 16
 _MOST = 0.5
 # Place of a round and of the record in it, of each message of each record, the oldest first.
 _History = Mapping[int, Sequence[tuple[int, int]]]
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Records whose messages in the view were computed with the same weights."""
-
-    places: Tensor
-    view: CutView
-
-
 # Place of the weights, and bound on norms, of an exchange.
 _Kind = tuple[int, float | None]
 
@@ -79,22 +62,19 @@ class SplitTranscriptExposure(TranscriptExposure):
         model: the network, see ``split_model``.
     """
 
-    setting = "split"
     scales = COLUMN_SCALES
 
     def __init__(self, tables: TranscriptTables, model: SplitModel) -> None:
-        super().__init__(tables)
-        self.reveals = (CutView, ReturnedView)
         training = tables.training
-        if any(messages.gradient is None for messages in training.rounds):
-            answered = tuple(messages for messages in training.rounds if messages.gradient is not None)
-            if not answered:
-                raise BadInputError(
-                    "no round of the transcript holds gradients, which are what the server of split learning receives."
-                )
+        answered = tuple(messages for messages in training.rounds if messages.gradients is not None)
+        if not answered:
+            raise BadInputError(
+                "no round of the transcript holds gradients, which are what the server of split learning receives."
+            )
+        super().__init__(tables, replace(training, rounds=answered))
+        self.reveals = (CutView, ReturnedView)
+        if len(answered) < len(training.rounds):
             self.notes.append(f"{len(training.rounds) - len(answered)} rounds without gradients are left out")
-            training = replace(training, rounds=answered)
-        self.training = training
         self._base = model
         self._models: dict[int, SplitModel] = {}
         if training.weights:
@@ -104,9 +84,9 @@ class SplitTranscriptExposure(TranscriptExposure):
         self._defense = _cut_defense(training.about.defense)
         space = Space.of(self._base, CutKnowledge(tables.schema, tables.statistics))
         self.limits = [*filter(None, [not_exact(self._base, space)])]
-        self._all_messages, self._used_messages = self._histories()
-        self.places = torch.tensor(sorted(self._all_messages))
-        for messages in training.rounds:
+        self._used_messages = self._used()
+        self.places = torch.tensor(list(self.history))
+        for messages in answered:
             # Weights that do not fit are refused before anything is attacked.
             self._with_weights(self._weights_of(messages.number))
 
@@ -115,7 +95,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         guesser = Posterior(observed=False) if part.part.name == PRIOR else make_part(registered, part.part)
         begun = time.perf_counter()
         if part.kind == "baseline":
-            guess = self._answered(guesser, False, self._all_messages)
+            guess = self._answered(guesser, False, self.history)
             return self._scored(guess, time.perf_counter() - begun)
         guess = self._guess(guesser, "auxiliary" in entry_of(registered, part.part).needs)
         fits = self._fitting(part.part, guess)
@@ -133,68 +113,59 @@ class SplitTranscriptExposure(TranscriptExposure):
         return replace(scored, measured=[*scored.measured, *shown])
 
     def _keep_answers(self, part: PlannedPart, guess: CutGuess) -> None:
-        model = self._base
-        columns = [model.schema.columns[i] for i in model.private]
-        alone = Schema.model_construct(columns=(*columns, model.schema.target), target=model.schema.target)
+        columns, target = self.training.private_columns, self._base.schema.target
+        alone = Schema.model_construct(columns=(*columns, target), target=target)
         frame = frame_of(alone, torch.cat([guess.cells, guess.labels[:, None].to(guess.cells)], dim=1))
-        answers: dict[str, Iterable[object]] = {name: frame[name] for name in frame.columns}
         if guess.certified is not None:
-            certified = zip(columns, guess.certified.unbind(1), strict=True)
-            answers |= {f"{column.name} certified": cells.tolist() for column, cells in certified}
-        self.keep(part, self.places, answers)
+            for column, cells in zip(columns, guess.certified.unbind(1), strict=True):
+                frame[f"{column.name} certified"] = cells.tolist()
+        self.keep(part, self.places, frame)
 
     def _guess(self, attack: Callable[..., CutGuess], auxiliary: bool) -> CutGuess:
         """Return an attack's guess of all records; records without a gradient get the guess of the prior."""
         if not self._used_messages:
-            check_gradient(
-                self._view(0, None, [seen[-1] for seen in self._all_messages.values()], list(self._all_messages))
-            )
+            check_gradient(self._view(0, None, [seen[-1] for seen in self.history.values()], list(self.history)))
         guess = self._answered(attack, auxiliary, self._used_messages)
-        rest = {place: seen for place, seen in self._all_messages.items() if place not in self._used_messages}
+        rest = {place: seen for place, seen in self.history.items() if place not in self._used_messages}
         if not rest:
             return guess
-        prior = replace(attack, observed=False) if isinstance(attack, Posterior) else self._prior
+        prior: Any = Posterior(observed=False)
+        if isinstance(attack, Posterior):
+            prior = replace(attack, observed=False)
+        elif not self.training.weights:
+            prior = registry.baselines.of("split").create("marginals")
         unread = _unread(guess, self._answered(prior, False, rest))
-        return CutGuess.joined([guess, unread]).take(
-            torch.tensor([*sorted(self._used_messages), *sorted(rest)]).argsort()
-        )
-
-    @property
-    def _prior(self) -> Callable[..., CutGuess]:
-        """Return the baseline that guesses records without a gradient."""
-        if self.training.weights:
-            return Posterior(observed=False)
-        return cast("Callable[..., CutGuess]", registry.baselines.of("split").create("marginals"))
+        return CutGuess.joined([guess, unread]).take(torch.tensor([*self._used_messages, *rest]).argsort())
 
     def _answered(self, attack: Callable[..., CutGuess], auxiliary: bool, history: _History) -> CutGuess:
         """Return an attack's guess of the records of a history, in the order of their positions."""
-        rows = self.tables.public
+        rows, auxiliary_rows = self.tables.public, None
         # Without its own columns the server cannot tell its records by them from the auxiliary rows.
-        auxiliary_rows = None if rows is None or not (auxiliary or self.training.own is not None) else rows
-        knowledge = CutKnowledge(
-            self.tables.schema,
-            self.tables.statistics,
-            self._defense,
-            None if auxiliary_rows is None else Auxiliary(auxiliary_rows.cells, auxiliary_rows.labels),
-        )
+        if rows is not None and (auxiliary or self.training.own is not None):
+            auxiliary_rows = Auxiliary(rows.cells, rows.labels)
+        knowledge = CutKnowledge(self.tables.schema, self.tables.statistics, self._defense, auxiliary_rows)
         seeds = [stream(self.tables.seed, 0, "starts")]
-        if isinstance(attack, Posterior):
-            rounds = self._rounds(history if attack.observed else _newest(history, 1))
-            if attack.by_round(rounds.views[0], knowledge):
-                return attack.of_rounds(rounds, knowledge, seeds)
-            history = self._together(history) if attack.observed else _newest(history, 1)
-        else:
+        if not isinstance(attack, Posterior) or not attack.observed:
             # All other attacks read one message of each record.
             history = _newest(history, 1)
-        groups = self._grouped(history)
-        order = torch.cat([group.places for group in groups]).argsort()
-        return CutGuess.joined([attack(group.view, knowledge, seeds) for group in groups]).take(order)
+        if isinstance(attack, Posterior):
+            rounds = self._rounds(history)
+            if attack.by_round(rounds.views[0], knowledge):
+                return attack.of_rounds(rounds, knowledge, seeds)
+            history = self._together(history)
+        guesses, order = [], []
+        for kinds, places in self._keyed(history).items():
+            # Records whose messages have the same weights and bounds, exchange by exchange.
+            exchanges = zip(*(reversed(history[place]) for place in places), strict=True)
+            newest, *earlier = (self._view(*kind, each, places) for kind, each in zip(kinds, exchanges, strict=True))
+            guesses.append(attack(replace(newest, earlier=tuple(earlier)), knowledge, seeds))
+            order += places
+        return CutGuess.joined(guesses).take(torch.tensor(order).argsort())
 
     def _fitting(self, part: Part, guess: CutGuess) -> Bool[Tensor, " record"] | None:
         """Return which records' newest messages the guess replays up to rounding; note a doubt where they are few.
 
-        Args:
-            guess: its guess for all records; None is returned where it compares no messages, or changes them first.
+        None is returned where the attack compares no messages, or changes them first.
         """
         if guess.residual is None or not {"scale", "undo_mean"}.isdisjoint(part.options):
             return None
@@ -233,7 +204,7 @@ class SplitTranscriptExposure(TranscriptExposure):
 
     def _newest_view(self) -> CutView:
         """Return the newest message of each record as one view; its model is that of any round."""
-        newest = [(self._used_messages.get(place) or self._all_messages[place])[-1] for place in self.places.tolist()]
+        newest = [(self._used_messages.get(place) or self.history[place])[-1] for place in self.places.tolist()]
         return self._view(0, None, newest, self.places.tolist())
 
     def returned(self) -> tuple[Tensor, ReturnedView]:
@@ -246,35 +217,31 @@ class SplitTranscriptExposure(TranscriptExposure):
             own = encoder_of(schema).encode(view.features[None])
         return self.places, ReturnedView(view.cut[None], view.own_gradient[None], own.to(view.cut.dtype))
 
-    def _histories(self) -> tuple[_History, _History]:
-        """Return the messages of all records, and the messages that attacks use.
+    def _used(self) -> _History:
+        """Return the messages that attacks use.
 
         Messages without a gradient tell nothing. Those of rounds whose client weights are not there are left out where
         a record has others.
         """
         rounds, numbers = self.training.rounds, [number for number, _ in self.training.weights]
-        history = dict(sorted(history_of(rounds, self.tables.places).items()))
-        back = [torch.zeros(0) if messages.gradient is None else messages.gradient.any(dim=1) for messages in rounds]
-        used = {
-            place: [messages for messages in seen if bool(back[messages[0]][messages[1]])]
-            for place, seen in history.items()
-        }
+        back = [torch.zeros(0) if messages.gradients is None else messages.gradients.any(dim=1) for messages in rounds]
+        used = {place: [(k, row) for k, row in seen if bool(back[k][row])] for place, seen in self.history.items()}
         used = {place: seen for place, seen in used.items() if seen}
-        if used and len(used) < len(history):
+        if used and len(used) < len(self.history):
             self.notes.append(
-                f"{len(history) - len(used):,} of {len(history):,} records have a gradient of zero in all of their "
-                "messages: nothing came back of them to attack, so that their answers are those of the prior, and none "
-                "is certified"
+                f"{len(self.history) - len(used):,} of {len(self.history):,} records have a gradient of zero in all of "
+                "their messages: nothing came back of them to attack, so that their answers are those of the prior, "
+                "and none is certified"
             )
         if not numbers:
-            return history, used
+            return used
         apart = [abs(messages.number - numbers[self._weights_of(messages.number)]) for messages in rounds]
-        own = {place: [messages for messages in seen if not apart[messages[0]]] for place, seen in used.items()}
+        own = {place: [(k, row) for k, row in seen if not apart[k]] for place, seen in used.items()}
         if any(0 < len(own[place]) < len(seen) for place, seen in used.items()):
             self.notes.append("of records with messages of rounds whose client weights are there, others are left out")
         # Gradients as they are exclude the truth under weights that are off, one message more than another.
-        lacking = 1 if self._defense.bare else None
-        used = {place: own[place] or list(_newest({0: seen}, lacking)[0]) for place, seen in used.items()}
+        others = slice(-1, None) if self._defense.bare else slice(None)
+        used = {place: own[place] or seen[others] for place, seen in used.items()}
         most = max((apart[k] for seen in used.values() for k, _ in seen), default=0)
         if most > 0:
             self.notes.append(
@@ -283,20 +250,16 @@ class SplitTranscriptExposure(TranscriptExposure):
             )
             if not self._defense.clips:
                 self.further = [Part(name="posterior", options={"weights": "about"}, label="posterior_about")]
-        return history, used
+        return used
 
     def _together(self, history: _History) -> _History:
         """Return the newest messages of each record, limited so that there are few groups with the same weights."""
-        most = max(len(seen) for seen in history.values())
-        taken = next(
-            (
-                number
-                for number in range(most, 1, -1)
-                if (groups := len(self._keyed(_newest(history, number)))) <= _FEW_GROUPS
-                or len(history) >= _MANY_RECORDS * groups
-            ),
-            1,
-        )
+        taken = most = max(len(seen) for seen in history.values())
+        while taken > 1:
+            groups = len(self._keyed(_newest(history, taken)))
+            if groups <= _FEW_GROUPS or len(history) >= _MANY_RECORDS * groups:
+                break
+            taken -= 1
         if taken < most:
             self.notes.append(
                 f"the newest {taken} of up to {most} messages of each record are used together: the records of older "
@@ -307,26 +270,16 @@ class SplitTranscriptExposure(TranscriptExposure):
     def _rounds(self, history: _History) -> CutRounds:
         """Return the messages of a history by round, the newest first; records are numbered by their positions."""
         number = {place: k for k, place in enumerate(sorted(history))}
-        by_round: dict[int, list[tuple[int, int]]] = {}
+        by_round: dict[int, dict[int, tuple[int, int]]] = {}
         for place, seen in history.items():
             for k, row in seen:
-                by_round.setdefault(k, []).append((place, row))
+                by_round.setdefault(k, {})[place] = (k, row)
         views, rows = [], []
-        for k, messages in sorted(by_round.items(), reverse=True):
-            round_messages = self.training.rounds[k]
-            places = [place for place, _ in messages]
-            views.append(self._view(*self._kind(round_messages), [(k, row) for _, row in messages], places))
-            rows.append(torch.tensor([number[place] for place in places]))
+        for k, exchange in sorted(by_round.items(), reverse=True):
+            kind = self._kind(self.training.rounds[k])
+            views.append(self._view(*kind, list(exchange.values()), list(exchange)))
+            rows.append(torch.tensor([number[place] for place in exchange]))
         return CutRounds(tuple(views), tuple(rows))
-
-    def _grouped(self, history: _History) -> list[_Group]:
-        """Return groups of records whose messages have the same weights and bounds."""
-        groups = []
-        for kinds, places in self._keyed(history).items():
-            exchanges = zip(*(reversed(history[place]) for place in places), strict=True)
-            views = [self._view(*kind, each, places) for kind, each in zip(kinds, exchanges, strict=True)]
-            groups.append(_Group(torch.tensor(places), replace(views[0], earlier=tuple(views[1:]))))
-        return groups
 
     def _kind(self, messages: RoundMessages) -> _Kind:
         return self._weights_of(messages.number), messages.clip
@@ -346,13 +299,13 @@ class SplitTranscriptExposure(TranscriptExposure):
     def _view(
         self, weights: int, clip: float | None, exchange: Sequence[tuple[int, int]], places: Sequence[int]
     ) -> CutView:
-        rounds, model, own = self.training.rounds, self._base, self.tables.own_cells(places)
+        gathered, model = self.training.gathered, self._base
         return CutView(
             self._with_weights(weights),
-            torch.zeros(len(places), len(model.public), dtype=torch.float64) if own is None else own,
-            gathered(rounds, "activations", exchange).to(model.dtype),
-            gathered(rounds, "gradient", exchange).to(model.dtype),
-            gathered(rounds, "behind", exchange),
+            self.tables.own_cells(places),
+            gathered("activations", exchange).to(model.dtype),
+            gathered("gradients", exchange).to(model.dtype),
+            gathered("behind", exchange),
             clip,
         )
 
@@ -390,8 +343,8 @@ def split_model(training: RecordedTraining, named: str | None) -> SplitModel:
     else:
         raise unknown_name("network of split learning", name, ["deepfm", "file.py:factory"])
     server: nn.Module = UnknownPart("the weights of the server's part; put server.safetensors into the folder")
-    if training.server is not None:
-        load_weights(model.server, training.server)
+    if (training.folder / SERVER).is_file():
+        load_weights(model.server, training.folder / SERVER)
         server = model.server
     model = replace(model, server=server)
     _check_fits(model, training.rounds[0])
@@ -428,17 +381,13 @@ def _check_fits(model: SplitModel, messages: RoundMessages) -> None:
         )
 
 
-def _newest(history: _History, number: int | None) -> _History:
-    """Return the newest messages of each record; all if None."""
-    return history if number is None else {place: seen[-number:] for place, seen in history.items()}
+def _newest(history: _History, number: int) -> _History:
+    """Return the newest messages of each record."""
+    return {place: seen[-number:] for place, seen in history.items()}
 
 
 def _misfit(attack: str, lacking: int, records: int, client: nn.Module) -> str:
-    """Return a sentence saying that messages are not replayed, and possible causes.
-
-    Args:
-        lacking: number of records whose message is not replayed.
-    """
+    """Return a sentence saying that the messages of some records are not replayed, and possible causes."""
     whose = "any message" if lacking == records else f"the message of {lacking:,} of {records:,} records"
     layers = sorted({place.partition(" ")[0] for place in [*dropping(client), *normalising(client)]})
     if layers:

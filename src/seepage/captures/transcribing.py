@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -109,9 +109,7 @@ class TranscriptWriter:
         Raises:
             BadInputError: shapes do not fit, or no backward pass can reach the activations.
         """
-        this = self._next if number is None else check_round(number)
-        self._next = this + 1
-        tensors = {"ids": _as_ids(ids), "activations": activations.detach().cpu().clone().contiguous()}
+        this, tensors = self._begun(ids, activations, number)
         if clip is not None:
             tensors["clip"] = torch.tensor([float(clip)])
         if activations.ndim != 2 or len(activations) != len(tensors["ids"]):
@@ -126,7 +124,7 @@ class TranscriptWriter:
             )
         awaited = {"gradients": (activations, gradients)}
         if outputs is not None:
-            tensors["outputs"] = outputs.detach().cpu().clone().contiguous()
+            tensors["outputs"] = _copy(outputs)
             awaited["output_gradients"] = (outputs, output_gradients)
         given = {name: gradient for name, (_, gradient) in awaited.items() if gradient is not None}
         hooked = {name: sent for name, (sent, gradient) in awaited.items() if gradient is None and sent.requires_grad}
@@ -141,33 +139,28 @@ class TranscriptWriter:
         if not hooked:
             self._write(this, tensors, given)
         for name, sent in hooked.items():
-            sent.register_hook(self._when_there(this, tensors, given, name, set(hooked)))
+
+            def take(gradient: Tensor, name: str = name) -> None:
+                given[name] = gradient
+                # The last gradient of the round is there.
+                if hooked.keys() <= given.keys():
+                    self._write(this, tensors, given)
+
+            sent.register_hook(take)
 
     def inference(self, ids: Ids, activations: Tensor, *, number: int | None = None) -> None:
-        """Write messages to which no gradient came back, such as those of a prediction.
-
-        Args:
-            ids, activations, number: arguments of ``exchange``.
-        """
-        this = self._next if number is None else check_round(number)
-        self._next = this + 1
-        self._write(this, {"ids": _as_ids(ids), "activations": activations.detach().cpu().clone().contiguous()}, {})
+        """Write messages to which no gradient came back, such as those of a prediction; see ``exchange``."""
+        self._write(*self._begun(ids, activations, number), {})
 
     def own_weights(self, module: nn.Module) -> None:
         """Write the weights of the attacker's own part, which attacks with auxiliary rows use."""
         write_whole(self.folder / SERVER, _saved(module), private=True)
 
-    def _when_there(
-        self, number: int, tensors: Mapping[str, Tensor], given: dict[str, Tensor], name: str, hooked: set[str]
-    ) -> Callable[[Tensor], None]:
-        """Return a hook that takes a gradient, and writes the round when it was the last gradient of the round."""
-
-        def take(gradient: Tensor) -> None:
-            given[name] = gradient
-            if hooked <= set(given):
-                self._write(number, tensors, given)
-
-        return take
+    def _begun(self, ids: Ids, activations: Tensor, number: int | None) -> tuple[int, dict[str, Tensor]]:
+        """Return the number of a round, and its first tensors."""
+        this = self._next if number is None else check_round(number)
+        self._next = this + 1
+        return this, {"ids": _as_ids(ids), "activations": _copy(activations)}
 
     def _write(self, number: int, tensors: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> None:
         written = dict(tensors)
@@ -178,7 +171,7 @@ class TranscriptWriter:
                     f"round {number} has {name} of shape {tuple(gradient.shape)} for {sent} of shape "
                     f"{tuple(written[sent].shape)}; give one gradient for each of the {sent}."
                 )
-            written[name] = gradient.detach().cpu().clone().contiguous()
+            written[name] = _copy(gradient)
         write_whole(self.folder / f"round-{number:06d}.safetensors", save(written), private=True)
 
 
@@ -186,7 +179,6 @@ def write_weights(module: nn.Module, folder: str | Path, number: int) -> None:
     """Write the weights of the attacked party's part before a round, at that party's site.
 
     Args:
-        module: its part of the network.
         folder: folder of the transcript, or one whose files are copied there.
         number: number of the round whose messages these weights compute.
 
@@ -210,6 +202,10 @@ def check_round(number: object) -> int:
     check_count("number of the round", number)
     assert isinstance(number, int)
     return number
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().clone().contiguous()
 
 
 def _saved(module: nn.Module) -> bytes:

@@ -10,21 +10,20 @@ import pandas as pd
 
 from seepage import registry
 from seepage.assessment.row import ResultRow
+from seepage.captures.activation_transcripts import ActivationExposure
 from seepage.captures.audit import Attacked, CapturedAudit, run_parts
-from seepage.captures.spec import SplitTranscriptSpec, VerticalTranscriptSpec
+from seepage.captures.spec import SPECS
 from seepage.captures.split_transcripts import SplitTranscriptExposure, split_model
 from seepage.captures.transcript_runs import OWN_FIGURES, TranscriptExposure, TranscriptTables
 from seepage.captures.transcripts import RecordedTraining
-from seepage.captures.vertical_transcripts import VerticalTranscriptExposure
-from seepage.captures.whole_transcripts import WholeTranscriptExposure
 from seepage.digests import Json
 from seepage.needs import Need
 from seepage.registry import Attack, Entry
 from seepage.settings.labels import with_label_columns
-from seepage.settings.part import NONE, Part, entry_of
-from seepage.settings.setting import About, Configuration, PlannedPart
+from seepage.settings.part import Part, entry_of
+from seepage.settings.setting import PlannedPart
 from seepage.settings.spec import Gate
-from seepage.settings.threat_model import Deployment, mechanisms
+from seepage.settings.threat_model import Deployment
 from seepage.tabular.schema import Discrete
 from seepage.wire.labels import ReturnedView
 
@@ -67,7 +66,6 @@ class TranscriptFindings:
     """The results of all attacks on a transcript.
 
     Attributes:
-        attacked: the transcript as an audit, with what each attack and baseline got.
         setting: ``split`` or ``vertical``.
         answers: guessed cells of each record by the label of the attack.
         scored: number of records with a known truth; None without.
@@ -96,19 +94,16 @@ class TranscriptFindings:
     @property
     def tried(self) -> tuple[TriedAttack, ...]:
         """Results of each attack that ran."""
-        return tuple(
-            self._tried(run.label, run.part.column is not None, run.seconds or 0.0)
-            for run in self.attacked.runs
-            if run.is_attack
-        )
-
-    def _tried(self, label: str, on_labels: bool, seconds: float) -> TriedAttack:
-        rows = [row for row in self.attacked.rows if row.attack == label]
-        shown = {(row.metric, row.column): row.mean for row in rows if row.metric in OWN_FIGURES}
-        scored = tuple(row for row in rows if row.metric not in OWN_FIGURES and row.mean is not None)
-        answers = self.answers[label]
-        sought = "label" if on_labels else "columns"
-        return TriedAttack(label, sought, len(answers), seconds, shown, scored or None, answers)
+        tried = []
+        for run in self.attacked.runs:
+            if run.is_attack:
+                rows = [row for row in self.attacked.rows if row.attack == run.label]
+                shown = {(row.metric, row.column): row.mean for row in rows if row.metric in OWN_FIGURES}
+                scored = tuple(row for row in rows if row.metric not in OWN_FIGURES and row.mean is not None)
+                sought, answers = "columns" if run.part.column is None else "label", self.answers[run.label]
+                seconds = run.seconds or 0.0
+                tried.append(TriedAttack(run.label, sought, len(answers), seconds, shown, scored or None, answers))
+        return tuple(tried)
 
     def to_plain(self) -> dict[str, Json]:
         """Return the findings as JSON values, without any guessed cell."""
@@ -120,9 +115,7 @@ class TranscriptFindings:
             "knowledge": dict(self.knowledge),
             "notes": list(self.notes),
             "scored": self.scored,
-            "attacks": [
-                {"attack": tried.attack, "sought": tried.sought, "records": tried.records} for tried in self.tried
-            ],
+            "attacks": [{"attack": t.attack, "sought": t.sought, "records": t.records} for t in self.tried],
             "not_tried": [{"attack": name, "reason": reason} for name, reason in self.not_tried.items()],
         }
 
@@ -138,7 +131,6 @@ class TranscriptAttack:
     """An attack on a transcript.
 
     Args:
-        training: the transcript.
         model: name of the network, or ``path/to/file.py:factory`` of one of your own; that of the transcript if None.
         attacks: attacks by name, with options; all that the setting knows if empty.
         data, known, truth, separator, seed, gate: fields of ``AttackSpec``.
@@ -159,12 +151,11 @@ class TranscriptAttack:
     _tables: TranscriptTables = field(init=False)
 
     def __post_init__(self) -> None:
-        training, setting = self.training, self.training.about.setting
+        training, about = self.training, self.training.about
         self._tables = TranscriptTables(training, self.data, self.known, self.truth, self.separator, self.seed)
-        spec = SplitTranscriptSpec if setting == "split" else VerticalTranscriptSpec
-        self._spec = spec.of(attacks=tuple(self.attacks), seed=self.seed, gate=self.gate)
+        self._spec = SPECS[about.setting].of(attacks=tuple(self.attacks), seed=self.seed, gate=self.gate)
         # Refuses a network that does not fit, before anything is attacked.
-        columns = setting == "split" and not training.about.whole
+        columns = about.setting == "split" and not about.whole
         self._model = split_model(training, self.model) if columns else None
 
     def run(self, progress: Callable[[str], None] | None = None) -> TranscriptFindings:
@@ -177,37 +168,9 @@ class TranscriptAttack:
             BadInputError: nothing is left to attack, or a file does not fit the transcript.
             CertifiedWrongError: the truth contradicts a cell that is certified.
         """
-        training, tables = self.training, self._tables
-        if self._model is not None:
-            exposure: TranscriptExposure = SplitTranscriptExposure(tables, self._model)
-        else:
-            exposure = (WholeTranscriptExposure if training.about.whole else VerticalTranscriptExposure)(
-                tables, self.model
-            )
-        registered = registry.attacks.of(exposure.setting)
-        attacked = run_parts(
-            self._audit(exposure),
-            lambda part: _lacks(entry_of(registered, part.part), exposure),
-            None if progress is None else lambda label: progress(label),
-        )
-        return TranscriptFindings(
-            attacked,
-            exposure.setting,
-            len(tables.ids),
-            len(training.rounds),
-            training.about.private,
-            exposure.answers,
-            self._granted(),
-            tuple(dict.fromkeys(exposure.notes)),
-            None if tables.truth is None else len(tables.truth[0]),
-            tuple(exposure.limits),
-            tuple(exposure.doubts),
-            tables.assumed,
-        )
-
-    def _granted(self) -> dict[str, Json]:
-        training, tables = self.training, self._tables
-        return {
+        training, tables, model = self.training, self._tables, self._model
+        exposure = ActivationExposure(tables, self.model) if model is None else SplitTranscriptExposure(tables, model)
+        granted: dict[str, Json] = {
             "statistics": tables.origin,
             "auxiliary": 0 if tables.public is None else len(tables.public),
             "labels": 0 if tables.known_labels is None else len(tables.known_labels[0]),
@@ -216,43 +179,40 @@ class TranscriptAttack:
             "own columns": training.own is not None,
             "defense": {name: dict(options) for name, options in (training.about.defense or {}).items()},
         }
+        registered = registry.attacks.of(exposure.setting)
+        attacked = run_parts(
+            self._audit(exposure, granted), lambda part: _lacks(entry_of(registered, part.part), exposure), progress
+        )
+        return TranscriptFindings(
+            attacked,
+            exposure.setting,
+            len(tables.ids),
+            len(training.rounds),
+            training.about.private,
+            exposure.answers,
+            granted,
+            tuple(dict.fromkeys(exposure.notes)),
+            None if tables.truth is None else len(tables.truth[0]),
+            tuple(exposure.limits),
+            tuple(exposure.doubts),
+            tables.assumed,
+        )
 
-    def _audit(self, exposure: TranscriptExposure) -> CapturedAudit:
+    def _audit(self, exposure: TranscriptExposure, granted: Mapping[str, Json]) -> CapturedAudit:
         """Return the transcript as an audit."""
-        about, schema, setting = self.training.about, self._tables.schema, exposure.setting
+        tables, about, setting = self._tables, self.training.about, exposure.setting
+        target, vertical = tables.schema.target.name, setting == "vertical"
         names = registry.attacks.of(setting).names()
         attacks = self._spec.attacks or (*(Part(name=name) for name in names), *exposure.further)
-        defenses = tuple(Part(name=name, options=dict(options)) for name, options in (about.defense or {}).items())
         parts = [PlannedPart(part, "attack") for part in attacks]
-        if self._tables.truth is not None:
+        if tables.truth is not None:
             back = any(issubclass(view, ReturnedView) for view in exposure.reveals)
             beside = [*exposure.baselines(), *([Part(name="label_mode")] if back else [])]
             parts = [*(PlannedPart(part, "baseline") for part in beside), *parts]
-        parts = list(with_label_columns(parts, setting, schema.target.name))
-        return CapturedAudit(
-            self._spec.model_copy(update={"attacks": attacks, "defenses": defenses or self._spec.defenses}),
-            self._described(exposure, any(part.column is not None for part in parts if part.kind == "attack")),
-            Deployment(
-                setting,
-                setting if about.topology == "columns" else about.topology,
-                exposure.reveals,
-                frozenset(exposure.grants),
-                None,
-                mechanisms(setting, defenses),
-            ),
-            exposure,
-            Configuration("+".join(part.name for part in defenses) or NONE),
-            parts,
-            schema,
-            {"seed": self.seed, "model": self.model or about.model},
-            self._granted(),
-        )
-
-    def _described(self, exposure: TranscriptExposure, labels: bool) -> About:
-        """Return the transcript in words."""
-        about, schema, private = self.training.about, self._tables.schema, self.training.about.private
-        attacker = "The active party" if about.setting == "vertical" else f"The {about.attacker}"
-        return replace(
+        parts = with_label_columns(parts, setting, target)
+        labels = any(part.column is not None for part in parts if part.kind == "attack")
+        attacker = "The active party" if vertical else f"The {about.attacker}"
+        facts = replace(
             exposure.about,
             model=self.model or about.model or "not named",
             lead="What a transcript gives away of the columns and labels that its parties keep.",
@@ -260,17 +220,28 @@ class TranscriptAttack:
             message="what crossed the wire",
             threat_model=(
                 f"The attacker is {attacker.lower()}, honest but curious. It has what crossed the wire in "
-                f"{len(self.training.rounds):,} rounds of {about.setting} learning, with {len(self._tables.ids):,} "
-                f"records. Private: {', '.join(private)}.",
-                f"Its marginals: {self._tables.origin}.",
+                f"{len(self.training.rounds):,} rounds of {setting} learning, with {len(tables.ids):,} records. "
+                f"Private: {', '.join(about.private)}.",
+                f"Its marginals: {tables.origin}.",
             ),
             limits=tuple(exposure.limits),
-            rows=len(self._tables.ids),
-            target=schema.target.name,
-            label=schema.target.name if labels or self._model is not None else None,
-            label_attacker="The passive party" if about.setting == "vertical" else None,
-            columns=private,
-            sensitive=tuple(column.name for column in schema.columns if column.sensitive),
+            rows=len(tables.ids),
+            label=target if labels or self._model is not None else None,
+            label_attacker="The passive party" if vertical else None,
+            columns=about.private,
+        )
+        protocol = setting if about.topology == "columns" else about.topology
+        return CapturedAudit(
+            self._spec.model_copy(update={"attacks": attacks}),
+            facts,
+            Deployment(setting, protocol, exposure.reveals, frozenset(exposure.grants)),
+            exposure,
+            parts,
+            tables.schema,
+            None,
+            about.defense,
+            {"seed": self.seed, "model": self.model or about.model},
+            granted,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from seepage import registry
 from seepage.assessment import Measurement
 from seepage.assessment.labels import measure_labels
-from seepage.captures.transcripts import RecordedTraining, RoundMessages, read_cells
+from seepage.captures.transcripts import RecordedTraining, read_cells
 from seepage.errors import BadInputError
 from seepage.needs import Need
 from seepage.registry import Registry
@@ -41,11 +41,11 @@ class TranscriptTables:
 
     Args:
         data: public rows of the same kind.
+        granted: records that the attacker knows.
 
     Attributes:
         statistics: marginals of the public rows, or without any of the known records; of other columns all values are
             likely.
-        public: public rows; None without.
         places: position of each record by its id.
         known_labels, leaked: positions of records with a known label, or with known private cells, and these; None
             without.
@@ -62,21 +62,17 @@ class TranscriptTables:
         seed: int,
     ) -> None:
         self.training, self.schema, self.separator, self.seed = training, training.schema, separator, seed
-        schema = self.schema
+        schema, private = self.schema, training.private_columns
         self.public = None if data is None else Table.read(data, schema, separator, missing=None)
-        self.places = {identifier: place for place, identifier in enumerate(training.ids)}
-        self._secret = [schema.columns[i] for i in training.private]
-        self.truth = self._table(truth, "the truth", (*self._secret, schema.target))
-        self.known_labels, self.leaked = self._granted_records(granted)
-        cells = self._leaked_cells()
+        self.ids = training.ids
+        self.places = {identifier: place for place, identifier in enumerate(self.ids)}
+        self.truth = None if truth is None else self._table(truth, "the truth", (*private, schema.target))
+        self.known_labels: tuple[Tensor, Tensor] | None = None
+        self.leaked: tuple[Tensor, Tensor] | None = None
+        cells = {} if granted is None else self._granted_cells(granted)
         self.statistics = partial_statistics(schema, cells) if self.public is None else Statistics.of(self.public)
-        names = [column.name for column in (*self._secret, schema.target)]
+        names = [column.name for column in (*private, schema.target)]
         self.assumed = tuple(name for name in names if self.public is None and name not in cells)
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """Ids of all records."""
-        return self.training.ids
 
     @property
     def origin(self) -> str:
@@ -88,17 +84,6 @@ class TranscriptTables:
             return f"assumed: {assumed}"
         return "marginals of the known records" + (f"; assumed: {assumed}" if self.assumed else "")
 
-    def _leaked_cells(self) -> dict[str, Tensor]:
-        """Return the cells of known records, by column."""
-        leaked_cells = {}
-        if self.leaked is not None:
-            leaked_cells |= {
-                column.name: cells for column, cells in zip(self._secret, self.leaked[1].unbind(1), strict=True)
-            }
-        if self.known_labels is not None:
-            leaked_cells[self.schema.target.name] = self.known_labels[1]
-        return leaked_cells
-
     def true_cells(self, places: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return indices of the given records with a known truth, and their true cells; None without any."""
         if self.truth is None:
@@ -106,17 +91,15 @@ class TranscriptTables:
         at, cells = _among(self.truth, places)
         return (at, cells) if len(at) else None
 
-    def own_cells(self, places: Sequence[int]) -> Tensor | None:
-        """Return the attacker's own cells of some records, and labels where it gave them; None without own columns."""
+    def own_cells(self, places: Sequence[int]) -> Tensor:
+        """Return the attacker's own cells of some records, and labels where it gave them; zeros without own columns."""
         if self.training.own is None:
-            return None
+            return torch.zeros(len(places), len(self.training.public), dtype=torch.float64)
         rows, cells, _ = self.training.own
         return cells[[rows[self.ids[place]] for place in places]]
 
-    def _table(self, path: Path | None, what: str, columns: Sequence[Column]) -> tuple[Tensor, Tensor] | None:
+    def _table(self, path: Path, what: str, columns: Sequence[Column]) -> tuple[Tensor, Tensor]:
         """Return positions of the transcript's records in a table, and their cells."""
-        if path is None:
-            return None
         rows, cells = read_cells(path, columns, self.training.about.id, what, self.separator)
         there = [(place, rows[identifier]) for identifier, place in self.places.items() if identifier in rows]
         if not there:
@@ -127,24 +110,26 @@ class TranscriptTables:
         places, at = map(list, zip(*there, strict=True))
         return torch.tensor(places), cells[at]
 
-    def _granted_records(
-        self, granted: Path | None
-    ) -> tuple[tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor] | None]:
-        """Return known labels, and known private cells, each with the positions of their records."""
-        if granted is None:
-            return None, None
-        names = open_table(granted, self.separator).names
-        target, what = self.schema.target, "the known records"
-        private = [column.name for column in self._secret]
-        lacking = [name for name in private if name not in names]
+    def _granted_cells(self, granted: Path) -> dict[str, Tensor]:
+        """Read known labels and known private cells; return the cells by column."""
+        names, target, what = open_table(granted, self.separator).names, self.schema.target, "the known records"
+        private = self.training.private_columns
+        lacking = [column.name for column in private if column.name not in names]
         if target.name not in names and lacking:
             raise BadInputError(
                 f"{what}, {str(granted)!r}, have neither the label {target.name!r} nor all private columns (they "
                 f"lack {', '.join(map(repr, lacking))}); give one of the two."
             )
-        labels = None if target.name not in names else self._table(granted, what, [target])
-        leaked = None if lacking else self._table(granted, what, self._secret)
-        return None if labels is None else (labels[0], labels[1][:, 0]), leaked
+        granted_cells: dict[str, Tensor] = {}
+        if target.name in names:
+            places, cells = self._table(granted, what, [target])
+            self.known_labels = places, cells[:, 0]
+            granted_cells[target.name] = cells[:, 0]
+        if not lacking:
+            self.leaked = self._table(granted, what, private)
+            columns = zip(private, self.leaked[1].unbind(1), strict=True)
+            granted_cells |= {column.name: cells for column, cells in columns}
+        return granted_cells
 
     def labels_of(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Return indices of the given records whose labels the attacker knows, and these labels."""
@@ -156,17 +141,21 @@ class TranscriptTables:
 class TranscriptExposure(Exposure, ABC):
     """A transcript as the attacker sees it.
 
+    Args:
+        training: the transcript, as far as it is attacked; all of it if None.
+
     Attributes:
+        history: pairs of round index and row in that round, the oldest first, for the position of each record.
         limits: sentence for each part of the network that no attack solves exactly.
         further: attacks that are tried beside all registered ones, where none is named.
         answers: guessed cells of each record by the label of the attack, with the record's id.
     """
 
-    setting: ClassVar[str]
     scales: ClassVar[Mapping[str, Scale]]
 
-    def __init__(self, tables: TranscriptTables) -> None:
-        self.tables = tables
+    def __init__(self, tables: TranscriptTables, training: RecordedTraining | None = None) -> None:
+        self.tables, self.training = tables, training or tables.training
+        self.setting = self.training.about.setting
         self.reveals: tuple[type, ...] = ()
         self.grants: set[Need] = set() if tables.known_labels is None else {"labels"}
         self.notes: list[str] = []
@@ -174,7 +163,12 @@ class TranscriptExposure(Exposure, ABC):
         self.doubts: list[str] = []
         self.further: list[Part] = []
         self.answers: dict[str, pd.DataFrame] = {}
-        self.about = About("transcript", tables.training.about.topology, "", scales=self.scales)
+        self.about = About("transcript", self.training.about.topology, "", scales=self.scales)
+        history: dict[int, list[tuple[int, int]]] = {}
+        for k, messages in enumerate(self.training.rounds):
+            for row, identifier in enumerate(messages.ids):
+                history.setdefault(tables.places[identifier], []).append((k, row))
+        self.history = dict(sorted(history.items()))
 
     def measure(self, part: PlannedPart, progress: Progress | None = None) -> Outcome:
         """Run an attack or a baseline, and score its guess where the truth is known."""
@@ -204,7 +198,7 @@ class TranscriptExposure(Exposure, ABC):
         guess: LabelGuess = attack(view, knowledge, [stream(tables.seed, 0, "starts")])
         seconds = (time.perf_counter() - begun) / max(1, len(places))
         alone = Schema.model_construct(columns=(target,), target=target)
-        self.keep(part, places, {target.name: frame_of(alone, guess.labels[0][:, None])[target.name]})
+        self.keep(part, places, frame_of(alone, guess.labels[0][:, None]))
         return Outcome(self.right_labels(places, guess), seconds)
 
     def right_labels(self, places: Tensor, guess: LabelGuess) -> list[Measurement]:
@@ -216,18 +210,18 @@ class TranscriptExposure(Exposure, ABC):
         truth = self.tables.true_cells(places)
         if truth is None:
             return []
-        open_ = ~torch.isin(truth[0], self.tables.labels_of(places)[0])
-        at, true = truth[0][open_], truth[1][open_, -1]
+        unknown = ~torch.isin(truth[0], self.tables.labels_of(places)[0])
+        at, true = truth[0][unknown], truth[1][unknown, -1]
         if not len(at):
             return []
         some = LabelGuess(guess.labels[:, at], None if guess.chances is None else guess.chances[:, at])
         return meaningful(measure_labels(self.tables.schema.target, true[None], some))
 
-    def keep(self, part: PlannedPart, places: Tensor, columns: Mapping[str, Iterable[object]]) -> None:
+    def keep(self, part: PlannedPart, places: Tensor, answers: pd.DataFrame) -> None:
         """Keep an attack's answers with the ids of the records."""
         if part.kind == "attack":
             ids = [self.tables.ids[place] for place in places.tolist()]
-            named = {name: list(values) for name, values in columns.items()}
+            named = {name: list(values) for name, values in answers.items()}
             self.answers[part.label] = pd.DataFrame({"attack": part.label, "id": ids, **named})
 
 
@@ -243,23 +237,9 @@ class UnknownPart(nn.Module):
         raise BadInputError(f"it needs {self.what}.")
 
 
-def history_of(rounds: Sequence[RoundMessages], places: Mapping[str, int]) -> dict[int, list[tuple[int, int]]]:
-    """Return, for each record, the pairs of round index and row in that round, the oldest first."""
-    history: dict[int, list[tuple[int, int]]] = {}
-    for k, messages in enumerate(rounds):
-        for row, identifier in enumerate(messages.ids):
-            history.setdefault(places[identifier], []).append((k, row))
-    return history
-
-
 def meaningful(figures: Sequence[Measurement]) -> list[Measurement]:
     """Return the figures that have a meaning for a transcript."""
     return [figure for figure in figures if figure.metric not in NO_MEANING]
-
-
-def gathered(rounds: Sequence[RoundMessages], name: str, exchange: Iterable[tuple[int, int]]) -> Tensor:
-    """Return one tensor of the messages as rows, for pairs of round index and row in that round."""
-    return torch.stack([getattr(rounds[k], name)[row] for k, row in exchange])
 
 
 def _among(table: tuple[Tensor, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
@@ -267,7 +247,6 @@ def _among(table: tuple[Tensor, Tensor], places: Tensor) -> tuple[Tensor, Tensor
 
     Args:
         table: positions of the table's records in the transcript, and its rows.
-        places: positions of the records in the transcript.
     """
     place_of = {place: k for k, place in enumerate(places.tolist())}
     there = [(place_of[place], k) for k, place in enumerate(table[0].tolist()) if place in place_of]

@@ -9,7 +9,7 @@ ever unpickled, and no code that the folder names is run.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +19,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from seepage.captures.descriptions import described, json_object
+from seepage.captures.descriptions import described, json_object, opened, text_of
 from seepage.errors import BadInputError, unknown_name
 from seepage.models.split import SplitHead
 from seepage.models.weights import FLOATS
@@ -37,7 +36,8 @@ SCHEMA = "schema.yaml"
 OWN = "own.csv"
 SERVER = "server.safetensors"
 FORMAT = 1
-# What is seen of each record and may be left out: the size of its mean loss, and the bound that clients clip to.
+# The messages of a round, and of gradients what they are of.
+_MESSAGES = {"activations": None, "gradients": "activations", "outputs": None, "output_gradients": "outputs"}
 _TENSORS = ("ids", "activations", "gradients", "behind", "clip", "outputs", "output_gradients")
 _LARGEST_JSON = 2**24
 _NUMBERED = re.compile(r"(round|client)-([0-9]{1,12})\.safetensors")
@@ -101,6 +101,11 @@ class TranscriptDescription(BaseModel):
         return self.topology != "columns"
 
     @property
+    def behind_hop(self) -> bool:
+        """Whether the attacker gets a hop's outputs, and not the client's activations."""
+        return self.topology == "multi_hop" and self.attacker == "server"
+
+    @property
     def second_cut(self) -> bool:
         """Whether the attacker sends something on, and gets gradients of it back."""
         return holds_second_cut(self.topology, self.attacker)
@@ -111,23 +116,22 @@ class RoundMessages:
     """The messages of one round.
 
     Attributes:
-        ids: id of each record.
-        gradient: gradient of the round's loss with respect to them, as it crossed the wire; None where none came back,
-            as at inference.
         behind: number of records in the mean loss that each record's gradient is of.
         clip: bound on the norm of a record's own gradient, where clients publish it.
+        gradients: gradient of the round's loss with respect to the activations, as it crossed the wire; None where none
+            came back, as at inference.
         outputs: what the attacker sent on at a second cut; None where there is none.
-        output_gradient: gradient of the round's loss with respect to it, as it came back; None where none did.
+        output_gradients: gradient of the round's loss with respect to it, as it came back; None where none did.
     """
 
     number: int
     ids: tuple[str, ...]
-    activations: Float[Tensor, "record cut"]
-    gradient: Float[Tensor, "record cut"] | None
     behind: Float[Tensor, " record"]
-    clip: float | None = None
+    clip: float | None
+    activations: Float[Tensor, "record cut"]
+    gradients: Float[Tensor, "record cut"] | None = None
     outputs: Float[Tensor, "record entry"] | None = None
-    output_gradient: Float[Tensor, "record entry"] | None = None
+    output_gradients: Float[Tensor, "record entry"] | None = None
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,11 @@ class RecordedTraining:
         return tuple(self.schema.names.index(name) for name in self.about.private)
 
     @property
+    def private_columns(self) -> tuple[Column, ...]:
+        """The attacked party's columns."""
+        return tuple(self.schema.columns[i] for i in self.private)
+
+    @property
     def public(self) -> tuple[int, ...]:
         """Positions of the attacker's own columns."""
         return tuple(i for i in range(len(self.schema.columns)) if i not in self.private)
@@ -160,17 +169,15 @@ class RecordedTraining:
         """Ids of all records, in the order in which they first crossed the wire."""
         return tuple(dict.fromkeys(identifier for messages in self.rounds for identifier in messages.ids))
 
-    @property
-    def server(self) -> Path | None:
-        """File of the weights of the attacker's own part; None where there is none."""
-        file = self.folder / SERVER
-        return file if file.is_file() else None
+    def gathered(self, name: str, exchange: Iterable[tuple[int, int]]) -> Tensor:
+        """Return one tensor of the messages as rows, for pairs of round index and row in that round."""
+        return torch.stack([getattr(self.rounds[k], name)[row] for k, row in exchange])
 
     @cached_property
     def own(self) -> tuple[dict[str, int], Float[Tensor, "row column"], bool] | None:
         """The attacker's own columns: row of each id, cells, and whether the last column is the label; None without."""
         file = self.folder / OWN
-        if not file.is_file():
+        if self.about.whole or not file.is_file():
             return None
         columns = [self.schema.columns[i] for i in self.public]
         labelled = self.about.setting == "vertical" and self.schema.target.name in open_table(file).names
@@ -184,11 +191,6 @@ class RecordedTraining:
                 f"crossed the wire, the first with the id {lacking[0]!r}; add their rows, or move the file away."
             )
         return rows, cells, labelled
-
-
-def is_transcript(path: Path) -> bool:
-    """Return whether a path is the folder of a transcript."""
-    return path.is_dir() and (path / TRANSCRIPT).exists()
 
 
 def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTraining:
@@ -207,16 +209,13 @@ def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTrain
     check_columns(about, schema)
     files: dict[str, dict[int, Path]] = {"round": {}, "client": {}}
     for path in sorted(folder.iterdir()):
-        match = _NUMBERED.fullmatch(path.name)
-        if match is None:
-            continue
-        kind, number = match[1], int(match[2])
-        if number in files[kind]:
-            raise BadInputError(
-                f"{path.name!r} and {files[kind][number].name!r} in {str(folder)!r} are both of round {number}; give "
-                "each round one file."
-            )
-        files[kind][number] = path
+        if (match := _NUMBERED.fullmatch(path.name)) is not None:
+            other = files[match[1]].setdefault(int(match[2]), path)
+            if other != path:
+                raise BadInputError(
+                    f"{path.name!r} and {other.name!r} in {str(folder)!r} are both of round {int(match[2])}; give each "
+                    "round one file."
+                )
     if not files["round"]:
         raise BadInputError(
             f"the transcript {str(folder)!r} holds no messages, which are files round-0.safetensors and so on; "
@@ -236,13 +235,7 @@ def read_transcript(folder: Path, schema: Schema | None = None) -> RecordedTrain
 def read_about(path: Path) -> TranscriptDescription:
     """Return the description of a transcript."""
     what = f"the description {str(path)!r}"
-    try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise BadInputError(f"{what} takes {path.stat().st_size:,} bytes, more than one can need; {_ADVICE}.")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{what} cannot be read ({error}); {_ADVICE}.") from error
-    return as_description(json_object(text, what, _ADVICE), what)
+    return as_description(json_object(text_of(path, what, _LARGEST_JSON, _ADVICE), what, _ADVICE), what)
 
 
 def as_description(values: Mapping[str, object], what: str) -> TranscriptDescription:
@@ -289,18 +282,12 @@ def check_columns(about: TranscriptDescription, schema: Schema) -> None:
 
 def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundMessages:
     what = f"the messages {str(path)!r}"
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            names = list(file.keys())
-            for name in names:
-                if name not in _TENSORS:
-                    raise unknown_name(f"tensor in {what}:", name, _TENSORS)
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError) as error:
-        raise BadInputError(
-            f"{what} are no whole safetensors file ({' '.join(str(error).split())}): it may have been cut short; "
-            f"{_ADVICE}."
-        ) from error
+    with opened(path, f"{what} are", f"; {_ADVICE}") as file:
+        names = list(file.keys())
+        for name in names:
+            if name not in _TENSORS:
+                raise unknown_name(f"tensor in {what}:", name, _TENSORS)
+        tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
     for name in ("ids", "activations"):
         if name not in tensors:
             raise BadInputError(f"{what} lack the tensor {name!r}; {_ADVICE}.")
@@ -308,17 +295,24 @@ def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundM
     repeated = len(ids) - len(set(ids))
     if repeated:
         raise BadInputError(f"{what} hold {repeated} record(s) twice; ids are unique within a round.")
-    activations = _numbers(tensors["activations"], len(ids), "activations", what)
-    gradient = _back(tensors, "gradients", activations, "activations", what)
-    outputs = output_gradient = None
-    if "outputs" in tensors or "output_gradients" in tensors:
-        if not about.second_cut or "outputs" not in tensors:
-            raise BadInputError(
-                f"{what} hold {'outputs' if 'outputs' in tensors else 'output_gradients alone'}; what is sent on at a "
-                "second cut is in transcripts of the server of u_shaped and of the hop of multi_hop."
-            )
-        outputs = _numbers(tensors["outputs"], len(ids), "outputs", what)
-        output_gradient = _back(tensors, "output_gradients", outputs, "outputs", what)
+    second = {"outputs", "output_gradients"} & tensors.keys()
+    if second and (not about.second_cut or "outputs" not in second):
+        raise BadInputError(
+            f"{what} hold {'outputs' if 'outputs' in second else 'output_gradients alone'}; what is sent on at a "
+            "second cut is in transcripts of the server of u_shaped and of the hop of multi_hop."
+        )
+    messages: dict[str, Tensor] = {}
+    for name, sent in _MESSAGES.items():
+        if name not in tensors:
+            continue
+        messages[name] = numbers = _numbers(tensors[name], len(ids), name, what)
+        if sent is not None:
+            messages[name] = numbers.to(messages[sent].dtype)
+            if numbers.shape != messages[sent].shape:
+                raise BadInputError(
+                    f"{what} hold {name} of shape {tuple(numbers.shape)} for {sent} of shape "
+                    f"{tuple(messages[sent].shape)}; give one gradient for each of the {sent}."
+                )
     behind = torch.full((len(ids),), float(len(ids)) if about.loss == "mean" else 1.0)
     if "behind" in tensors:
         behind = tensors["behind"].float().flatten()
@@ -331,20 +325,7 @@ def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundM
         clip = float(tensors["clip"].flatten()[0]) if tensors["clip"].numel() == 1 else -1.0
         if not 0 < clip < float("inf"):
             raise BadInputError(f"{what} hold a bound ('clip') that is no single positive number; give one, or none.")
-    return RoundMessages(number, ids, activations, gradient, behind, clip, outputs, output_gradient)
-
-
-def _back(tensors: Mapping[str, Tensor], name: str, sent: Tensor, what_sent: str, what: str) -> Tensor | None:
-    """Return the gradients that came back for a message; None where none came back."""
-    if name not in tensors:
-        return None
-    gradient = _numbers(tensors[name], len(sent), name, what).to(sent.dtype)
-    if gradient.shape != sent.shape:
-        raise BadInputError(
-            f"{what} hold {name} of shape {tuple(gradient.shape)} for {what_sent} of shape {tuple(sent.shape)}; give "
-            f"one gradient for each of the {what_sent}."
-        )
-    return gradient
+    return RoundMessages(number, ids, behind, clip, **messages)
 
 
 def _ids(tensor: Tensor, what: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -11,18 +11,16 @@ import numpy as np
 
 from seepage.attacks.trees.files import Hessians, LeafCounts, Thresholds
 from seepage.attacks.trees.timberstrike import TimberStrike
-from seepage.captures.audit import Attacked, run_parts
-from seepage.captures.records import RecordsExposure
-from seepage.captures.spec import TreeFilesSpec
+from seepage.captures.audit import Attacked, RecordsExposure, run_parts
+from seepage.captures.spec import AttackSpec, TreeFilesSpec
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
 from seepage.settings.setting import About
-from seepage.settings.spec import Gate
 from seepage.settings.trees.audit import METRICS, TREES_SCALES
 from seepage.tabular.schema import Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
-from seepage.wire.forest import Forest, read_forest
+from seepage.wire.forest import read_forest
 from seepage.wire.horizontal import RecordsGuess
 from seepage.wire.trees import FileMessage, TreeFilesView, TreesKnowledge
 
@@ -78,10 +76,9 @@ def load_tree_files(path: Path, columns: int) -> FileMessage:
     forests = []
     for file in files:
         try:
-            text = file.read_bytes()
+            forests.append(read_forest(file.read_bytes(), repr(str(file))))
         except OSError as error:
             raise BadInputError(f"the tree file {str(file)!r} cannot be read: {error}.") from error
-        forests.append(read_forest(text, repr(str(file))))
     for file, forest in zip(files, forests, strict=True):
         if forest.columns != columns:
             raise BadInputError(
@@ -92,10 +89,6 @@ def load_tree_files(path: Path, columns: int) -> FileMessage:
             raise BadInputError(f"{str(file)!r} learns another target than {str(files[0])!r}; give files of one run.")
         if not forest.trees:
             raise BadInputError(f"{str(file)!r} has no tree; give the model after a round of boosting.")
-    return _together(forests)
-
-
-def _together(forests: Sequence[Forest]) -> FileMessage:
     trees = tuple(tree for forest in forests for tree in forest.trees)
     outputs = forests[0].outputs
     if len(trees) % outputs:
@@ -107,36 +100,28 @@ def _together(forests: Sequence[Forest]) -> FileMessage:
 
 
 def read_trees(
-    message: FileMessage,
-    schema: Schema,
-    statistics: Statistics,
-    records: int | None,
-    regularisation: float,
-    learning_rate: float,
-    seed: int,
-    truth: Table | None = None,
-    gate: Gate | None = None,
+    message: FileMessage, schema: Schema, statistics: Statistics, truth: Table | None, spec: AttackSpec
 ) -> ReadTrees:
     """Attack the tree files of a client.
 
     Args:
         message: trees of the client, the first of which was grown from the base score.
-        records: number of the client's rows; counted from the first tree if None.
-        gate: limit that the files have to stay below; None without one.
+        spec: recipe of the trees, number of the client's rows, counted from the first tree if None, seed and gate.
 
     Raises:
         BadInputError: the recipe is not that of the trees, the target is another one, or the number of rows does not
             follow.
     """
-    forest = message.forest
+    regularisation, learning_rate, seed = spec.regularisation, spec.learning_rate, spec.seed
     classes = schema.target.width if isinstance(schema.target, Discrete) else None
-    if classes != forest.labels:
+    if classes != message.forest.labels:
+        trees, target = ("numbers" if n is None else f"{n} classes" for n in (message.forest.labels, classes))
         raise BadInputError(
-            f"the trees learn {_kind(forest.labels)}, but the schema's target {schema.target.name!r} has "
-            f"{_kind(classes)}; give the client's schema."
+            f"the trees learn {trees}, but the schema's target {schema.target.name!r} has {target}; give the client's "
+            "schema."
         )
     _check_recipe(message, regularisation, learning_rate)
-    count = _count(message) if records is None else records
+    count = _count(message) if spec.batch_size is None else spec.batch_size
     knowledge = TreesKnowledge(schema, statistics, count, regularisation=regularisation, learning_rate=learning_rate)
     view = TreeFilesView((message,))
     counted, listed = LeafCounts()(view, knowledge, [seed]).leaves, Thresholds()(view, knowledge, [seed]).values
@@ -147,7 +132,7 @@ def read_trees(
     leaves = counted[0][0] if counted[0] else np.zeros((0, 1))
     exact = np.isfinite(leaves).all()
     exposure = RecordsExposure(
-        "trees", view, knowledge, seed, lambda _: TimberStrike()(view, knowledge, [seed]), truth, METRICS
+        view, knowledge, seed, lambda _: TimberStrike()(view, knowledge, [seed]), truth, "trees", METRICS
     )
     if truth is not None and len(truth) != count:
         raise BadInputError(
@@ -166,9 +151,9 @@ def read_trees(
         ),
         scales=TREES_SCALES,
     )
-    spec = TreeFilesSpec.of(attacks=("timberstrike",), seed=seed, gate=gate)
+    done = TreeFilesSpec.of(attacks=("timberstrike",), seed=seed, gate=spec.gate)
     granted = cast("Mapping[str, Json]", plain(knowledge.describe()))
-    attacked = run_parts(exposure.audit(spec, facts, settings={"seed": seed}, knowledge=granted))
+    attacked = run_parts(exposure.audit(done, facts, settings={"seed": seed}, knowledge=granted))
     assert exposure.guess is not None
     return ReadTrees(
         attacked,
@@ -178,10 +163,6 @@ def read_trees(
         tuple(tuple(tree.tolist()) for tree in sums[0]),
         exposure.guess,
     )
-
-
-def _kind(classes: int | None) -> str:
-    return "numbers" if classes is None else f"{classes} classes"
 
 
 def _check_recipe(message: FileMessage, regularisation: float, learning_rate: float) -> None:

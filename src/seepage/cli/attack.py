@@ -76,8 +76,9 @@ def attack(
         raise BadInputError("a gate judges what is read beside the truth; give it with --truth, or leave it out.")
     source = open_source(update, given)
     with Bar(make_console(stderr=True)) as bar:
-        result = source.attack(out, bar)
-    report = None if result.attacked is None else captured_report(result.attacked)
+        result = source(out, bar)
+    attacked = result.findings.attacked
+    report = None if attacked is None else captured_report(attacked)
     plain = _write(out, result, report)
     if as_json:
         print(plain)
@@ -103,7 +104,7 @@ def _write(out: Path, result: CaptureResult, report: Report | None) -> str:
     verdicts = [] if report is None else verdicts_of([report])
     write_whole(out / "results.csv", as_csv(rows), private=True)
     headline = [words for section in captured_sections(result.findings) for words in section.words]
-    plain = results_json(rows, verdicts, lifts, {"headline": headline, **result.plain})
+    plain = results_json(rows, verdicts, lifts, {"headline": headline, **result.findings.to_plain()})
     # Last: where it is, the others are whole.
     write_whole(out / RESULTS, plain + "\n", private=True)
     return plain

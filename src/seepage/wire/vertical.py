@@ -37,7 +37,7 @@ class ActivationView(ABC):
         return self.received.shape[1]
 
     @abstractmethod
-    def of(self, some: slice) -> ActivationView:
+    def of(self, some: slice | Tensor) -> ActivationView:
         """Return the view of some of the records."""
 
 
@@ -52,7 +52,7 @@ class SmashedView(ActivationView):
         """Activations, as received."""
         return self.activations
 
-    def of(self, some: slice) -> SmashedView:
+    def of(self, some: slice | Tensor) -> SmashedView:
         """Return the view of some of the records."""
         return replace(self, activations=self.activations[:, some])
 
@@ -76,7 +76,7 @@ class FeatureView(ActivationView):
     labels: Float[Tensor, "training record"] | None = None
     earlier: FeatureView | None = None
 
-    def of(self, some: slice) -> FeatureView:
+    def of(self, some: slice | Tensor) -> FeatureView:
         """Return the view of some of the records."""
         labels = None if self.labels is None else self.labels[:, some]
         return replace(
