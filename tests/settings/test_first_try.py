@@ -15,7 +15,7 @@ Shape, drawn, tried = (_BENCHMARK[name] for name in ("Shape", "drawn", "tried"))
 @pytest.mark.parametrize(
     ("command", "shape", "status", "said"),
     [
-        pytest.param("pooled", Shape(1_000, 1, 2), "0", "trials", marks=pytest.mark.slow),
+        ("pooled", Shape(1_000, 1, 2), "0", "trials"),
         ("split", Shape(300, 4, 0), "2", "0 have categories"),
         pytest.param("vertical", Shape(60, 2, 2), "0", "active party reads", marks=pytest.mark.slow),
     ],
