@@ -102,10 +102,8 @@ def test_a_captured_update_of_a_real_optimiser_is_certified(tmp_path: Path) -> N
     nn.functional.cross_entropy(trained(ENCODER.encode(rows)), DATA.train.labels[:4].long()).backward()
     torch.optim.SGD(trained.parameters(), lr=0.2).step()
     update, training = tmp_path / "sent.safetensors", LocalTraining(1, 4, 0.2)
-    capture(
-        *(MODEL.module.state_dict(), trained.state_dict(), update),
-        **{"training": training, "batch_size": 4, "statistics": DATA.statistics},
-    )
+    sent, received = MODEL.module.state_dict(), trained.state_dict()
+    capture(sent, received, update, training=training, batch_size=4, statistics=DATA.statistics)
     captured = load_capture(update, MODEL, DATA.schema)
     statistics, origin = attacker_statistics(DATA.schema, captured.about, DATA.train)
     found = recover(captured, DATA.schema, statistics, origin, options={"restarts": 1, "iterations": 1})
