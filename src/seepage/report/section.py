@@ -96,13 +96,11 @@ def where(result: AuditResult, record: Record) -> str:
     return f"{clean(record['attack'])}, {result.label((record['batch_size'], record['defense']))}"
 
 
-def cut_columns(count: int) -> str | None:
+def cut_columns(count: int, shown: int = MOST_COLUMNS) -> str | None:
     """Return a note on a table that shows only the most exposed columns; None where it shows all columns."""
-    if count <= MOST_COLUMNS:
+    if count <= shown:
         return None
-    return (
-        f"The {MOST_COLUMNS} of {count:,} columns of which most is read; results.csv beside this file has all of them."
-    )
+    return f"The {shown} of {count:,} columns of which most is read; results.csv beside this file has all of them."
 
 
 def cut(count: int) -> str | None:

@@ -6,6 +6,7 @@ nothing of the kind.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -42,6 +43,9 @@ from seepage.results.checks.finding import SEVERITIES
 from seepage.results.tiers import BOUNDS
 from seepage.results.verdict import pick
 from seepage.text import clean, listed, lowered, percent, points
+
+# Number of figures of columns in the table of all figures, where a table has many columns.
+_MOST_OF_WIDE = 700
 
 
 @dataclass(frozen=True)
@@ -268,11 +272,15 @@ def _negative(result: AuditResult) -> str:
 
 def _all(result: AuditResult) -> Section:
     """Return all figures as one folded table, those of whole configurations before those of columns."""
-    worst = {record["column"] for own in result.by_column.values() for record in own[:MOST_COLUMNS]}
-    columns = {row.column for row in result.rows} - {None}
-    all_columns = len(columns) <= MOST_COLUMNS
+    names = {row.column for row in result.rows} - {None}
+    wide = len(names) > MOST_COLUMNS
+    each = sum(row.column is not None for row in result.rows) / max(1, len(names))
+    most = max(1, min(MOST_COLUMNS, int(_MOST_OF_WIDE / each))) if wide else len(names)
+    # Of each configuration in turn, the column of which it gives away most.
+    by_place = itertools.zip_longest(*(own[:most] for own in result.by_column.values()))
+    worst = [*dict.fromkeys(record["column"] for place in by_place for record in place if record is not None)][:most]
     ordered = sorted(
-        (row for row in result.rows if all_columns or row.column is None or row.column in worst),
+        (row for row in result.rows if not wide or row.column is None or row.column in worst),
         key=lambda row: row.column is not None,
     )
     table = grids.filled(
@@ -294,7 +302,7 @@ def _all(result: AuditResult) -> Section:
             grids.text("Status", "status"),
         ],
         [row.as_dict() for row in ordered[:MOST_ROWS]],
-        cut(len(ordered)) if all_columns else cut_columns(len(columns)),
+        cut_columns(len(names), most) if wide else cut(len(ordered)),
     )
     words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]
     return Section("all", "All figures", words, grids=[table], kind="folded")

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from seepage import registry
 from seepage.assessment.measurement import joined_figures
@@ -23,6 +23,7 @@ from seepage.sources import own_code
 
 S = TypeVar("S", bound=Spec)
 D = TypeVar("D")
+A = TypeVar("A", bound="UnitsAudit[Any, Any]")
 
 # A forecast gives up where a rehearsal takes longer: the first job of the run tells it as well, and is kept.
 _LONGEST_REHEARSAL_SECONDS = 6.5
@@ -115,7 +116,7 @@ class UnitsAudit(Audit[S], Generic[S, D]):
         """Set the attributes that follow from spec and rows; rows of the spec where none are given."""
 
     @classmethod
-    def prepared(cls, spec: S, given: Given, tables: Tables) -> Self:
+    def prepared(cls: type[A], spec: S, given: Given, tables: Tables) -> A:
         """Return the audit of a spec.
 
         Raises:
@@ -166,7 +167,7 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     def planted(self, swapped: bool) -> UnitsAudit[S, D] | None:
         """Return a control, whose secret is planted on the same table; None where there is none."""
 
-    def control_on(self, data: Dataset, fields: Mapping[str, Any], swapped: bool, why: str = "") -> Self:
+    def control_on(self: A, data: Dataset, fields: Mapping[str, Any], swapped: bool, why: str = "") -> A:
         """Return a control without a defense and without measurements of the task.
 
         Args:
