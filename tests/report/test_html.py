@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seepage.auditing import audit
+from seepage.auditing import audit, run_all
 from seepage.report.figures import Axis, Curve, Figure, Marks, Stroke, label
 from seepage.report.html import render
 from seepage.report.report import Report
 from seepage.report.svg import NARROW, WIDE, draw
 from seepage.results.checks.finding import Finding
 from seepage.tabular.infer import infer_schema
-from tests.report.parts import planted, without_evidence
+from tests.report.parts import CoinAudit, planted, without_evidence
 
 TINY: dict[str, Any] = {"batch_sizes": [1, 3], "attacks": "tableak", "victims": 2, "restarts": 2, "iterations": 5}
 
@@ -134,6 +134,15 @@ def test_records_of_ones_own_are_in_no_page(tmp_path: Path) -> None:
         assert "Records of a table of your own are not shown" in text
     kept = render([audit(frame, schema=schema, control=False, keep_records=True, **TINY)], {})
     assert "Quellenstadt" in kept or "Brunnenhof" in kept or "Moorgrund" in kept
+
+
+def test_a_page_on_many_columns_and_configurations_fits_a_mail() -> None:
+    wide = CoinAudit(sizes=range(2, 8), columns=tuple(f"number_{i}" for i in range(300)))
+    [report] = run_all([wide])
+    page = render([report], {})
+    assert len(page) < 1_500_000
+    # Of each column there are figures of two parts in 12 configurations.
+    assert f"The {500 // 24} of 300 columns of which most is read" in page
 
 
 def test_a_run_folder_gets_a_page_that_fetches_nothing(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from seepage.results.verdict import pick
 from seepage.text import clean, listed, lowered, percent, points
 
 # Number of figures of columns in the table of all figures, where a table has many columns.
-_MOST_OF_WIDE = 700
+_MOST_OF_WIDE = 500
 
 
 @dataclass(frozen=True)
