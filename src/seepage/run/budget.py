@@ -11,6 +11,9 @@ from seepage.settings.setting import Cache
 
 # Shares of the time for the work after the attacks: trainings of the task, checks and the report.
 _TRAININGS, _REPORT = 0.2, 0.08
+# Checks and report take longer where there are many columns.
+_SECONDS_A_FIGURE = 8e-4
+_MOST_FOR_REPORT = 0.5
 
 
 class Budget:
@@ -18,12 +21,18 @@ class Budget:
 
     It counts processor seconds where this process computes alone, so that other work on the machine takes nothing of
     it, else wall-clock seconds.
+
+    Args:
+        seconds: the budget.
+        alone: whether this process computes alone.
+        figures: number of columns of all parts in all configurations, which the report shows.
     """
 
-    def __init__(self, seconds: float, alone: bool) -> None:
+    def __init__(self, seconds: float, alone: bool, figures: int = 0) -> None:
         self.clock = time.process_time if alone else time.monotonic
         self._ends = self.clock() + seconds
         self._seconds = seconds
+        self._report = max(_REPORT * seconds, min(_SECONDS_A_FIGURE * figures, _MOST_FOR_REPORT * seconds))
 
     @property
     def left(self) -> float:
@@ -32,7 +41,7 @@ class Budget:
 
     def for_jobs(self, trains: bool) -> float:
         """Return the seconds for attacks and baselines, less where the task is trained after them."""
-        return self.left - self._seconds * (_REPORT + (_TRAININGS if trains else 0.0))
+        return self.left - self._report - (_TRAININGS * self._seconds if trains else 0.0)
 
     def within(self, cache: Cache) -> Cache:
         """Return a cache that computes nothing for which there is no time.
@@ -43,7 +52,7 @@ class Budget:
 
         def timed(identity: Mapping[str, Json], make: Callable[[], Any] | None) -> Any:
             nonlocal longest
-            if make is None or self.left < longest + self._seconds * _REPORT:
+            if make is None or self.left < longest + self._report:
                 return cache(identity, None)
             begun = self.clock()
             values = cache(identity, make)
