@@ -13,7 +13,7 @@ from seepage.settings.setting import Cache
 _TRAININGS, _REPORT = 0.2, 0.08
 # Checks and report take longer where there are many columns.
 _SECONDS_A_FIGURE = 8e-4
-_MOST_FOR_REPORT = 0.5
+_MOST_FOR_REPORT = 0.25
 
 
 class Budget:

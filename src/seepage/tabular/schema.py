@@ -6,8 +6,10 @@ A schema is public knowledge in every threat model here: the parties agree on it
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
@@ -204,27 +206,27 @@ class Schema(BaseModel):
             raise ValueError(f"column names must be unique (target included), these repeat: {', '.join(repeated)}")
         return self
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Number of encoded columns, ``d`` in the papers."""
         return sum(column.width for column in self.columns)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the columns, the target excluded."""
         return tuple(column.name for column in self.columns)
 
-    @property
+    @cached_property
     def discrete(self) -> tuple[int, ...]:
         """Positions of the discrete columns."""
         return tuple(i for i, column in enumerate(self.columns) if isinstance(column, Discrete))
 
-    @property
+    @cached_property
     def continuous(self) -> tuple[int, ...]:
         """Positions of the continuous columns."""
         return tuple(i for i, column in enumerate(self.columns) if isinstance(column, Continuous))
 
-    @property
+    @cached_property
     def blocks(self) -> tuple[slice, ...]:
         """For each column, the slice of the encoded row that it takes."""
         slices, start = [], 0
@@ -232,6 +234,14 @@ class Schema(BaseModel):
             slices.append(slice(start, start + column.width))
             start += column.width
         return tuple(slices)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Schema:
+        """Return a copy, with other values of some fields."""
+        copied = super().model_copy(update=update, deep=deep)
+        # What follows from the columns is found anew.
+        for name in copied.__dict__.keys() - type(self).model_fields:
+            del copied.__dict__[name]
+        return copied
 
     def column(self, name: str) -> Discrete | Continuous:
         """Return the column named ``name``, the target included.
