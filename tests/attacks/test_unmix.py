@@ -23,6 +23,7 @@ from seepage.attacks.horizontal.matching.starts import Starts
 from seepage.attacks.horizontal.matching.tableak import tableak
 from seepage.datasets import Dataset, load
 from seepage.datasets.planted import distinct
+from seepage.defenses.clipping import Clipping
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.errors import BadInputError
 from seepage.learning import LocalTraining, gradient, local_update
@@ -194,6 +195,17 @@ def test_noise_that_is_known_is_read_through_until_it_hides_the_records() -> Non
             assert ours.regime[0].startswith("none of 16 records")
             theirs = tableak(restarts=3, iterations=5)(ran.view, knowledge, [7])
             assert torch.equal(ours.cells, theirs.cells)
+
+
+def test_a_clipped_message_without_noise_is_read() -> None:
+    """A layer that is scaled down has entries whose error is none at all."""
+    data = distinct(rows=60, continuous=3, discrete=5)
+    encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
+    defense, model = Clipping(0.1), nn3(data.schema, seed=0)
+    ran = FedSGD(4, defense=defense).run(model, data.train, encoder, seeds=[0, 1], defense_seeds=[7, 8])
+    knowledge = Knowledge(data.schema, data.statistics, 4, defense=defense.describe())
+    guess = unmix(starts=8, rounds=2, restarts=2, iterations=4)(ran.view, knowledge, [0, 1])
+    assert guess.cells.shape == ran.secret.cells.shape
 
 
 def test_what_an_update_does_not_give_is_tableaks() -> None:

@@ -50,6 +50,23 @@ def test_bounds_and_tolerance_are_finite(field: str, bad: float) -> None:
         Continuous(name="x", low=fields["low"], high=fields["high"], tolerance=fields["tolerance"])
 
 
+def test_a_copy_with_other_columns_has_their_widths() -> None:
+    schema = Schema(
+        columns=(Discrete(name="a", categories=("x", "y")), Continuous(name="b", low=0, high=1, tolerance=0.1)),
+        target=Discrete(name="t", categories=("no", "yes")),
+    )
+    assert (schema.width, schema.names, schema.blocks) == (3, ("a", "b"), (slice(0, 2), slice(2, 3)))
+    shorter = schema.model_copy(update={"columns": schema.columns[1:]})
+    assert (shorter.width, shorter.names, shorter.blocks, shorter.discrete) == (1, ("b",), (slice(0, 1),), ())
+    same = schema.model_copy()
+    assert (same, hash(same), same.model_dump(), repr(same)) == (
+        schema,
+        hash(schema),
+        schema.model_dump(),
+        repr(schema),
+    )
+
+
 def test_bounds_come_in_order_and_may_be_equal() -> None:
     with pytest.raises(ValidationError, match=r"'x': low 2\.0 is above high 1\.0; swap them"):
         Continuous(name="x", low=2, high=1, tolerance=0)
