@@ -149,6 +149,7 @@ def run_all(
         )
     budget = audits[0].spec.time_budget if budget is None and audits else budget
     alone = machines is None and all(audit.spec.workers == 1 for audit in audits)
+    timed = None if budget is None else Budget(budget, alone)
     trains = any(len(audit.spec.defenses) > 1 for audit in audits)
     private = any(audit.own for audit in audits)
     if folder is not None and folder.exists() and not folder.is_dir():
@@ -157,8 +158,8 @@ def run_all(
         for audit in audits:
             check_storable(audit.spec.passed)
     all_audits, places = _with_controls(audits)
-    figures = sum(len(audit.configurations) * len(audit.parts) * len(audit.about.columns) for audit in all_audits)
-    timed = None if budget is None else Budget(budget, alone, figures)
+    if timed is not None:
+        timed.report_on(sum(len(a.configurations) * len(a.parts) * len(a.about.columns) for a in all_audits))
     with Store(folder, private) as store:
         if folder is not None:
             check_folder(folder, store, audits)

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from seepage.lazy import LazyModule
@@ -43,6 +44,13 @@ def arguments_of(part: object) -> dict[str, Json]:
     return values if isinstance(values, dict) else {"kind": values}
 
 
+def attributes_of(value: object) -> dict[str, object]:
+    """Return the attributes of an object without what was computed from the others and kept (``cached_property``)."""
+    attributes = getattr(value, "__dict__", {})
+    computed = {name for name in attributes if isinstance(getattr(type(value), name, None), cached_property)}
+    return {name: item for name, item in attributes.items() if name not in computed}
+
+
 def plain(value: object) -> Json:
     """Return a part and all its arguments as JSON values, equal for equal parts.
 
@@ -64,5 +72,5 @@ def plain(value: object) -> Json:
     if callable(value) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     # Never repr(): by default it holds an address, which differs from run to run.
-    inner = {name: plain(item) for name, item in sorted(getattr(value, "__dict__", {}).items())}
+    inner = {name: plain(item) for name, item in sorted(attributes_of(value).items())}
     return {"kind": type(value).__qualname__, **inner}

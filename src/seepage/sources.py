@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING
 
-from seepage.digests import Json, digest_of, plain
+from seepage.digests import Json, attributes_of, digest_of, plain
 from seepage.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -114,9 +114,11 @@ def _values(value: object, inside: tuple[int, ...]) -> Json:
     if type(value).__module__.partition(".")[0] == "numpy":
         return plain(value)
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
+    # Attributes outside of slots follow, without what was computed from others.
+    slots = [name for name in slots if name != "__dict__"]
     if not hasattr(value, "__dict__") and not slots:
         raise NoDigestError(f"{type(value).__name__} has no values that could be compared")
-    attributes = {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}
+    attributes = {**{name: getattr(value, name) for name in slots}, **attributes_of(value)}
     kinds = [_source(kind) for kind in type(value).__mro__ if kind.__module__ != "builtins"]
     return [*kinds, {name: _values(item, inside) for name, item in sorted(attributes.items())}]
 

@@ -15,8 +15,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from seepage import registry
+from seepage.assessment.measurement import Measurement
 from seepage.attacks import create
 from seepage.auditing import captured_report
+from seepage.captures.audit import _joined
 from seepage.captures.captured import Description, encoding_of, save_capture
 from seepage.captures.federation import (
     ClientFinding,
@@ -32,7 +34,9 @@ from seepage.errors import BadInputError
 from seepage.models.mlp import nn3
 from seepage.models.states import state_digest
 from seepage.report.captured import federation_words, render_captured
-from seepage.run.runner import Listener
+from seepage.run.runner import Listener, Run
+from seepage.settings.part import Part
+from seepage.settings.setting import Configuration, PlannedPart
 from seepage.settings.spec import Gate
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
@@ -319,6 +323,22 @@ def test_the_description_goes_before_the_name(tmp_path: Path) -> None:
         about = Description(client=client, round=round)
         save_capture(tmp_path / f"client-0-round-{round}{client}.safetensors", {"weight": torch.ones(1)}, about)
     assert [(one.client, one.round) for one in find_captures(tmp_path)] == [("x", 1), ("y", 2), ("y", 10)]
+
+
+def test_figures_of_updates_are_joined_without_correlations_across_the_victims_of_one() -> None:
+    part = PlannedPart(Part(name="tableak"), "attack")
+    runs = {}
+    for unit, rate in ((0, 0.25), (2, 0.75)):
+        values = torch.tensor([rate], dtype=torch.float64)
+        measured = [
+            Measurement("accuracy", None, values),
+            Measurement("kendall_discrete", None, values, bounds=(-1.0, 1.0), entropy=values),
+        ]
+        runs[unit] = Run(Configuration("none", 4), part, measured, (0,), 1.0, {}, {}, planned=1)
+    whole = _joined(runs, ())
+    assert whole.units == (0, 2)
+    assert [(figure.metric, figure.values.tolist()) for figure in whole.measured] == [("accuracy", [0.25, 0.75])]
+    assert whole.measured[0].estimate().mean == 0.5
 
 
 def test_a_table_of_one_client_is_not_taken_for_several(folder: Path) -> None:

@@ -136,6 +136,17 @@ def test_records_of_ones_own_are_in_no_page(tmp_path: Path) -> None:
     assert "Quellenstadt" in kept or "Brunnenhof" in kept or "Moorgrund" in kept
 
 
+def test_a_point_that_is_not_finite_is_not_drawn() -> None:
+    inf = float("inf")
+    series = Curve(
+        "", [1, 2, inf], [3.0, float("nan"), 4.0], marks=Marks("--series-1", 8), y_errors=[(1, inf), None, None]
+    )
+    drawn = draw(Figure("f", "A figure", "One point.", [series], Axis(""), Axis("y")), WIDE)
+    assert "inf" not in drawn
+    assert "nan" not in drawn
+    assert drawn.count("<circle") == 1
+
+
 def test_a_page_on_many_columns_and_configurations_fits_a_mail() -> None:
     wide = CoinAudit(sizes=range(2, 8), columns=tuple(f"number_{i}" for i in range(300)))
     [report] = run_all([wide])

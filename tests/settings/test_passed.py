@@ -19,10 +19,12 @@ import seepage
 from seepage import registry
 from seepage.auditing import prepare_all
 from seepage.datasets import Dataset, load
+from seepage.datasets.planted import distinct
 from seepage.defenses.answers import RoundedAnswers
 from seepage.defenses.feature_noise import FeatureNoise
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.defenses.label_flip import LabelFlip
+from seepage.digests import plain
 from seepage.errors import BadInputError
 from seepage.report.report import Report
 from seepage.run import runner
@@ -342,6 +344,11 @@ def test_what_an_object_computes_with_is_in_its_digest() -> None:
     assert fingerprint(torch.nn.Linear(2, 1)) != fingerprint(torch.nn.Linear(2, 1))
     one = torch.zeros(2)
     assert fingerprint([one, {"a": one}]) == fingerprint([torch.zeros(2), {"a": torch.zeros(2)}])
+    # What was computed from a schema's fields and kept is no part of what it holds.
+    schema = distinct(rows=20).schema
+    before = fingerprint(schema), plain(schema)
+    assert schema.blocks
+    assert (fingerprint(schema), plain(schema)) == before
     space: dict[str, Any] = {"__name__": "cell"}
     exec("def attack(view, knowledge, seeds): return None", space)
     with pytest.raises(NoDigestError, match="attack is defined in no file"):

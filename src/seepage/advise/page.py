@@ -163,7 +163,7 @@ def _frontier(advice: Recommendation, records: list[Record]) -> figures.Figure:
     title = f"Lift against {lowered(task)}"
     figure = figures.frontier("frontier-figure", drawn, title, f"{task} of the trained model", None, error)
     limit = 100 * advice.wish.below
-    described = "; ".join(f"{record['change']}: lift {points(record['lift'])} points" for record in records[:8]) + "."
+    described = "; ".join(f"{record['change']}: lift {points(record['lift'])} points" for record in records[:8])
     seen = (
         f"Lift over the best baseline beside how well the task is learnt, the limit at {limit:g} points: {described}."
     )

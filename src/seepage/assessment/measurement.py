@@ -61,7 +61,7 @@ class Measurement:
             [nan]
         """
         values = torch.tensor([float("nan") if value is None else float(value)], dtype=torch.float64)
-        return cls(metric, column, values, clusters=None if members is None else (members,))
+        return cls(metric, column, values, clusters=None if members is None else (members.detach().double().cpu(),))
 
     def estimate(self, level: float = 0.95) -> Estimate:
         """Return the mean over victims, or Kendall's tau-b across them, with its interval."""
@@ -97,12 +97,14 @@ class Measurement:
 def joined_figures(units: Sequence[Sequence[Measurement]]) -> list[Measurement]:
     """Return the figures of units that were measured one after the other; NaN where a unit lacks a figure.
 
+    Correlations, which no single unit has, are left out.
+
     Example:
         >>> read, other = Measurement.of_unit("accuracy", "age", 0.5), Measurement.of_unit("accuracy", "sex", 1.0)
         >>> [figure.values.tolist() for figure in joined_figures([[read], [read, other]])]
         [[0.5, 0.5], [nan, 1.0]]
     """
-    by_name = [{(figure.metric, figure.column): figure for figure in figures} for figures in units]
+    by_name = [{(f.metric, f.column): f for f in figures if f.entropy is None} for figures in units]
     joined = []
     for name in dict.fromkeys(chain.from_iterable(by_name)):
         parts = [figures.get(name, Measurement.of_unit(*name, None)) for figures in by_name]

@@ -288,7 +288,8 @@ def _joined(runs: Mapping[int, Run], failures: tuple[Failure, ...]) -> Run:
     seconds = [run.seconds for run in runs.values() if run.seconds is not None]
     figures: dict[tuple[str, str | None], dict[int, Measurement]] = {}
     for unit, run in runs.items():
-        for figure in run.measured:
+        # A correlation is one across the victims of a single update.
+        for figure in (figure for figure in run.measured if figure.entropy is None):
             figures.setdefault((figure.metric, figure.column), {})[unit] = figure
     measured: list[Measurement] = []
     for own in figures.values():

@@ -274,10 +274,15 @@ def statistics_sent(module: nn.Module, moments: Mapping[str, Moments]) -> dict[s
         >>> statistics_sent(layer, {"0": Moments(torch.tensor([2.0]), torch.tensor([3.0]))})["0"].mean
         tensor([2.])
     """
-    named = dict(module.named_buffers())
-    pairs = [pair for name, sent in moments.items() for pair in zip(_buffers(name), sent, strict=True)]
-    before = {buffer: named[buffer].to(value) for buffer, value in pairs}
-    return from_running(module, before, advanced(module, before, moments, 0), 0)
+    layers, buffers = normalisations(module), dict(module.named_buffers())
+    readings: dict[str, Moments] = {}
+    # A layer that the network does not run has no moments.
+    for name, sent in moments.items():
+        share = _share(layers[name], 0)
+        before = [buffers[buffer].to(value) for buffer, value in zip(_buffers(name), sent, strict=True)]
+        after = [torch.lerp(old, value, share) for old, value in zip(before, sent, strict=True)]
+        readings[name] = Moments(*((new - (1 - share) * old) / share for new, old in zip(after, before, strict=True)))
+    return readings
 
 
 def keeps_statistics(module: nn.Module) -> bool:

@@ -34,7 +34,8 @@ def render_comparison(comparison: Comparison, decision: Decision | None = None) 
         if records:
             drawn = [{**record, "label": _line(record)} for record in records]
             figure = figures.differences(name, drawn, comparison.names, title)
-            drawings.append((figure, _grid(title, comparison, records[:MOST_ROWS], rates=True)))
+            shown = records if name == "overall-figure" else records[:MOST_ROWS]
+            drawings.append((figure, _grid(title, comparison, shown, rates=True)))
     return page(
         "compare.html",
         f"{comparison.names[0]} and {comparison.names[1]}",

@@ -95,13 +95,15 @@ class Bar(Listener):
         self._show(what)
 
     def _show(self, what: str) -> None:
-        line = f"{self._done}/{self._jobs} jobs, {max(self._running, 0)} running · {clean(what, 200)}"
+        # Jobs that did not fit by their forecasts come on top.
+        jobs = max(self._jobs, self._done)
+        line = f"{self._done}/{jobs} jobs, {max(self._running, 0)} running · {clean(what, 200)}"
         self._progress.update(self._task, description=line)
         now = time.monotonic()
         if not self._progress.console.is_terminal and now - self._shown >= _LOG_SECONDS:
             self._shown = now
             # What a defense costs the task is trained for after the last job.
-            done = f"{self._done} of {self._jobs} jobs done after {lasting(now - self._began)}"
+            done = f"{self._done} of {jobs} jobs done after {lasting(now - self._began)}"
             self._line(f"{done}, now {clean(what, 120)}.")
 
     def _line(self, text: str) -> None:
@@ -143,6 +145,8 @@ def outlook(plan: Plan, spent: float = 0.0) -> str:
         whole = None if plan.seconds is None else lasting(spent + plan.seconds + _REPORT)
         length = ", the first will tell how long" if whole is None else f", about {whole} in all"
         parts = [f"{jobs}{length}{several}.", *_longest(plan)]
+    elif plan.spare:
+        parts = [f"{len(plan.spare)} jobs, none of which fits the time by its forecast."]
     else:
         parts = ["everything is measured already."]
     if plan.stored:

@@ -302,7 +302,7 @@ def _all(result: AuditResult) -> Section:
             grids.text("Status", "status"),
         ],
         [row.as_dict() for row in ordered[:MOST_ROWS]],
-        cut_columns(len(names), most) if wide else cut(len(ordered)),
+        cut_columns(len(names), len(worst)) if wide else cut(len(ordered)),
     )
     words = ["Rates are shares of 1. results.json and results.csv beside this file hold the same with all settings."]
     return Section("all", "All figures", words, grids=[table], kind="folded")

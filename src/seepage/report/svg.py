@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from markupsafe import Markup
 
@@ -108,7 +108,7 @@ def draw(figure: Figure, width: int = WIDE) -> Markup:
 def _points(series: Curve, x: _Scale, y: _Scale) -> Iterator[Markup]:
     """Yield lines, error bars, marks and their labels."""
     points = list(zip(series.x, series.y, strict=True))
-    places = [None if a is None or b is None else (x(a), y(b)) for a, b in points]
+    places = [(x(a), y(b)) if _finite(a) and _finite(b) else None for a, b in points]
     if series.line is not None:
         for run in _runs(places):
             path = " ".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(run))
@@ -146,7 +146,13 @@ def _bars(series: Curve, i: int, x: _Scale, y: _Scale, place: tuple[Number, Numb
 def _bar(errors: Errors, values: Sequence[Number | None], i: int) -> tuple[Number, Number] | None:
     """Return the ends of a point's error bar; None without one."""
     value, error = values[i], errors[i] if errors else None
-    return None if value is None or error is None else (value - error[0], value + error[1])
+    if not _finite(value) or error is None or not all(map(_finite, error)):
+        return None
+    return value - error[0], value + error[1]
+
+
+def _finite(value: Number | None) -> TypeGuard[Number]:
+    return value is not None and math.isfinite(value)
 
 
 def _mark(marks: Marks, a: Number, b: Number, size: Number, words: str = "") -> Markup:
@@ -257,7 +263,7 @@ def _values(series: Curve, name: Literal["x", "y"]) -> Iterator[Number]:
     """Yield all values along an axis, ends of error bars included."""
     values, errors = (series.x, series.x_errors) if name == "x" else (series.y, series.y_errors)
     for i, value in enumerate(values):
-        if value is not None:
+        if _finite(value):
             yield value
             yield from _bar(errors, values, i) or ()
 

@@ -21,18 +21,17 @@ class Budget:
 
     It counts processor seconds where this process computes alone, so that other work on the machine takes nothing of
     it, else wall-clock seconds.
-
-    Args:
-        seconds: the budget.
-        alone: whether this process computes alone.
-        figures: number of columns of all parts in all configurations, which the report shows.
     """
 
-    def __init__(self, seconds: float, alone: bool, figures: int = 0) -> None:
+    def __init__(self, seconds: float, alone: bool) -> None:
         self.clock = time.process_time if alone else time.monotonic
         self._ends = self.clock() + seconds
         self._seconds = seconds
-        self._report = max(_REPORT * seconds, min(_SECONDS_A_FIGURE * figures, _MOST_FOR_REPORT * seconds))
+        self._report = _REPORT * seconds
+
+    def report_on(self, figures: int) -> None:
+        """Keep back the time of a report on a number of figures: columns of all parts in all configurations."""
+        self._report = max(self._report, min(_SECONDS_A_FIGURE * figures, _MOST_FOR_REPORT * self._seconds))
 
     @property
     def left(self) -> float:

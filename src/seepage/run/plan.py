@@ -272,8 +272,8 @@ def _jobs(
         if (place, configuration) not in forecast:
             # The negative control is like the positive one, which comes right before it.
             like = (place - (audits[place].spec.variant == NEGATIVE), configuration)
-            # Once one is unknown, so is the length of the run.
-            known = None not in forecast.values()
+            # Once one is unknown, so is the length of a run whose time is limited.
+            known = ends is None or None not in forecast.values()
             with threads(audits[place].spec.threads):
                 estimate = functools.partial(audits[place].forecast, configuration)
                 seconds = forecast.get(like) or (_unless_failing(estimate, clock) if known else None)

@@ -324,7 +324,8 @@ def _carry_out_jobs(
         _keep_all(plan, store, listener, watch, run_here(jobs[:1], plan.audits, watch, wanted, ends, clock), 1)
         jobs = jobs[1:]
         plan = timed(plan, time.monotonic() - begun)
-    left = sum(plan.seconds_of[job.name] or 0.0 for job in jobs)
+    likely = {job.name for job in plan.jobs}
+    left = sum(plan.seconds_of[job.name] or 0.0 for job in jobs if job.name in likely)
     workers = min(plan.workers, len(jobs)) if left >= _WORTH_WORKERS_SECONDS else 1
     if workers <= 1:
         finished = run_here(jobs, plan.audits, watch, wanted, ends, clock)

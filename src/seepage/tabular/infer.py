@@ -468,11 +468,12 @@ class _ColumnReading:
         self.kind: str = "continuous"
         self.distinct = _distinct(name, series)
         # A single value beside missing cells, such as a tick, is a category beside theirs.
-        ticks = self.distinct == 1 and self.missing > 0 and isinstance(series.iloc[0], str | bool | float | np.generic)
-        self.useless = self.distinct < 2 and name not in policy.overrides and not (ticks and self.fills)
+        one_value = series.iloc[0] if self.distinct == 1 else None
+        self.ticks = self.missing > 0 and isinstance(one_value, str | bool | int | float | np.generic)
+        self.useless = self.distinct < 2 and name not in policy.overrides and not (self.ticks and self.fills)
         if self.useless:
             return
-        seen = "discrete" if ticks and not self.override else self._seen(series)
+        seen = "discrete" if self.ticks and not self.override else self._seen(series)
         self.holds = self.holds or "one value"
         self.kind = str(self.override.get("kind") or self._overridden_kind() or seen)
         if self.kind == "discrete" and "categories" not in self.override:
@@ -496,7 +497,7 @@ class _ColumnReading:
         """Why the column is left out; None where it is not."""
         if not self.useless:
             return self.identifier
-        ticks = self.missing and self.distinct and self.policy.missing == "refuse"
+        ticks = self.ticks and self.policy.missing == "refuse"
         return "it holds one value only" + (", beside missing cells, which can be a category" if ticks else "")
 
     @property
