@@ -468,8 +468,8 @@ class _ColumnReading:
         self.kind: str = "continuous"
         self.distinct = _distinct(name, series)
         # A single value beside missing cells, such as a tick, is a category beside theirs.
-        one_value = series.iloc[0] if self.distinct == 1 else None
-        self.ticks = self.missing > 0 and isinstance(one_value, str | bool | int | float | np.generic)
+        tick = series.iloc[0] if self.distinct == 1 else None
+        self.ticks = self.missing > 0 and isinstance(tick, str | bool | int | float | np.generic)
         self.useless = self.distinct < 2 and name not in policy.overrides and not (self.ticks and self.fills)
         if self.useless:
             return

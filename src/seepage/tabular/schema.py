@@ -239,8 +239,9 @@ class Schema(BaseModel):
         """Return a copy, with other values of some fields."""
         copied = super().model_copy(update=update, deep=deep)
         # What follows from the columns is found anew.
-        for name in copied.__dict__.keys() - type(self).model_fields:
-            del copied.__dict__[name]
+        attributes: dict[str, Any] = vars(copied)
+        for name in attributes.keys() - type(self).model_fields:
+            del attributes[name]
         return copied
 
     def column(self, name: str) -> Discrete | Continuous:
