@@ -16,6 +16,8 @@ INCOMPLETE, INCONCLUSIVE = "incomplete", "inconclusive"
 UNKNOWN = (INCOMPLETE, INCONCLUSIVE)
 # Words that a verdict may end with, from mild to grave; those without a tier come first.
 GRAVITY = (*UNKNOWN, *TIERS)
+# Tiers that are no lower bound: "at least low" would reassure where more may leak.
+_MILD = ("none", "low")
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,9 @@ def verdict(
     certified, or half of all records come back whole (see ``tiers.is_whole``) in two repetitions or more. It is
     ``inconclusive`` without an interval, with fewer than five repetitions, where all of them are alike, where the best
     baseline is always right, or where an error finding concerns the row, or where the interval lies in more than two
-    tiers. Instead of ``none`` or ``low`` it is ``incomplete`` where a default attack or its positive control is
-    missing. An interval that lies in ``total`` stands against a finding: what was read, was read.
+    tiers. Where it would begin with ``none`` or ``low`` it is ``incomplete`` if a default attack or its positive
+    control is missing, and ``inconclusive`` if a stronger attack was not tried. An interval that lies in ``total``
+    stands against a finding: what was read, was read.
 
     Args:
         exact: row of the same attack's exact matches, where the verdict is on all columns.
@@ -89,12 +92,10 @@ def verdict(
         return Verdict(INCONCLUSIVE, *ends, blocked)
     weaker = first(findings, row, lambda finding: finding.code in LOWER_BOUNDS)
     missing = first(findings, row, lambda finding: finding.code == MISSING)
-    if missing is not None and (lowest == "none" or highest == "low"):
+    if missing is not None and lowest in _MILD:
         return Verdict(INCOMPLETE, *ends, missing)
-    if lowest == "low":
-        weaker = weaker or missing
     if weaker is not None and lowest != "total":
-        return Verdict(INCONCLUSIVE if lowest == "none" else f"at least {lowest}", *ends, weaker)
+        return Verdict(INCONCLUSIVE if lowest in _MILD else f"at least {lowest}", *ends, weaker)
     return Verdict(_between(lowest, highest), *ends)
 
 
@@ -113,7 +114,7 @@ def graver(cells: Verdict, label: Verdict) -> Verdict:
     tier = more.tier
     if less.tier in UNKNOWN and more.gravest in TIERS and not more.tier.startswith("at least"):
         lowest = more.tier.partition(" ")[0]
-        tier = more.tier if lowest == "total" else less.tier if lowest == "none" else f"at least {lowest}"
+        tier = more.tier if lowest == "total" else less.tier if lowest in _MILD else f"at least {lowest}"
     because = more.because if tier == more.tier else less.because
     return Verdict(
         tier, more.closed, more.low, None if None in highs else max(h for h in highs if h is not None), because
