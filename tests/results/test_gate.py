@@ -112,10 +112,10 @@ def test_an_error_that_concerns_the_figure_shows_nothing(severity: Any, where: t
     assert ("SEEP004" in found.line) is (outcome != "passed")
 
 
-def test_a_weaker_attack_is_said_beside_the_pass() -> None:
+def test_an_attack_that_was_not_tried_shows_nothing_and_a_missing_control_is_said_beside_the_pass() -> None:
     found = decided(findings=[Finding("SEEP024", "warning", "The exact attack was not tried", "...")])
-    assert found.outcome == "passed"
-    assert "But: the exact attack was not tried (SEEP024)." in found.line
+    assert found.outcome == "undecided"
+    assert "the exact attack was not tried (SEEP024), so little leakage is not shown." in found.line
     unproved = decided(findings=[Finding("SEEP005", "note", "No positive control was run", "...")])
     assert unproved.outcome == "passed"
     assert "But: no positive control was run (SEEP005)." in unproved.line
@@ -155,7 +155,8 @@ def test_the_undefended_reference_of_a_defended_deployment_fails_nothing() -> No
 
 def test_findings_on_the_reference_are_not_held_against_what_is_deployed() -> None:
     weaker = Finding("SEEP024", "warning", "The exact attack was not tried", "...", (Where(None, "none", PEEK),))
-    assert "But" not in decided(REFERENCE, findings=[weaker]).line
+    beside = decided(REFERENCE, findings=[weaker])
+    assert (beside.outcome, "SEEP024" in beside.line) == ("passed", False)
     broken = Finding("SEEP002", "error", "An attack did not converge", "...", (Where(None, "none", PEEK),))
     assert decided(REFERENCE, findings=[broken]).outcome == "passed"
 

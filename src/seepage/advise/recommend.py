@@ -306,14 +306,19 @@ class _Advisor:
                 else:
                     way.ended = True
             if step == 0:
-                self._forecast(time.monotonic() - begun, len(trying), sum(bool(way.safe) for way in ways))
+                reached = sum(candidate.status != "not reached" for candidate in candidates)
+                self._forecast(time.monotonic() - begun, reached, sum(bool(way.safe) for way in ways))
         return ways
 
     def _forecast(self, seconds: float, tried: int, left: int) -> None:
         each = seconds / max(1, tried)
         units = self.least / self._units if self.by_units else self.spec.repeated / max(1, self._repeats)
         expected = each * (left * _HALVINGS + units * 1.5)
-        self.say(f"{left} of {tried} change(s) can do it at full strength; about {lasting(expected)} to go")
+        if not tried:
+            self.say("there was no time to try a change")
+            return
+        changes = "1 change" if tried == 1 else f"{tried} changes"
+        self.say(f"{left} of {changes} tried can do it at full strength; about {lasting(expected)} to go")
 
     @property
     def _units(self) -> int:

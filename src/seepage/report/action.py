@@ -16,6 +16,8 @@ from seepage.text import clean, listed, lowered, percent, points
 ENOUGH = 0.2
 # Trainings below which a difference of the task is not judged.
 LEAST_TRAININGS = 3
+# Columns that a sentence names.
+_NAMED = 3
 
 
 def what_to_do(result: AuditResult) -> list[str]:
@@ -46,7 +48,8 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     reached = all(defense != UNDEFENDED for _, defense in result.not_reached)
     if given and all(keeps_below(record, ENOUGH) for record in given) and reached:
         worst = max(given, key=lambda record: record["upper"])
-        return [f"Nothing has to change against these attacks: they read at most {_of_100(worst['upper'])} {missed}."]
+        nothing = f"Nothing has to change against these attacks: they read at most {_of_100(worst['upper'])} {missed}."
+        return [nothing, *_open_columns(result, given)]
     if not fine:
         return [_undecided(result, attacked) or _nothing_helps(result, attacked), search]
     best = max(fine, key=lambda record: _worth(task.get(setting_of(record))))
@@ -54,7 +57,7 @@ def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
     instead = "" if before is None else f", instead of {_of_100(before)}"
     words = [f"Use {_name(result, best)}: at most {_of_100(best['upper'])} {missed} are read{instead}."]
     cost = _cost(task.get(setting_of(best)), task.get((best["batch_size"], UNDEFENDED)))
-    return [*words, cost, search]
+    return [*words, *_open_columns(result, [best]), cost, search]
 
 
 def missed_by_guessing(result: AuditResult) -> str:
@@ -63,6 +66,24 @@ def missed_by_guessing(result: AuditResult) -> str:
     if any(record["of"] is not None or record["label"] is not None for record in result.overviews):
         what = "labels" if all(record["of"] is not None for record in result.overviews) else "cells or labels"
     return f"of 100 {what} that guessing misses"
+
+
+def _open_columns(result: AuditResult, records: Sequence[Record]) -> list[str]:
+    """Return a sentence on the sensitive columns that are not shown to stay below the limit in all configurations."""
+    own = [column for record in records for column in result.by_column[setting_of(record)] if column["sensitive"]]
+    guessed = {column["column"] for column in own if (column["baseline"] or 0.0) >= 1}
+    names = {column["column"] for column in own} - guessed
+    exceeding = [column for column in own if column["upper"] is None or column["upper"] >= ENOUGH]
+    wide = list(dict.fromkeys(clean(column["column"], 40) for column in exceeding if column["column"] in names))
+    if not wide:
+        return []
+    more = f" and {len(wide) - _NAMED} more" if len(wide) > _NAMED else ""
+    some = ", ".join(wide[:_NAMED])
+    flag = fields_of(type(result.audit.spec))[result.audit.spec.repeats].flag
+    return [
+        f"That is all cells together: below {100 * ENOUGH:.0f} is not shown for {len(wide)} of {len(names)} sensitive "
+        f"column{'s' if len(names) != 1 else ''} ({some}{more}); {flag} narrows it."
+    ]
 
 
 def _of_100(share: float) -> int:
@@ -86,7 +107,11 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
     if best["tier"] == INCOMPLETE:
         missing = result.missing(setting_of(best))
         return f"Nothing is decided: with {name} the audit is incomplete ({missing}). Give it more time."
+    if why := result.not_tried(setting_of(best), best["attack"]):
+        return f"Nothing is decided: with {name} {why}, so that more may be read."
     spec = result.audit.spec
+    if best["n"] < result.audit.units and result.left_out:
+        return f"Nothing is decided: {best['n']} of {result.audit.units} {spec.unit}s were run with {name}. Give more time."
     more = fields_of(type(spec))[spec.repeats].flag
     little = "little may be read" if best["defense"] == UNDEFENDED else f"{name} may leave little"
     return f"Nothing is decided: {little}. Audit more {spec.unit}s ({more}) before changing anything."
@@ -127,4 +152,15 @@ def _cost(task: Record | None, before: Record | None) -> str:
     apart = task["task_low"] is not None and before["task_low"] is not None
     apart = apart and (task["task_high"] < before["task_low"] or before["task_high"] < task["task_low"])
     clearly = "" if apart else ", which these trainings do not tell from none"
-    return f"It changes {name} by {by}: {now} instead of {then}, over {task['task_n']} trainings{clearly}."
+    words = f"It changes {name} by {by}: {now} instead of {then}, over {task['task_n']} trainings{clearly}."
+    if _learnt(task) or not _learnt(before):
+        return words
+    return f"{words} That is no better than always giving the same answer: the model has learnt nothing."
+
+
+def _learnt(task: Record) -> bool:
+    """Return whether the task is learnt better than by the best constant answer, as far as the trainings tell."""
+    if task["task_baseline"] is None:
+        return True
+    low, high = (task[end] if task[end] is not None else task["task"] for end in ("task_low", "task_high"))
+    return high < task["task_baseline"] if is_error(task["task_metric"]) else low > task["task_baseline"]

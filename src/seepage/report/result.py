@@ -14,7 +14,7 @@ from seepage.report import frames
 from seepage.report.frames import Record, Setting, setting_of
 from seepage.results.checks.every import not_applicable
 from seepage.results.checks.facts import Facts, Gap, in_words
-from seepage.results.checks.finding import Finding, Where
+from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where
 from seepage.results.examples import Example, examples
 from seepage.results.gate import Decision
 from seepage.results.verdict import UNDEFENDED
@@ -234,6 +234,13 @@ class AuditResult:
         part = next((part for part in self.audit.spec.defenses if part.title == name), None)
         words = None if part is None else defense_in_words(self.audit.spec.setting, part)
         return clean(name, 60) if words is None else f"{clean(words, 160)} ({clean(name, 60)})"
+
+    def not_tried(self, setting: Setting, attack: str | None) -> str | None:
+        """Return that a stronger attack was not tried in a configuration, and the code of the finding; None if not."""
+        for finding in self.all_findings:
+            if finding.code in LOWER_BOUNDS and finding.concerns(*setting, attack):
+                return f"{lowered(finding.title)} ({finding.code})"
+        return None
 
     def label(self, setting: Setting, in_words: bool = False) -> str:
         """Return a configuration without the values that all configurations share."""

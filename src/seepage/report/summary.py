@@ -37,7 +37,7 @@ _READING = (
     "interval lies names it: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
     "neighbours are both named; beyond that it is inconclusive. It is incomplete where little was found, but a default "
     "attack or its positive control is missing. It is total also where half of all records come back "
-    "whole, and half of those that no baseline gets whole, or any is certified. These are the attacks that were run; a "
+    "whole in two repetitions or more, and half of those that no baseline gets whole, or any is certified. These are the attacks that were run; a "
     "better one may exist."
 )
 
@@ -122,6 +122,8 @@ def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
     ]
     if concerned:
         return [f"No verdict: {lowered(concerned[0].title)}."]
+    if why := result.not_tried((record["batch_size"], record["defense"]), record["attack"]):
+        return [f"No verdict: {why}."]
     return [f"No verdict: audit more {unit}s."]
 
 
@@ -247,7 +249,9 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     elif rated.because is not None:
         text += f" It is a lower bound: {lowered(rated.because.title)} ({rated.because.code})."
     text += _bounds_above(findings)
-    unclear = score.lift_low is not None and score.lift_low <= 0
+    # What is read whole, or nearly, is no chance, whatever the interval of the mean.
+    shown = gravest(rated.tier) in ("moderate", "high", "total")
+    unclear = score.lift_low is not None and score.lift_low <= 0 and not shown
     if unclear and score.lift_high is not None and score.lift_high >= 0:
         text += (
             " The interval of that difference includes zero: over all of it, these figures do not tell the attack from "

@@ -98,6 +98,9 @@ def _decided(
     missing = [gap for gap in gaps if any((gap.batch_size, gap.defense) == _key(point) for point in limits.deployed)]
     if missing:
         return Decision(_open(standings, limit), f"incomplete: {in_words(missing)}.")
+    if weaker := [finding for finding in findings if finding.code in LOWER_BOUNDS and _concerns(finding, limits)]:
+        reason = f"{lowered(weaker[0].title)} ({weaker[0].code}), so little leakage is not shown."
+        return Decision(_open(standings, limit), reason)
     if lacking := _lacking(limits, here):
         return Decision(_open(standings, limit), lacking)
     return _by_standings(limits, runs, findings)
@@ -133,7 +136,7 @@ def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Findin
         doubts = {
             finding.code: lowered(finding.title)
             for finding in findings
-            if finding.code in (*LOWER_BOUNDS, _NO_CONTROL) and _concerns(finding, limits)
+            if finding.code == _NO_CONTROL and _concerns(finding, limits)
         }
         caveats = [f"{title} ({code})" for code, title in doubts.items()]
         if aside := [run for run in runs if run.failures and run.configuration not in limits.deployed]:

@@ -70,6 +70,6 @@ def fell_back(facts: Facts) -> Iterator[Fault]:
     if reasons:
         yield Fault(
             f"{few(list(reasons.values()))}. The attack only estimated instead, which reads less. Its figures are a "
-            "lower bound of what the message gives away: a server that takes the time may read every record.",
+            "lower bound of what the message gives away: an attacker with another method may read every record.",
             tuple(reasons),
         )

@@ -89,10 +89,12 @@ def control_missing(facts: Facts) -> Iterator[Fault]:
         if (row := facts.control_row(name)) is None or row.status == "left_out"
     ]
     if without:
+        late = [name for name in without if (row := facts.control_row(name)) is not None and row.status == "left_out"]
+        why = "It plants nothing that the attack could read" if not late else "There was no time for it"
+        why = why if facts.audit.spec.control else "It was switched off"
         yield Fault(
-            f"It was switched off, there was no time for it, or it plants nothing that the attack could read "
-            f"({few(without)}). Nothing shows that these attacks work on this table at all: where they find little, "
-            "the attack may be at fault. The control runs unless it is switched off; it takes seconds.",
+            f"{why} ({few(without)}). Nothing shows that these attacks work on this table at all: where they find little, "
+            "the attack may be at fault.",
             tuple(Where(attack=name) for name in without),
             # A gate passes a deployment because little leakage was shown.
             "warning" if facts.audit.spec.gate is not None else None,
