@@ -34,20 +34,15 @@ _NO_CHANCE = 1e-6
 
 @dataclass(frozen=True)
 class FirstStep:
-    """The gradient behind a first step of Adam, entry by entry.
+    """The gradient behind a first step of Adam, entry by entry, shapes (victim, *parameter).
 
-    Attributes:
-        gradient: estimated gradient by parameter name, shape (victim, *parameter).
-        noise: standard deviation of each entry's error, of the same shapes; as large as the entry where the update
-            says its sign and at most a bound below it.
-        bend: largest size of an entry that the update gives to within a third, median over entries.
-        sizes: whether entries have sizes, as after a single step.
+    An entry's error is as large as itself where the update says its sign and at most a bound below it.
     """
 
     gradient: dict[str, Tensor]
-    noise: dict[str, Tensor]
-    bend: float
-    sizes: bool
+    noise: dict[str, Tensor]  # standard deviation of each entry's error
+    bend: float  # largest size given to within a third, median over entries
+    sizes: bool  # whether entries have sizes, as after a single step
 
 
 def first_gradient(view: UpdateView, records: int) -> FirstStep:
@@ -64,19 +59,7 @@ def first_gradient(view: UpdateView, records: int) -> FirstStep:
     of 0.001 it is 2% at |g| = 1e-4 and 20% at 1e-3; from 5e-3 on only the sign is left. Ten times the rate allows ten
     times the size until the rounding of f takes over; an epsilon of 1e-3 leaves nearly everything, and so does
     float64. AdamW's decay of the parameters, known before the step, is taken off first; Adam's weight decay is part of
-    g and is taken off last.
-
-    After several steps, entries are the mean step in units of the rate, of which the signs count: sizes are unknown.
-
-    Example:
-        >>> from torch import nn
-        >>> from seepage.learning import LocalTraining
-        >>> from seepage.models.model import Model
-        >>> model = Model(nn.Linear(1, 1, bias=False).double(), head="regression", name="mine")
-        >>> training = LocalTraining(1, 8, 0.5, "adam", epsilon=0.25)
-        >>> view = UpdateView(model, {"weight": torch.tensor([[[-0.375]]]).double()}, training)
-        >>> first_gradient(view, records=8).gradient["weight"].item()
-        -0.75
+    g and is taken off last. After several steps, entries are the mean step in units of the rate, without sizes.
     """
     training, begin = view.training, view.model.parameters
     single = training.steps(records) == 1

@@ -55,15 +55,9 @@ class CellsSearch:
     that of its first hidden layer's outputs from the span of the second layer's. Both are zero for each record by
     itself, whatever the others are, so that records are searched one by one instead of a batch at a time. In each
     round a start takes the category that lowers the misfit most, with a Gauss-Newton step of the numbers, until no
-    category lowers it.
-
-    Args:
-        encoder: encoder in float64.
-        spans: span of its first layer and, if there are hidden layers behind, of the second.
-        allowed: whether each encoded column can differ from 0 in a raw row, see ``occurring``.
-        errors: weight of the share of a record's error that lies outside the span of the first layer's columns. For
-            networks with one hidden layer and one output, or the difference of two: there the units that a record
-            activates determine its error.
+    category lowers it. ``allowed``: which encoded columns can differ from 0 in a raw row, see ``occurring``. ``errors``
+    weighs the share of a record's error outside the span of the first layer's columns, where the units that it
+    activates determine it: with one hidden layer and one output, or the difference of two.
     """
 
     def __init__(
@@ -124,11 +118,7 @@ class CellsSearch:
         rounds: int,
         report: Callable[[float], None] | None = None,
     ) -> SearchEnds:
-        """Return the ends of the searches from given codes and standardised numbers.
-
-        Args:
-            rounds: largest number of changes of a start.
-        """
+        """Return the ends of the searches from codes and standardised numbers, after ``rounds`` changes at most."""
         if not len(codes):
             # A network of a user's own need not take a batch without rows.
             return SearchEnds(codes, numbers, numbers.new_zeros(0))
@@ -272,14 +262,8 @@ class _Tap:
 
 
 def combined(off_rows: Float[Tensor, "rest input"]) -> Float[Tensor, "combination input"]:
-    """Return directions outside a span, or random combinations where there are many, of the same length on average.
-
-    A vector in the span is orthogonal to all of them, any other to hardly any.
-
-    Example:
-        >>> combined(torch.eye(200)).shape, combined(torch.eye(500)).shape
-        (torch.Size([200, 200]), torch.Size([128, 500]))
-    """
+    """Return directions outside a span, or random combinations where there are many, of the same length on average."""
+    # A vector in the span is orthogonal to all of them, any other to hardly any.
     if len(off_rows) <= MANY_OUTSIDE:
         return off_rows
     generator = torch.Generator().manual_seed(0)
@@ -288,10 +272,8 @@ def combined(off_rows: Float[Tensor, "rest input"]) -> Float[Tensor, "combinatio
 
 
 def occurring(encoder: Encoder, span: Span, rounding: float) -> Bool[Tensor, " encoded"]:
-    """Return which encoded columns differ from 0 in some raw row of the batch.
-
-    A category that no record has makes a raw column of zeros, and so one of zeros in the span of the rows.
-    """
+    """Return which encoded columns differ from 0 in some raw row of the batch."""
+    # A category that no record has makes a raw column of zeros, and so one of zeros in the span of the rows.
     raw = span.rows[:, :-1] * encoder.std + span.rows[:, -1:] * encoder.mean
     size = torch.linalg.vector_norm(span.rows[:, :-1] * encoder.std, dim=0) + encoder.mean.abs()
     return encoder.is_continuous | (torch.linalg.vector_norm(raw, dim=0) > 1e4 * rounding * size)

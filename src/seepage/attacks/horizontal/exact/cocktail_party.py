@@ -64,11 +64,7 @@ class CocktailParty:
     def __call__(
         self, view: View, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
-        """Return the guessed records; ``seeds`` are not used, the search starts from the whitened rows.
-
-        Raises:
-            BadInputError: the view does not fit its model, or that begins with no affine layer with a bias.
-        """
+        """Return the guessed records; ``seeds`` are not used, the search starts from the whitened rows."""
         check(view, knowledge, seeds)
         read, knowledge = as_gradient(view, knowledge)
         layer = first_layer(read)

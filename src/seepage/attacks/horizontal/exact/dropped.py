@@ -73,12 +73,9 @@ class DroppedHarvester(RecordHarvester):
     def run(
         self, network: TracedNetwork, view: GradientView, victim: int, records: int, seed: int, guess: _Estimate
     ) -> Harvest:
-        """Read the records that can be distinguished from combinations of records.
-
-        Args:
-            guess: function that returns an estimate of the batch, near which further searches begin once those
-                from public marginals find nothing more: many combinations of records lie in the span, too.
-        """
+        """Read the records that can be distinguished from combinations of records."""
+        # Many combinations of records lie in the span, too: where searches from public marginals find nothing more,
+        # further ones begin near ``guess``, an estimate of the batch.
         generator = torch.Generator().manual_seed(seed)
         network = replace(network, layers=network.layers[:1], maps=network.maps[:1], taps=())
         gradient, starts = TracedGradient(network, view, victim, records), self._starts
@@ -142,10 +139,8 @@ class _Taken:
 def _own_errors(
     network: TracedNetwork, span: Span, rows: Float[Tensor, "row encoded"]
 ) -> tuple[Float[Tensor, "row unit"], Bool[Tensor, " row"], Bool[Tensor, " row"]]:
-    """Return the direction of each row's error, where its zeros determine it, and where they could.
-
-    An error lies in the span of the columns and is zero at the units that the row does not activate.
-    """
+    """Return the direction of each row's error, where its zeros determine it, and where they could."""
+    # An error lies in the span of the columns and is zero at the units that the row does not activate.
     units = len(span.scale)
     errors = rows.new_zeros(len(rows), units)
     sure = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)

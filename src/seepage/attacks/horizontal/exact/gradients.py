@@ -23,19 +23,12 @@ _TRACE = 32.0
 
 
 class Tolerances(NamedTuple):
-    """Distances from the spans within which a record counts.
+    """Distances from the spans within which a record counts."""
 
-    Attributes:
-        roundings: bound on rounding in singular values, as in ``Span.of``.
-        misfit: squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
-        outside: share of inputs and errors that may lie outside their spans.
-        uncounted: distance of a count of copies from a whole number.
-    """
-
-    roundings: float
-    misfit: float
-    outside: float
-    uncounted: float
+    roundings: float  # bound on rounding in singular values, as in ``Span.of``
+    misfit: float  # squared, at which a search has arrived; false ends lie at 1e-3 and above
+    outside: float  # share of inputs and errors outside their spans
+    uncounted: float  # distance of a count of copies from a whole number
 
 
 # What proves a record, and what is enough to estimate one of which the network is so sure that little of its error is
@@ -57,12 +50,7 @@ class Passed(NamedTuple):
 
 
 def copies_labels(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
-    """Return the label of each copy, record by record.
-
-    Example:
-        >>> copies_labels(torch.tensor([[0.0, 2.0], [1.0, 0.0]])).tolist()
-        [1.0, 1.0, 0.0]
-    """
+    """Return the label of each copy, record by record."""
     labels = torch.arange(counts.shape[1], device=counts.device).expand(len(counts), -1)
     return labels.flatten().repeat_interleave(counts.flatten().long()).double()
 
@@ -70,11 +58,9 @@ def copies_labels(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy
 class CandidateEvidence(NamedTuple):
     """Evidence of a layer's gradient about candidates.
 
-    Attributes:
-        outside, off: share of the input and of the error that lies outside their spans.
-        chances: probability of each label, by the network; of a number as target, the output.
-        total: copies times chances, less the number of copies with each label, if the candidate is a record; of
-            a number as target, twice the difference of output and target.
+    ``outside`` and ``off`` are the shares of input and error outside their spans; ``chances`` of each label are the
+    network's (of a number as target, the output); ``total`` is copies times chances, less the number of copies with
+    each label, if the candidate is a record (of a number as target, twice the difference of output and target).
     """
 
     outside: Float[Tensor, " candidate"]
@@ -84,13 +70,7 @@ class CandidateEvidence(NamedTuple):
 
 
 class Gradient:
-    """One victim's gradient layer by layer, and the rest of it without the records read.
-
-    Args:
-        rounding: relative precision of the numbers.
-        layers: weights and bias side by side, (unit, input + 1), or weights where there is no bias.
-        records: number of records of whose losses the gradient is the mean.
-    """
+    """One victim's gradient by layer, weights beside bias, and the rest of it without the records read."""
 
     def __init__(self, network: Layered, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
         self.network, self.records, self.rounding = network, records, rounding
@@ -118,10 +98,7 @@ class Gradient:
 
     @property
     def classes(self) -> int:
-        """Width of counts: number of labels, of which one output under a sigmoid tells two apart.
-
-        Of a number as target there are two: that of copies, and the sum of their targets.
-        """
+        """Width of counts: labels, two behind a sigmoid; of a number as target, copies and their sum of targets."""
         return self.network.outputs if self.head == "softmax" else 2
 
     def copies(self, counts: Float[Tensor, "record label"]) -> Float[Tensor, " record"]:
@@ -206,11 +183,9 @@ class Gradient:
     def roundings(
         self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
     ) -> list[Float[Tensor, " unit"]]:
-        """Return the length of the rounding in each unit's row of the first two layers; infinite where nothing reacts.
-
-        The client adds up numbers that may cancel, in a row as in a unit or in the difference of a chance and 1, and
-        rounds each of them. So a record counts with the sizes of what is added up, an error at the outputs with 1.
-        """
+        """Return the length of the rounding in each unit's row of the first two layers; infinite without a reaction."""
+        # The client adds up numbers that may cancel, in a row as in a unit or in the difference of a chance and 1, and
+        # rounds each of them. So a record counts with the sizes of what is added up, an error at the outputs with 1.
         run = self.network.run(rows)
         each = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
         entering = run.reach()
@@ -238,11 +213,7 @@ class Gradient:
         return (copies * outputs.sigmoid() - counts[:, 1:]) / self.records
 
     def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> Passed:
-        """Test candidates against one layer: input and error in its spans, and a whole number of copies.
-
-        Args:
-            most: number of records not yet read.
-        """
+        """Test candidates against one layer: input and error in its spans, and ``most`` or fewer whole copies."""
         evidence = self.evidence(at, span, rows)
         most_outside = self.tolerances.outside
         inside = evidence.outside < most_outside

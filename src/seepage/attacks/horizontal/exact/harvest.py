@@ -53,26 +53,16 @@ _MOVED = 1e-5
 
 @dataclass(frozen=True)
 class Harvest:
-    """Records read from one victim's gradient.
-
-    Attributes:
-        cells: cells of the records, copies in rows of their own.
-        spread: standard error of each number in its column's unit, NaN for discrete columns.
-        left: remaining gradient by parameter; empty where it was not taken apart.
-        complete: whether the records replay the message, so that nothing but rounding is left.
-        traceless: records whose cells leave no trace in the message.
-        dimensions: rank of each hidden layer's gradient, in the order of the layers.
-        ceiling: largest number of records that the layers behind the first can distinguish; None where it is not known.
-    """
+    """Records read from one victim's gradient, copies in rows of their own."""
 
     cells: Float[Tensor, "record column"]
     labels: Float[Tensor, " record"]
-    spread: Float[Tensor, "record column"]
-    left: Mapping[str, Tensor]
-    complete: bool
-    traceless: Bool[Tensor, " record"]
-    dimensions: tuple[int, ...]
-    ceiling: int | None = None
+    spread: Float[Tensor, "record column"]  # standard error in a column's unit, NaN for discrete columns
+    left: Mapping[str, Tensor]  # remaining gradient by parameter; empty where it was not taken apart
+    complete: bool  # whether the records replay the message up to rounding
+    traceless: Bool[Tensor, " record"]  # records whose cells leave no trace in the message
+    dimensions: tuple[int, ...]  # rank of each hidden layer's gradient
+    ceiling: int | None = None  # most records that the layers behind the first distinguish; None if not known
 
     @classmethod
     def of_spans(
@@ -102,8 +92,7 @@ class RecordHarvester:
 class Harvester(RecordHarvester):
     """Reads records from gradients, one victim at a time; the kernel decides what is proved, see ``seepage.kernel``.
 
-    Records of no active unit add the same to the gradient, whatever their cells are. A typical one of them stands for
-    each.
+    Records of no active unit add the same to the gradient, whatever their cells are: a typical one stands for each.
     """
 
     def run(self, gradient: Gradient, seed: int) -> Harvest:
@@ -301,10 +290,8 @@ class Harvester(RecordHarvester):
         return _NumberEquations(terms)
 
     def _fitted(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all records with the numbers and targets that explain all layers best, and remove them.
-
-        Gauss-Newton steps from central differences of what each record adds, in roundings of the layers' rows.
-        """
+        """Return all records with the numbers and targets that explain all layers best, and remove them."""
+        # Gauss-Newton steps from central differences of what each record adds, in roundings of the layers' rows.
         columns = len(self._continuous)
         targets = int(gradient.head == "regression")
         free = columns + targets
@@ -384,15 +371,12 @@ def _first_of_alike(entering: Sequence[Float[Tensor, "record _"]]) -> Bool[Tenso
 
 
 class _Term(NamedTuple):
-    """Equations of one layer for the numbers of the records, outside of what other records' errors and inputs span.
-
-    ``changes`` are the derivatives of the records' inputs by each number: once for all where they are the same, as in
-    a first layer; ``rest`` is the remaining gradient.
-    """
+    """Equations of one layer for the numbers of the records, outside of what other records' errors and inputs span."""
 
     errors: Float[Tensor, "record other"]
+    # Derivatives of the records' inputs by each number; once for all in a first layer.
     changes: Float[Tensor, "record number rest"] | Float[Tensor, "1 number rest"]
-    rest: Float[Tensor, "other rest"]
+    rest: Float[Tensor, "other rest"]  # remaining gradient
 
     @property
     def together(self) -> Float[Tensor, "record record"]:

@@ -49,11 +49,7 @@ class InexactHarvester(RecordHarvester):
     """
 
     def run(self, gradient: Gradient, noise: Sequence[float], seed: int) -> Harvest:
-        """Read the records that can be distinguished from combinations of records.
-
-        Args:
-            noise: standard deviation of what was added to each layer's entries.
-        """
+        """Read the records that can be distinguished, with each layer's noise as a standard deviation."""
         generator = torch.Generator().manual_seed(seed)
         network = gradient.network
         deeper = network.taps[0].at
@@ -142,12 +138,8 @@ class InexactHarvester(RecordHarvester):
     def _spans(
         self, gradient: Gradient, layers: Sequence[Tensor], noise: Sequence[float], most: int, first: int | None
     ) -> list[Span]:
-        """Return the spans of the layers up to the one behind the first that a search compares.
-
-        Args:
-            layers: received or remaining gradient, layer by layer.
-            first: largest number of dimensions for layers that take the row; None for any.
-        """
+        """Return the spans of the layers up to the one behind the first that a search compares."""
+        # ``first``: largest number of dimensions for layers that take the row; None for any.
         affine, spans = len(gradient.network.entries()), []
         for at, layer in enumerate(layers[: gradient.network.taps[0].at + 1]):
             largest, dimensions = float(torch.linalg.matrix_norm(layer, 2)), most if at >= affine else first

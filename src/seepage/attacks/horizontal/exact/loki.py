@@ -48,11 +48,7 @@ class Loki:
     network: ClassVar[str] = "loki"
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guessed records, one client's after the other's; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: the view does not fit its model, or that was not crafted for the attack.
-        """
+        """Return the guessed records, one client's after the other's; ``seeds`` are not used."""
         check(view, knowledge, seeds)
         blocks = _blocks(view, knowledge)
         clients = blocks.shape[1]

@@ -49,29 +49,17 @@ _AT_ONCE = 64
 
 
 class Opening(NamedTuple):
-    """The first two affine layers of a network, both followed by a ReLU, and their normalisations.
-
-    Attributes:
-        beside: whether encoded rows enter the second layer beside what the first one makes of them.
-    """
+    """The first two affine layers of a network, both followed by a ReLU, and their normalisations."""
 
     first: nn.Linear | nn.Conv1d
     first_norm: BatchNorm | None
-    beside: bool
+    beside: bool  # whether encoded rows enter the second layer, too
     second: nn.Linear
     second_norm: BatchNorm | None
 
 
 def opening(module: nn.Module) -> Opening | None:
-    """Return the first layers of a network with batch normalisation; None where it has none, or begins with others.
-
-    Example:
-        >>> layers = [nn.Linear(2, 3), BatchNorm(3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)]
-        >>> opening(nn.Sequential(*layers)).first_norm
-        BatchNorm(3, eps=1e-05, momentum=0.1, affine=True)
-        >>> opening(nn.Sequential(*layers[:3], nn.Linear(3, 2))) is None
-        True
-    """
+    """Return the first layers of a network with batch normalisation; None where it has none, or begins with others."""
     parts = parts_of(module)
     if parts is None or not normalisations(module):
         return None
@@ -187,11 +175,7 @@ class NormalisedHarvester(RecordHarvester):
 
 
 class ReplayedBatch:
-    """One victim's gradient and the moments of its batch, against which whole batches are replayed.
-
-    Attributes:
-        occurring: whether some record has each encoded column, as far as the rows' mean says so.
-    """
+    """One victim's gradient and the moments of its batch, against which whole batches are replayed."""
 
     network: Layered
     spans: list[Span]
@@ -241,10 +225,8 @@ class ReplayedBatch:
     def left(
         self, rows: Float[Tensor, "try record encoded"], labels: Float[Tensor, " record"]
     ) -> Float[Tensor, "try entry"]:
-        """Return the gradient and the statistics without whole batches, in roundings of their usual entries.
-
-        A shift that all records share is normalised away; only the statistics reveal it.
-        """
+        """Return the gradient and the statistics without whole batches, in roundings of their usual entries."""
+        # A shift that all records share is normalised away; only the statistics reveal it.
         place = {name: p.expand(len(rows), *p.shape) for name, p in self._place.items()}
         sent = gradient(self._model, rows, labels.expand(len(rows), -1), place)
         rest = [(part - sent[name]) / self._usual(name) for name, part in self._received.items()]
@@ -360,11 +342,7 @@ class Seen(ReplayedBatch):
         return scale.repeat_interleave(positions), (bias - scale * mean).repeat_interleave(positions)
 
     def _frozen(self, positions: Mapping[BatchNorm | None, int]) -> tuple[nn.Module, nn.Linear]:
-        """Return the module without its last layer, which normalises every row as this batch was, and that layer.
-
-        Args:
-            positions: number of positions that a normalisation takes together, where it is not one.
-        """
+        """Return the module without its last layer, which normalises every row as this batch was, and that layer."""
         parts = parts_of(self._model.module)
         assert parts is not None
         last = parts[-1]
@@ -386,12 +364,8 @@ def mean_row(
     outputs: Float[Tensor, " unit"],
     basis: Float[Tensor, "rank encoded"],
 ) -> tuple[Float[Tensor, " encoded"], Float[Tensor, "free encoded"]]:
-    """Return the mean of a batch's raw rows, and the directions in which the encoded one may lie anywhere.
-
-    Args:
-        outputs: output of the first layer for the encoded mean, without its bias.
-        basis: basis of the differences of encoded rows.
-    """
+    """Return the mean of a batch's raw rows, and the directions in which the encoded one may lie anywhere."""
+    # From the first layer's output for the encoded mean, less its bias, and a basis of the differences of encoded rows.
     open_ = torch.linalg.vector_norm(basis, dim=0) > _VARIES
     sums = weight.new_zeros(len(encoder.schema.discrete), encoder.width)
     for at, i in enumerate(encoder.schema.discrete):

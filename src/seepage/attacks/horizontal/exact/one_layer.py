@@ -47,9 +47,6 @@ def search_one_layer(
     search is followed by one for such directions. The next search is restricted to the space orthogonal to all of
     them, which has fewer dimensions and contains the records without a direction. When every record has one, the
     records are solved for.
-
-    Args:
-        allowed: whether each encoded column can differ from 0, as in ``CellsSearch``.
     """
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)

@@ -37,11 +37,9 @@ _DAMPED = 0.1
 
 
 def can_replay(view: View, records: int) -> bool:
-    """Return whether the client's computation follows from its records: the order of several batches is unknown.
-
-    Of Adam's steps the rounding is not one noise for all entries, and those of alternatives hardly differ: what would
-    fit proves nothing. Nor is there a noise of one size where a client has cast its message to fewer bits.
-    """
+    """Return whether the client's computation follows from its records: the order of several batches is unknown."""
+    # Of Adam's steps the rounding is not one noise for all entries, and those of alternatives hardly differ: what would
+    # fit proves nothing. Nor is there a noise of one size where a client has cast its message to fewer bits.
     if view.precision != "full":
         return False
     if isinstance(view, GradientView):
@@ -51,18 +49,12 @@ def can_replay(view: View, records: int) -> bool:
 
 @dataclass(frozen=True)
 class Replay:
-    """Result of a replay of one victim's records.
-
-    Attributes:
-        fits: whether they leave no more of the message than noise makes.
-        traceless: records whose cells leave nothing but noise in the message.
-        error: standard error of each record's standardised row; infinite where it leaves no trace of its own.
-    """
+    """Result of a replay of one victim's records."""
 
     cells: Float[Tensor, "record column"]
-    fits: bool
-    traceless: Bool[Tensor, " record"]
-    error: Float[Tensor, " record"]
+    fits: bool  # whether they leave no more of the message than noise makes
+    traceless: Bool[Tensor, " record"]  # records whose cells leave nothing but noise in it
+    error: Float[Tensor, " record"]  # standard error of standardised rows; infinite without a trace of its own
 
 
 def replayed(
@@ -78,14 +70,10 @@ def replayed(
 ) -> Replay:
     """Fit cells to the message, and return whether they explain it.
 
-    What the records leave of the message has to be no longer than noise makes it. A record's error at the first layer's
-    units, as far as it is independent of the other records', says how much the message moves with its row, to first
-    order.
-
-    Args:
-        read: message as a mean gradient, the form in which replays are compared.
-        noise: standard deviation of each layer's entries in the mean gradient.
-        parameters: names of each layer's weights and bias; those of all parameters in pairs if empty.
+    What the records leave of the message, ``read`` as a mean gradient, has to be no longer than noise (of each layer's
+    entries) makes it. A record's error at the first layer's units, as far as it is independent of the other records',
+    says how much the message moves with its row, to first order. ``parameters`` names each layer's weights and bias;
+    empty for all parameters in pairs.
     """
     names = list(view.message)
     layers = list(parameters) or list(zip(names[::2], names[1::2], strict=True))

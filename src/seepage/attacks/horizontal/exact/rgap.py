@@ -68,12 +68,7 @@ class RGap:
     """
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guessed records; nothing is random, so ``seeds`` are not used.
-
-        Raises:
-            BadInputError: the view does not fit its model, that holds layers that cannot be undone or are frozen, or
-                the label of a regression is not granted.
-        """
+        """Return the guessed records; nothing is random, so ``seeds`` are not used."""
         check(view, knowledge, seeds)
         read, facts = as_gradient(view, knowledge)
         layers = _layers(read)

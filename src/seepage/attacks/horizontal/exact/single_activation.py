@@ -39,11 +39,7 @@ class SingleActivation:
     """
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guessed records; nothing is random, so ``seeds`` are not used.
-
-        Raises:
-            BadInputError: the view does not fit its model, or that begins with no affine layer with a bias.
-        """
+        """Return the guessed records; nothing is random, so ``seeds`` are not used."""
         check(view, knowledge, seeds)
         read, knowledge = as_gradient(view, knowledge)
         layer = first_layer(read)

@@ -88,12 +88,7 @@ class Spear:
     def __call__(
         self, view: View, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
-        """Return the records of every victim.
-
-        Raises:
-            BadInputError: the view does not fit its model, or that does not begin with an affine layer that has a bias
-                and a ReLU behind it.
-        """
+        """Return the records of every victim."""
         check(view, knowledge, seeds)
         read, facts = as_gradient(view, knowledge)
         layer = first_layer(read)
@@ -165,12 +160,7 @@ class _SpearSearch(NamedTuple):
 
 
 def independent(vectors: Float[Tensor, "direction rank"]) -> list[int]:
-    """Return the positions of directions that are independent of all before them.
-
-    Example:
-        >>> independent(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.6, 0.8]]))
-        [0, 2]
-    """
+    """Return the positions of directions that are independent of all before them."""
     chosen: list[int] = []
     left = vectors.clone()
     for place in range(len(vectors)):
@@ -226,11 +216,9 @@ def _exchanged(
     quiet: Bool[Tensor, "direction unit"],
     place: int,
 ) -> Float[Tensor, " direction"]:
-    """Return the match with each direction in one position; 0 where it depends on the others.
-
-    With direction c in place of j, row j of the inverse is divided by w_j, the j-th of c's weights in the chosen ones,
-    and w_i times that leaves row i.
-    """
+    """Return the match with each direction in one position; 0 where it depends on the others."""
+    # With direction c in place of j, row j of the inverse is divided by w_j, the j-th of c's weights in the chosen
+    # ones, and w_i times that leaves row i.
     own = basis[place] / weight[:, place, None]
     moved = basis - weight[..., None] * own[:, None]
     moved[:, place] = own

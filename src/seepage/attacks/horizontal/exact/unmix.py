@@ -234,10 +234,8 @@ class Unmix:
         )
 
     def _effort(self, view: View, knowledge: Knowledge, network: TracedNetwork | None) -> float:
-        """Return the multiplications of one round, in which each start tries all categories of all columns.
-
-        Those of a network's own pass are of whole matrices, which a processor does faster.
-        """
+        """Return the multiplications of one round, in which each start tries all categories of all columns."""
+        # Those of a network's own pass are of whole matrices, which a processor does faster.
         width, continuous = knowledge.schema.width, len(knowledge.schema.continuous)
         weights = [p.shape for p in view.model.parameters.values() if p.dim() > 1]
         # A convolution has its units at each encoded column.
