@@ -47,11 +47,7 @@ class GradientMembership:
         labels: Float[Tensor, "victim candidate"],
         seeds: Sequence[int],
     ) -> Float[Tensor, "victim candidate"]:
-        """Return the logarithm of the likelihood ratio of each candidate, higher for likelier members.
-
-        Args:
-            knowledge: side information; marginals, batch size and the defense are read.
-        """
+        """Return the logarithm of the likelihood ratio of each candidate, higher for likelier members."""
         records, like = knowledge.batch_size, next(view.model.module.parameters())
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=like.dtype)
         # Number by which a mean gradient is multiplied in the message.

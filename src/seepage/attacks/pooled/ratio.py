@@ -58,11 +58,7 @@ class Ratio:
             raise BadInputError(f"level lies in (0, 1), got level={self.level!r}.")
 
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
-        """Return chances of each share, the estimated share and its interval; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: shadow models are too few (below 20), or not spread over the range.
-        """
+        """Return chances of each share, the estimated share and its interval; ``seeds`` are not used."""
         shadows = knowledge.trained("spread")
         if not isinstance(shadows, SpreadShadows):
             raise BadInputError("shadow models of the kind 'spread' are SpreadShadows; train them with spread_shadows.")

@@ -98,11 +98,9 @@ class Posterior:
             check_count(name, getattr(self, name))
 
     def by_round(self, view: CutView, knowledge: CutKnowledge) -> bool:
-        """Return whether rounds are weighed one by one, so that records need not have been in the same ones.
-
-        Numbers that a message determines up to a region, and targets that are numbers, are found from all messages of
-        a record at once.
-        """
+        """Return whether rounds are weighed one by one, so that records need not have been in the same ones."""
+        # Numbers that a message determines up to a region, and targets that are numbers, are found from all messages at
+        # once.
         if isinstance(knowledge.schema.target, Continuous):
             return False
         binned = bool(Space.of(view.model, knowledge, self.bins).binned)
@@ -111,12 +109,7 @@ class Posterior:
     def __call__(
         self, view: CutView | Sequence[CutView], knowledge: CutKnowledge, seeds: Sequence[int] = (0,)
     ) -> CutGuess:
-        """Return the guess with the chances of all values; ``seeds`` are those of samples of numbers.
-
-        Raises:
-            BadInputError: there are more configurations than ``most``, no gradient was received, or views are of
-                different numbers of records, or ``weights`` cannot be ``about`` here.
-        """
+        """Return the guess with the chances of all values; ``seeds`` are those of samples of numbers."""
         views = list(view.exchanges) if isinstance(view, CutView) else list(view)
         if not views or any(view.records != views[0].records for view in views):
             raise BadInputError(
@@ -144,12 +137,7 @@ class Posterior:
         return replayed_guess(views, knowledge, responder(first.model, self.closed_form), space, generator)
 
     def of_rounds(self, rounds: CutRounds, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess for records that were not all in the same rounds.
-
-        Raises:
-            BadInputError: rounds cannot be weighed one by one (see ``by_round``), there are more configurations than
-                ``most``, no gradient was received, or ``weights`` cannot be ``about`` here.
-        """
+        """Return the guess for records that were not all in the same rounds; refused where not ``by_round``."""
         first = rounds.views[0]
         if not self.by_round(first, knowledge):
             raise BadInputError(
@@ -229,10 +217,8 @@ class Posterior:
     def _sampled(
         self, rounds: CutRounds, knowledge: CutKnowledge, space: Space, generator: torch.Generator, seed: int
     ) -> CutGuess:
-        """Return the prior's guess in a space too large to enumerate; label chances are from samples.
-
-        The standard error of a label's chance is at most 0.5 / sqrt(1,024), about 1.6 percentage points.
-        """
+        """Return the prior's guess in a space too large to enumerate; label chances are from samples."""
+        # The standard error of a label's chance is at most 0.5 / sqrt(1,024), about 1.6 percentage points.
         model = rounds.views[0].model
         prior = CellPrior.of(model, knowledge, space, rounds.features)
         classes = LabelPrior.of(model, knowledge, space, rounds.features, seed)

@@ -43,12 +43,7 @@ class Anchor:
     """
 
     def __call__(self, view: HistogramsView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
-        """Return the guess.
-
-        Args:
-            knowledge: side information; schema, marginals, number of records and noise are read.
-            seeds: seed of each victim, by which cells are dealt out that the message leaves open.
-        """
+        """Return the guess; by a victim's seed, cells are dealt out that the message leaves open."""
         solutions = [self._read(m, knowledge, s) for m, s in zip(view.messages, seeds, strict=True)]
         pairs = zip(view.messages, solutions, strict=True)
         labels = torch.from_numpy(np.stack([solution.labels for solution in solutions]))
@@ -115,10 +110,8 @@ def by_fineness(sent: Sent) -> list[int]:
 
 
 def merged(paths: Sequence[Path], further: Sequence[Path]) -> list[Path]:
-    """Return paths with those that another column's bins show more often.
-
-    A record is in one bin of every column, so that a path is there at least as often as one column shows it.
-    """
+    """Return paths with those that another column's bins show more often."""
+    # A record is in one bin of every column, so that a path is there at least as often as one column shows it.
     counts = Counter(path.key for path in paths)
     seen: Counter[bytes] = Counter()
     added = []

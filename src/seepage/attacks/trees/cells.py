@@ -35,26 +35,16 @@ _TRIED = 2**12
 
 @dataclass(frozen=True)
 class _Paths:
-    """Groups of records: those with the same path, and those of a bin whose records' paths are not known.
+    """Groups of records: those with the same path, and those of a bin whose records' paths are not known."""
 
-    Attributes:
-        number: number of records of each path or bin.
-        of_record: path or bin of each record.
-        paths: number of paths; what comes after them are bins.
-        nodes: for each tree, the deepest node with sums of each path.
-        low, high: bounds of each encoded column from the splits on each path.
-        gradients: derivatives of a record of each path for each tree.
-        bins: bins whose records' paths are not known.
-    """
-
-    number: Int[np.ndarray, " path"]
-    of_record: Int[np.ndarray, " record"]
-    paths: int
-    nodes: Int[np.ndarray, "tree read"]
-    low: Float[np.ndarray, "path encoded"]
+    number: Int[np.ndarray, " path"]  # number of records of each path or bin
+    of_record: Int[np.ndarray, " record"]  # path or bin of each record
+    paths: int  # number of paths; what comes after them are bins
+    nodes: Int[np.ndarray, "tree read"]  # for each tree, the deepest node with sums of each path
+    low: Float[np.ndarray, "path encoded"]  # bounds of each encoded column from the splits on each path
     high: Float[np.ndarray, "path encoded"]
-    gradients: Float[np.ndarray, "read tree 2"]
-    bins: tuple[int, ...]
+    gradients: Float[np.ndarray, "read tree 2"]  # derivatives of a record of each path for each tree
+    bins: tuple[int, ...]  # bins whose records' paths are not known
 
 
 def _together(sent: Sent, paths: Sequence[Path], rest: Mapping[int, int]) -> _Paths:
@@ -86,29 +76,20 @@ def _together(sent: Sent, paths: Sequence[Path], rest: Mapping[int, int]) -> _Pa
 
 @dataclass(frozen=True)
 class Solved:
-    """Records whose cells were solved for.
-
-    Attributes:
-        labels: label of each record; NaN where its path was not read.
-        nodes: what each record is known to have reached in each tree; None where not all paths were read.
-    """
+    """Records whose cells were solved for."""
 
     cells: Float[np.ndarray, "record column"]
-    labels: Float[np.ndarray, " record"]
+    labels: Float[np.ndarray, " record"]  # NaN where a record's path was not read
+    # What each record is known to have reached in each tree; None where not all paths were read.
     nodes: Int[np.ndarray, "record tree"] | None
 
 
 def solve(
     sent: Sent, paths: Sequence[Path], rest: Mapping[int, int], values: Sequence[Values], seed: int, noise: float = 0.0
 ) -> Solved:
-    """Return the cells of all records.
-
-    Args:
-        rest: number of further records in bins whose records' paths are not known, by the bin; those of one bin are
-            taken as alike. ``LEFT`` stands for all records but those whose paths are known.
-        seed: seed by which cells are dealt out that the message leaves open.
-        noise: standard deviation of noise on the sums.
-    """
+    """Return the cells of all records."""
+    # ``rest`` counts further records in bins whose records' paths are not known, taken as alike; ``LEFT`` stands for
+    # all but those whose paths are known. By the seed, cells are dealt out that the message leaves open.
     alike = _together(sent, paths, rest)
     equations = _Equations(sent, alike, noise)
     generator = np.random.default_rng(seed)
@@ -140,11 +121,7 @@ def _deal(
 
 
 class _Equations:
-    """Sums of every finest node as linear equations in the numbers of records of each path or bin.
-
-    Args:
-        noise: standard deviation of noise on the sums.
-    """
+    """Sums of every finest node as linear equations in the numbers of records of each path or bin."""
 
     def __init__(self, sent: Sent, alike: _Paths, noise: float) -> None:
         self.alike, self.noise = alike, noise
@@ -182,12 +159,7 @@ class _Equations:
 
 
 class _Solver:
-    """Least squares with a small penalty for the equations of some paths.
-
-    Args:
-        errors: bound on the error of each equation.
-        noise: standard deviation of noise on the sums.
-    """
+    """Least squares with a small penalty for the equations of some paths."""
 
     def __init__(
         self,

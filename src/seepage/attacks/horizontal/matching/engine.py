@@ -70,10 +70,7 @@ class JointEngine:
 
 
 class DifferentiatedEngine:
-    """The distance of a message that dummy rows would have caused, by backpropagation through any module.
-
-    A subclass computes dot products and squared norms of dummy messages from rows, labels and further variables.
-    """
+    """The distance of a message that dummy rows would have caused, by backpropagation through any module."""
 
     def __init__(self, model: Model, received: dict[str, Tensor], matching: Matching) -> None:
         self._model, self._received, self._matching = model, received, matching

@@ -32,11 +32,8 @@ def align(
     candidates: Float[Tensor, "victim restart record encoded"],
     losses: Float[Tensor, "victim restart"],
 ) -> Float[Tensor, "victim restart record encoded"]:
-    """Return the candidates with their records in the order of the one with the least loss.
-
-    Rows are matched by the share of cells that differ beyond the tolerance, optimally, one
-    candidate at a time (TabLeak algorithm 1).
-    """
+    """Return the candidates with their records in the order of the one with the least loss."""
+    # By the share of cells that differ beyond the tolerance, optimally, one candidate at a time (TabLeak algorithm 1).
     cells = encoder.decode(candidates)
     best = losses.argmin(dim=1)
     reference = cells[torch.arange(len(cells), device=best.device), best][:, None]
@@ -46,14 +43,9 @@ def align(
 def pool(
     encoder: Encoder, aligned: Float[Tensor, "victim restart record encoded"], pooling: Pooling = "median"
 ) -> Float[Tensor, "victim record encoded"]:
-    """Return one batch from aligned candidates.
-
-    Args:
-        pooling: statistic of each coordinate: the ``median``, the ``mean``, or ``lower_median``: the lower of the two
-            middle values where their number is even, as in the official code (D4).
-
-    Decoding takes the largest entry of each group, so groups need not be renormalised.
-    """
+    """Return one batch from aligned candidates."""
+    # ``lower_median`` takes the lower of two middle values, as in the official code (D4). Decoding takes the largest
+    # entry of each group, so groups need not be renormalised.
     check_choice("pooling", pooling, Pooling)
     if pooling == "mean":
         return aligned.mean(dim=1)
@@ -113,14 +105,10 @@ def uncertainty(
 ) -> Float[Tensor, "victim record column"]:
     """Return the disagreement of the aligned candidates on each cell.
 
-    Discrete columns: Shannon entropy over the log of the number of categories (0 for a single category), of the mean
-    of the candidates' probabilities (``softmax``, the official code) or of the share of candidates in which each
-    category is the largest (``counts``, TabLeak Eq. 5; D6). Continuous
-    columns: entropy in nats of a normal distribution with the candidates' unbiased variance, in
-    standardised units; -inf where they agree exactly (TabLeak section 4.3).
-
-    Raises:
-        BadInputError: the kind of entropy is unknown.
+    Discrete columns: Shannon entropy over the log of the number of categories (0 for a single category), of the mean of
+    the candidates' probabilities (``softmax``, the official code) or of the share of candidates in which each category
+    is the largest (``counts``, TabLeak Eq. 5; D6). Continuous columns: entropy in nats of a normal distribution with
+    the candidates' unbiased variance, in standardised units; -inf where they agree exactly (TabLeak section 4.3).
     """
     check_choice("entropy", entropy, Entropy)
     raw = encoder.destandardise(aligned)

@@ -214,10 +214,7 @@ def spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tens
 
 
 class _End(NamedTuple):
-    """The affine layer whose error is that of the model's outputs, with its inputs and these outputs.
-
-    Where there is none, layer and inputs are empty.
-    """
+    """The affine layer whose error is that of the outputs, with its inputs and these outputs; empty without one."""
 
     layer: nn.Linear | None
     name: str
@@ -234,10 +231,7 @@ def _ends(view: GradientView, rows: Tensor) -> tuple[list[dict[str, Tensor]], li
 
 
 def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> _End:
-    """Return the affine layer whose error is that of the model's outputs, at some parameters; none if there is none.
-
-    It returns the outputs itself, or one of the terms of which they are the sum.
-    """
+    """Return the affine layer that returns the model's outputs, or one of the terms of which they are the sum."""
     calls: list[_End] = []
 
     def listen(layer: nn.Linear, name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
@@ -272,11 +266,9 @@ def _no_end(model: Model) -> BadInputError:
 
 
 def _by_shifts(view: GradientView, rows: Tensor, places: list[dict[str, Tensor]]) -> Tensor | None:
-    """Return the mean error of each output, (victim, output), from a parameter that shifts all records' outputs alike.
-
-    The gradient of such a parameter is the derivative of the outputs, which is the same for every record, times the
-    mean error. None where there is no such parameter.
-    """
+    """Return the mean error of each output, (victim, output), from a parameter that shifts all records alike."""
+    # The gradient of such a parameter is the derivative of the outputs, which is the same for every record, times that.
+    # The gradient of such a parameter is the derivative of the outputs, which is the same for every record, times that.
     model = view.model
     for parameter, part in reversed(view.gradient.items()):
         if part[0].numel() > _LARGEST_BIAS:
@@ -292,10 +284,8 @@ def _by_shifts(view: GradientView, rows: Tensor, places: list[dict[str, Tensor]]
 def _by_classes(
     view: GradientView, rows: Float[Tensor, "row encoded"], places: list[dict[str, Tensor]]
 ) -> Float[Tensor, "victim class"]:
-    """Return the share of each class of a softmax, or of the second one of a sigmoid.
-
-    A batch's gradient is, on average over its rows, the mean over its labels of that of rows with this label.
-    """
+    """Return the share of each class of a softmax, or of the second one of a sigmoid."""
+    # A batch's gradient is, on average over its rows, the mean over its labels of that of rows with this label.
     model = view.model
     received = torch.cat([part.double().flatten(1) for part in view.gradient.values()], 1)
     classes = max(2, call(model.module, places[0], rows[:1]).shape[-1])
@@ -310,10 +300,8 @@ def _by_classes(
 
 
 def _shift(model: Model, name: str, rows: Tensor, parameters: dict[str, Tensor]) -> Tensor | None:
-    """Return the derivative of the outputs by a parameter, (output, number).
-
-    None where it differs by record, or leaves a direction of the outputs out.
-    """
+    """Return the derivative of the outputs by a parameter, (output, number)."""
+    # None where it differs by record, or leaves a direction of the outputs out.
 
     def outputs(parameter: Tensor) -> Tensor:
         return call(model.module, {**parameters, name: parameter}, rows)

@@ -26,12 +26,7 @@ class OverRounds:
     def __call__(
         self, view: RoundsView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
-        """Return the guess of all records.
-
-        Args:
-            knowledge: side information whose batch size and labels are those of all records, or, where batches are
-                drawn anew, with the labels of the rounds one after the other.
-        """
+        """Return the guess of all records; batch size and labels are those of all, or of all rounds' batches."""
         reports = takes(self.attack, "progress")
         if isinstance(self.attack, Reconstruction) and self.attack.joins(view, knowledge):
             return self.attack(view, knowledge, seeds, progress)

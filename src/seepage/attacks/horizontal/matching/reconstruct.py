@@ -115,17 +115,8 @@ class Reconstruction:
     def __call__(
         self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
-        """Return the guessed records of every victim.
-
-        Args:
-            view: received gradients or updates; those of several rounds of the same records are matched by the same
-                dummy records, at the mean of the rounds' distances.
-
-        Raises:
-            BadInputError: the gradients do not fit the model, are not finite or all zero, the model's labels can
-                be neither taken nor restored, a prior needs what is not granted, several clients' local steps are to
-                be simulated, or several rounds cannot be matched together.
-        """
+        """Return the guessed records of every victim."""
+        # The same dummy records match several rounds of the same records, at the mean of the rounds' distances.
         rounds = view.rounds if isinstance(view, RoundsView) else (view,)
         for round_view in rounds:
             check(round_view, knowledge, seeds)
@@ -301,11 +292,7 @@ def _counts_by_step(view: View) -> TypeGuard[UpdateView]:
 
 
 def check(view: View, knowledge: Knowledge, seeds: Sequence[int]) -> None:
-    """Refuse gradients or updates that cannot be reconstructed from.
-
-    Raises:
-        BadInputError: names, shapes, numbers or the count of seeds are wrong; the message says which.
-    """
+    """Refuse gradients or updates whose names, shapes or numbers, or whose count of seeds, are wrong."""
     view.model.check(knowledge.schema)
     what = "gradient" if isinstance(view, GradientView) else "update"
     parameters = view.model.parameters

@@ -21,7 +21,7 @@ _ESTIMATES = 3
 
 
 def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGuess:
-    """Return one guess of all records that a client holds from a guess of each round's batch.
+    """Return one guess of all records that a client holds from a guess of each round's batch; losses are means.
 
     Records are linked round by round as Fellegi and Sunter (1969) link files. For a guess and a record seen earlier
 
@@ -39,9 +39,6 @@ def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGues
 
     That two rounds' readings are of one record is likely, but not proved. So the certified cells are those of the one
     round that proves most of them: its message proves that records of the client have them, one by one.
-
-    Returns:
-        Guesses of all records that the client holds; losses are means over rounds.
     """
     schema, total = knowledge.schema, knowledge.batch_size
     victims, _, columns = guesses[0].cells.shape

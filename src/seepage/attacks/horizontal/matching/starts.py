@@ -18,12 +18,7 @@ _SAME_RECORD = 0.03
 
 
 class Starts:
-    """Draws from the public marginals as starting points of searches, and conversion of numbers to cells.
-
-    Args:
-        encoder: encoder in float64.
-        report: called with the share of them that has ended since the last call.
-    """
+    """Draws from the public marginals as starting points of searches, and conversion of numbers to cells."""
 
     def __init__(
         self, encoder: Encoder, statistics: Statistics, count: int, report: Callable[[float], None] | None = None
@@ -129,12 +124,7 @@ class Starts:
 
 
 def rounds_within(rounds: int, seconds: float | None) -> Iterator[int]:
-    """Count rounds until the limit or the time limit is reached; the first one is always run.
-
-    Example:
-        >>> list(rounds_within(3, None)), list(rounds_within(3, 1e-9))
-        ([0, 1, 2], [0])
-    """
+    """Count rounds until the limit or the time limit is reached; the first one is always run."""
     end = None if seconds is None else time.monotonic() + seconds
     for at in range(rounds):
         if at and end is not None and time.monotonic() >= end:

@@ -20,13 +20,8 @@ class Surrogate(DifferentiatedEngine):
 
     Each restart of each victim has a share of the way of its own, which starts at one half. Every call of the engine
     takes one step of Adam along the distance's derivative with respect to the share, besides its caller's step along
-    that with respect to the rows, and clips the share to [0, 1].
-
-    Deviations: the paper descends along rows with an optimiser of its own, here it is the caller's.
-
-    Args:
-        view: mean gradients, as ``midway`` computes them from updates; their own point of the way is ignored.
-        moved: factor of the mean gradient in the client's way, see ``moved_by``.
+    that with respect to the rows, and clips the share to [0, 1]. Deviations: the paper descends along rows with an
+    optimiser of its own, here it is the caller's. The point of the way of ``midway``'s gradients is ignored.
     """
 
     def __init__(self, view: GradientView, matching: Matching, moved: float) -> None:

@@ -29,10 +29,9 @@ class StepRun(NamedTuple):
 
 
 class ClosedFormSteps:
-    """The distance of an update that dummy records would have caused in a ReLU network.
+    """The distance of an update of one client that dummy records would have caused in a ReLU network.
 
-    Weights and biases are stored as one matrix a layer, whose last column multiplies a one. Each update is one
-    client's.
+    Weights and biases are stored as one matrix a layer, whose last column multiplies a one.
     """
 
     def __init__(self, view: UpdateView, matching: Matching, layers: list[nn.Linear]) -> None:
@@ -101,11 +100,7 @@ class Unrolled(ClosedFormSteps):
     """
 
     def __call__(self, epochs: Epochs, labels: Labels) -> tuple[Losses, Epochs]:
-        """Return the distance of each restart and its derivative with respect to the records of each epoch.
-
-        Args:
-            epochs: dummy records in the order in which the client uses them.
-        """
+        """Return the distance of each restart and its derivative by the records, in the client's order of use."""
         with torch.no_grad():
             weights, steps = self._train(epochs, labels)
             updates = [begin - end for begin, end in zip(self._begin, weights, strict=True)]

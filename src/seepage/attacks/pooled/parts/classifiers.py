@@ -42,12 +42,10 @@ def fitted_chances(
 ) -> Float[Tensor, "target world"]:
     """Fit a classifier on shadow models and return its chances of each world for others.
 
-    Args:
-        kind: classifier: ``lr`` (scikit-learn's logistic regression), ``mlp`` (hidden layers, Adam at 0.001), or
-            ``mixed`` (ours: strongly regularised logistic regression, and a linear discriminant with a shrunk
-            covariance of the leading principal components; the confidence of each is scaled by cross-validation over
-            the shadow models, and the better one weighs more).
-        worlds: class of each shadow model, from 0 up without gaps.
+    ``lr`` is scikit-learn's logistic regression, ``mlp`` has hidden layers (Adam at 0.001), ``mixed`` (ours) is a
+    strongly regularised logistic regression, and a linear discriminant with a shrunk covariance of the leading
+    principal components; the confidence of each is scaled by cross-validation over the shadow models, and the better
+    one weighs more.
     """
     X, y, wanted = features.cpu().numpy(), worlds.cpu().numpy(), targets.cpu().numpy()
     if not X.var(0).sum() > 0:

@@ -28,10 +28,6 @@ def synthesised(how: SynthesisMethod, view: PredictionView, reference: MarkedRow
     Source: Zhang, Tople and Ohrimenko (2021), section 4, and Shokri, Stronati, Song and Shmatikov (2017), section V.C.
     Deviations: all rows are changed at once; a row is changed in three columns a round, for 20 rounds; wanted
     classes follow the label's marginal.
-
-    Args:
-        view: black-box access to a model of the same kind.
-        reference: rows that marginals are computed from.
     """
     if sum(reference.widths) != reference.inputs.shape[1:].numel():
         raise BadInputError("rows can be made up of tables only; use real auxiliary rows for texts and graphs.")

@@ -92,12 +92,10 @@ class _Top:
 def _fits(
     messages: Messages, trial: Tensor
 ) -> tuple[Float[Tensor, "record start option label"], Float[Tensor, "record start option label"]]:
-    """Return distances of gradients, and the criterion of the descent.
-
-    Where a single logit has an additive coordinate, the received gradient there gives label and logit, and the
-    gradient divided by it gives the logit's derivatives. The derivatives show that a configuration is nearly right
-    whatever its logit is; by the gradient itself, all configurations with a wrong logit look alike.
-    """
+    """Return distances of gradients, and the criterion of the descent."""
+    # Where a single logit has an additive coordinate, the received gradient there gives label and logit, and the
+    # gradient divided by it gives the logit's derivatives. The derivatives show that a configuration is nearly right
+    # whatever its logit is; by the gradient itself, all configurations with a wrong logit look alike.
     respond, cut, gradient, space = messages.respond, messages.cut, messages.gradient, messages.space
     shape = trial.shape[:-1]
     at = torch.arange(len(cut), device=cut.device)[:, None, None].expand(shape).flatten()

@@ -47,13 +47,7 @@ def meet(messages: Messages, keep: int, generator: torch.Generator, rounds: int 
     derivatives, depend on ``u`` alone. By these, sampled configurations reveal the pattern of active units, hence
     ``W_j u``, hence ``S`` to rounding. The private cells with that sum are found among all combinations by combining
     two halves of the columns, the square root of the space each. Where no sample has the pattern, the nearest samples
-    indicate the region to search.
-
-    Not in the paper, whose search is exhaustive.
-
-    Raises:
-        BadInputError: the client part is not a DeepFM whose logit and embeddings cross the cut, there are several
-            logits, a private column is continuous, or a half of the columns has too many combinations.
+    indicate the region to search. Not in the paper, whose search is exhaustive.
     """
     space, gradient = messages.space, messages.gradient
     halves = _Halves.of(messages.model, space)
@@ -80,24 +74,17 @@ def meet(messages: Messages, keep: int, generator: torch.Generator, rounds: int 
 
 @dataclass(frozen=True)
 class _Halves:
-    """The columns in two groups with about equally many combinations.
-
-    Attributes:
-        fields, dim, additive: layout of the cut, see ``DeepFMClient``.
-        columns: positions of the columns of each half.
-        codes: codes of its combinations.
-        sums: sums of their embeddings.
-        spread: standard deviation of a sum over all columns, in its widest direction.
-    """
+    """The columns in two groups with about equally many combinations; the cut's layout is that of ``DeepFMClient``."""
 
     fields: int
     dim: int
     additive: int
     columns: tuple[list[int], list[int]]
     codes: tuple[Int[Tensor, "first _left"], Int[Tensor, "second _right"]]
+    # Sums of the embeddings of each half's combinations.
     sums: tuple[Float[np.ndarray, "first dim"], Float[np.ndarray, "second dim"]]
     tree: KDTree
-    spread: float
+    spread: float  # standard deviation of a sum over all columns, in its widest direction
 
     @classmethod
     def of(cls, model: SplitModel, space: Space) -> _Halves:
@@ -144,11 +131,8 @@ class _Halves:
     def making(
         self, wanted: Float[Tensor, " dim"], within: float, probed: Int[Tensor, " place"] | None, most: int
     ) -> Int[Tensor, "match column"]:
-        """Return combinations of all columns whose embeddings sum to about the wanted vector, nearest first.
-
-        Args:
-            probed: positions in the second half; all of it if None.
-        """
+        """Return combinations of all columns whose embeddings sum to about the wanted vector, nearest first."""
+        # ``probed``: positions in the second half; all of it if None.
         second = np.arange(len(self.sums[1])) if probed is None else probed.numpy()
         rest = wanted.double().numpy() - self.sums[1][second]
         each = min(_EACH, self.tree.n) if probed is None else 1

@@ -25,11 +25,7 @@ _LEAST = 1e-12
 
 
 def proof_of(view: CutView, knowledge: CutKnowledge, cells: Float[Tensor, "record private"]) -> Certified | None:
-    """Return which guessed cells are proved by one message of each record; None where a number cannot be listed.
-
-    Args:
-        cells: guessed cells, unscaled.
-    """
+    """Return which guessed cells are proved by one message of each record; None where a number cannot be listed."""
     model, defense = view.model, knowledge.defense
     columns = [_column(model.schema.columns[i]) for i in model.private]
     if any(column.categories is None and not column.integer for column in columns):
@@ -52,15 +48,10 @@ def _column(column: Discrete | Continuous) -> kernel.EncodedColumn:
 def fits_alone(
     distances: Float[Tensor, "record nearest"], gradient: Float[Tensor, "record cut"]
 ) -> Bool[Tensor, " record"]:
-    """Return where the nearest of all configurations replays the message, and no other does up to rounding.
-
-    The true configuration's gradient differs from the received one by rounding too. Where millions of configurations
-    meet a cut of a few numbers, a wrong one may come nearer than that. Where none replays the message, the one that is
-    nearest by far proves nothing.
-
-    Args:
-        distances: distances of the nearest configurations of the whole space, at least two if there are as many.
-    """
+    """Return where the nearest of all configurations replays the message, and no other does up to rounding."""
+    # The true configuration's gradient differs from the received one by rounding too. Where millions of configurations
+    # meet a cut of a few numbers, a wrong one may come nearer than that; one that is nearest by far but replays nothing
+    # proves nothing. Distances are of the whole space's nearest, at least two if there are as many.
     far = FAR * rounding(gradient)
     fits = distances[:, 0] <= far
     if distances.shape[1] > 1:
@@ -81,10 +72,6 @@ def likely_fit(
     share of slopes within rounding, times the size of the space. Where embeddings of the server cross the cut to a
     DeepFM client, its gradient also determines the sum of all embeddings, in as many independent coordinates as an
     embedding has; the share of sums within rounding is multiplied with it.
-
-    Args:
-        distances: distances of the nearest configurations that were tried.
-        codes: codes of the nearest, as positions in each column.
     """
     model, respond, space = messages.model, messages.respond, messages.space
     cut, gradient = messages.cut, messages.gradient

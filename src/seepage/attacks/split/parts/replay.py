@@ -43,11 +43,8 @@ def replayed_guess(
     A point that replays a message is searched on a grid and refined. The derivatives of the logit then give the sum of
     the private embeddings, see ``parts.meet``; where nothing fits yet, the categories whose embeddings have about that
     sum are tried, with the same numbers and with others. All numbers that keep the units' signs and the logits replay
-    the message as well: the posterior is the prior on that set, see ``parts.numbers``.
-
-    Args:
-        views: views of the same records, the newest first. What replays the newest is searched, and then what replays
-            all of them; where that is not found, the answer is from the newest alone.
+    the message as well: the posterior is the prior on that set, see ``parts.numbers``. What replays the newest of the
+    views is searched first, and then what replays all; where that is not found, the newest alone answers.
     """
     first = views[0]
     prior = NumberPrior.of(first.model, knowledge, first.features)
@@ -209,11 +206,9 @@ class _Sums:
 def _joint(
     views: Sequence[CutView], cells: Float[Tensor, "record private"], labels: Int[Tensor, " record"]
 ) -> tuple[Float[Tensor, "record private"], Bool[Tensor, " record"]]:
-    """Return cells with numbers changed such that all messages are replayed, and where they are.
-
-    Each message gives a logit, which is a straight line in the numbers within a region: Gauss-Newton steps, halved
-    where they do not help, since regions change.
-    """
+    """Return cells with numbers changed such that all messages are replayed, and where they are."""
+    # Each message gives a logit, which is a straight line in the numbers within a region: Gauss-Newton steps, halved
+    # where they do not help, since regions change.
     numbers, additive = numbers_of(views[0].model), responder(views[0].model).additive
     none = torch.zeros(len(cells), dtype=torch.bool)
     if additive is None or views[0].model.head != "sigmoid":

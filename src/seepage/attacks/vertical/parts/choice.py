@@ -65,14 +65,10 @@ def or_constants(
 ) -> FeatureGuess:
     """Return a guess with constants in the columns that the attack does not read better than a constant.
 
-    It does where the share of pairs that it has right is larger by more than the standard error of a constant's share,
-    which follows from the marginal. Where both have the same pairs right, at least 30 of them, the attack answers.
-
-    A network or a regression answers numbers by their mean, which is seldom near most of them where few values are
-    very large. The constants are those of the baseline ``constant``.
-
-    Args:
-        right: pairs that the same attack has right, without having been fitted on them.
+    It does where the share of pairs that it has right, without having been fitted on them, is larger by more than the
+    standard error of a constant's share, which follows from the marginal. Where both have the same pairs right, at
+    least 30 of them, the attack answers. A network or a regression answers numbers by their mean, which is seldom near
+    most of them where few values are very large. The constants are those of the baseline ``constant``.
     """
     schema = encoder.schema
     row = constants(knowledge)
