@@ -14,8 +14,7 @@ from seepage.learning import gradient
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, UpdateView
 
-# Gradient entries in memory at once, 64 MiB in float32.
-_ENTRIES_AT_ONCE = 1 << 24
+_ENTRIES_AT_ONCE = 1 << 24  # gradient entries in memory at once, 64 MiB in float32
 
 
 @dataclass(frozen=True)

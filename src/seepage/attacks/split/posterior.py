@@ -33,10 +33,8 @@ Fitted = Mismatch | AlongGradient | AlongDifference
 
 # Noise where there is none: rounding of a gradient's entries as a standard deviation, in units of its norm.
 _ROUNDING = 1e-5
-# Samples of a record where a space is too large to go through.
-_SAMPLES = 1024
-# Numbers in memory at once.
-_AT_ONCE = 2**21
+_SAMPLES = 1024  # samples of a record where a space is too large to go through
+_AT_ONCE = 2**21  # numbers in memory at once
 
 
 @attacks.register("posterior", "split", needs=("weights",))

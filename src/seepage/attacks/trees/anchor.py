@@ -18,10 +18,8 @@ from seepage.wire.trees import HistogramMessage, HistogramsView, TreesGuess, Tre
 
 # Splits that share a bin are told apart by their sums; with more records than this in it, by too few digits.
 _MOST_IN_A_BIN = 40
-# Records of a bin that are told apart quickly.
-_FEW_IN_A_BIN = 12
-# Columns beside the finest one in which missing records are looked for.
-_FURTHER_COLUMNS = 4
+_FEW_IN_A_BIN = 12  # records of a bin that are told apart quickly
+_FURTHER_COLUMNS = 4  # columns beside the finest one in which missing records are looked for
 
 
 @attacks.register("anchor", "trees")

@@ -25,12 +25,9 @@ _LEAST_SINGULAR = 1e-5
 # the sum of all squares.
 _DECOMPOSED = 1_000
 _RIDGE = 1e-11
-# Bound on the error of a solved number of records, below which rounding to a whole number is safe.
-_SAFE = 0.25
-# In place of a bin: records that are in none of those whose records are known.
-LEFT = -1
-# Choices within one node that are tried at most.
-_TRIED = 2**12
+_SAFE = 0.25  # bound on the error of a solved number of records, below which rounding to a whole number is safe
+LEFT = -1  # in place of a bin: records that are in none of those whose records are known
+_TRIED = 2**12  # choices within one node that are tried at most
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from jaxtyping import Float, Int
 # Rounds in which prices of values are found, and how soft choices are in the first and in the last of them.
 _ROUNDS = 60
 _SOFTEST, _HARDEST = 0.3, 0.003
-# Other ways have to be better by more than this, as sums are rounded.
-_LEAST = 1e-9
+_LEAST = 1e-9  # other ways have to be better by more than this, as sums are rounded
 
 
 def assigned(gains: Float[np.ndarray, "record value"], places: Int[np.ndarray, " value"]) -> Int[np.ndarray, " record"]:

@@ -16,20 +16,16 @@ from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, UpdateView
 from seepage.wire.precision import cast_noise, last_place
 
-# Standard errors by which a step has to fall short of its full length; where it does not, it is taken to.
-_LEAST = 1.0
-# Relative standard error of an entry's size at which the smoother step bends.
-_BENDS = 0.3
+_LEAST = 1.0  # standard errors by which a step has to fall short of its full length, else it is taken to
+_BENDS = 0.3  # relative standard error of an entry's size at which the smoother step bends
 # Largest relative error of the first two layers' gradients at which records are searched in them one by one.
 READABLE = 1e-2
-# Bend of a step for signs alone, as a share of the root mean square of the entries of usual gradients.
-_OF_SIGNS = 0.15
+_OF_SIGNS = 0.15  # bend of a step for signs alone, as a share of the root mean square of the entries of usual gradients
 # Dummy records of each class, rounds of expectation, and the share of an entry's bound that it certainly exceeds.
 _DUMMIES = 256
 _EXPECTATIONS = 10
 _BOUND = 0.8
-# Share of the median variance of entries that counts as none.
-_NO_CHANCE = 1e-6
+_NO_CHANCE = 1e-6  # share of the median variance of entries that counts as none
 
 
 @dataclass(frozen=True)

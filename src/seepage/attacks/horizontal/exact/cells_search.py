@@ -13,20 +13,16 @@ from seepage.attacks.horizontal.exact.networks import Layered, Network, errors_b
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.tabular.encoder import Encoder
 
-# Number of entries of the largest temporary, so that it stays in the processor's cache.
-_NUMBERS_AT_ONCE = 2**21
-# The same of the square matrices of many numbers: 64 MB.
-_SQUARES_AT_ONCE = 2**23
-# Layers of a network after each of which what it returned is no longer needed.
-_LAYERS = 10
+_NUMBERS_AT_ONCE = 2**21  # number of entries of the largest temporary, so that it stays in the processor's cache
+_SQUARES_AT_ONCE = 2**23  # the same of the square matrices of many numbers: 64 MB
+_LAYERS = 10  # layers of a network after each of which what it returned is no longer needed
 # Share of the largest squared slope below which a slope is a rounding error; such numbers keep their start values.
 _DETERMINED = 1e-8
 # Numbers that a row takes, in sizes of the state, from which its numbers do not move along with each category tried.
 _COSTLY = 50
 # Dimensions outside a span from which as many random combinations of them are compared as the second number says.
 MANY_OUTSIDE, COMBINED = 300, 128
-# An improvement by less than this share ends a search.
-_GAIN = 1e-6
+_GAIN = 1e-6  # an improvement by less than this share ends a search
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from seepage.models.calling import watched
 from seepage.models.dropout import drops_of
 from seepage.models.resnet import Residual
 
-# Random rows with which the form of a network is looked at.
-_ROWS = 64
+_ROWS = 64  # random rows with which the form of a network is looked at
 
 
 def parts_of(module: nn.Module) -> list[nn.Module] | None:

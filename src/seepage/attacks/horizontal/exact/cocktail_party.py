@@ -16,8 +16,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.registry import attacks
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
-# The mean of log cosh of a standard normal variable.
-_NORMAL = 0.37456720
+_NORMAL = 0.37456720  # the mean of log cosh of a standard normal variable
 
 
 @attacks.register("cocktail_party", "horizontal")

@@ -29,18 +29,12 @@ from seepage.wire.horizontal import GradientView, RecordsGuess
 
 # Least number of dimensions outside the rows' span: fewer seldom distinguish records from their combinations.
 _LEAST_OUTSIDE = 8
-# Number of a record's units without an error, above the rank, that distinguish it from others.
-_LEAST_SILENT = 4
-# Share of an error's length at units that should have none.
-_NO_ERROR = 1e-2
-# Share of a row that may lie outside the span.
-_OFF = 1e-4
-# Rounds without a find after which nothing more is expected.
-_PATIENCE = 3
-# Chance of a guessed cell to be drawn again where a search begins near it.
-_REDRAWN = 0.2
-# Rows with which it is seen whether anything is dropped before the first layer.
-_FEW_ROWS = 8
+_LEAST_SILENT = 4  # number of a record's units without an error, above the rank, that distinguish it from others
+_NO_ERROR = 1e-2  # share of an error's length at units that should have none
+_OFF = 1e-4  # share of a row that may lie outside the span
+_PATIENCE = 3  # rounds without a find after which nothing more is expected
+_REDRAWN = 0.2  # chance of a guessed cell to be drawn again where a search begins near it
+_FEW_ROWS = 8  # rows with which it is seen whether anything is dropped before the first layer
 
 
 def obstacle(network: TracedNetwork, model: Model) -> str | None:

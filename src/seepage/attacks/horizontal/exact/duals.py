@@ -22,8 +22,7 @@ _LEFT = 6.0
 # Number of units beyond those that determine a direction: with few, more of them are silent; with many, rounding hides
 # less.
 _SPARE = (2, 8, 16)
-# Least second null value, as a share of the largest singular value, that can be distinguished from 0.
-_SECOND = 1e-4
+_SECOND = 1e-4  # least second null value, as a share of the largest singular value, that can be distinguished from 0
 
 
 class Directions(NamedTuple):

@@ -14,12 +14,9 @@ from seepage.attacks.horizontal.exact.spans import ROUNDINGS, Span, row_scale
 from seepage.models.model import Head
 from seepage.wire.horizontal import GradientView
 
-# Largest difference of the replayed gradient from the received one that counts as none, in roundings.
-SAME = 100.0
-# Roundings by which the direction of a record's error may be off, at an error of 1.
-_TURNED = 32.0
-# Roundings of a record's part in a message that count as no trace of it.
-_TRACE = 32.0
+SAME = 100.0  # largest difference of the replayed gradient from the received one that counts as none, in roundings
+_TURNED = 32.0  # roundings by which the direction of a record's error may be off, at an error of 1
+_TRACE = 32.0  # roundings of a record's part in a message that count as no trace of it
 
 
 class Tolerances(NamedTuple):

@@ -20,35 +20,25 @@ from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
 from seepage.tabular.encoder import Encoder
 
-# Fewer dimensions outside a span prove nothing.
-_LEAST_OUTSIDE = 2
-# Changes of one start; half a dozen are usual.
-CHANGES = 40
-# Rounds without a find after which nothing more is expected.
-_PATIENCE = 3
+_LEAST_OUTSIDE = 2  # fewer dimensions outside a span prove nothing
+CHANGES = 40  # changes of one start; half a dozen are usual
+_PATIENCE = 3  # rounds without a find after which nothing more is expected
 # Unknown numbers up to which those of all records are found by elimination, and their standard errors by an inverse.
 _SOLVED_AT_ONCE = 4000
 _INVERTED_AT_ONCE = 6000
 # Most steps of conjugate gradients for more of them, and the share of the squared length at which they end.
 _CONJUGATE = 200
 _CONJUGATE_END = 1e-7
-# Largest number of combinations of the parts from a network's towers that are tried.
-_RECOMBINED = 4096
-# Relative difference up to which two towers say the same of a record's copies and its target.
-_AGREED = 1e-3
-# Usual error of numbers before they are refined, standardised.
-_MOVE = 1e-3
-# Least remainder of a unit's received row, in roundings, at which it is decoded.
-_DECODED = 32.0
-# Rows among which one that activates no unit is searched.
-_TYPICAL = 256
-# Relative distance of inputs that count as the same: less than a rounding of what the client sends.
-_ALIKE = 1e-8
+_RECOMBINED = 4096  # largest number of combinations of the parts from a network's towers that are tried
+_AGREED = 1e-3  # relative difference up to which two towers say the same of a record's copies and its target
+_MOVE = 1e-3  # usual error of numbers before they are refined, standardised
+_DECODED = 32.0  # least remainder of a unit's received row, in roundings, at which it is decoded
+_TYPICAL = 256  # rows among which one that activates no unit is searched
+_ALIKE = 1e-8  # relative distance of inputs that count as the same: less than a rounding of what the client sends
 # Times that all numbers of a whole batch are fitted, of which each has to bring them nearer by this factor.
 _FITS = 8
 _NEARER = 0.9
-# Step of their central differences, standardised.
-_MOVED = 1e-5
+_MOVED = 1e-5  # step of their central differences, standardised
 
 
 @dataclass(frozen=True)

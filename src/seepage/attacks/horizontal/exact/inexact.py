@@ -22,15 +22,12 @@ _ARRIVED = 0.05
 _SAME_RECORD = 0.1
 _NEAR = 0.5
 _WORSE = 10.0
-# Rounds without an improvement after which no more is expected.
-_PATIENCE = 2
+_PATIENCE = 2  # rounds without an improvement after which no more is expected
 # How many times what single records are usually off several copies have to explain better, and the least that counts.
 _SEVERAL = 5.0
 _COUNTED = 1e-3
-# Standard deviations above what chance makes of a category that no record has.
-_OCCURS = 4.0
-# Roundings of a sum's terms that may be left of a sum that is zero.
-_ROUNDINGS = 1e3
+_OCCURS = 4.0  # standard deviations above what chance makes of a category that no record has
+_ROUNDINGS = 1e3  # roundings of a sum's terms that may be left of a sum that is zero
 
 
 class InexactHarvester(RecordHarvester):

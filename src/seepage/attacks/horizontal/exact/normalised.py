@@ -25,21 +25,16 @@ from seepage.models.resnet import Residual
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView
 
-# Squared misfit at which a search has arrived; false ends lie at 1e-3 and above.
-_ARRIVED = 1e-6
+_ARRIVED = 1e-6  # squared misfit at which a search has arrived; false ends lie at 1e-3 and above
 # Dimensions outside the spans, more than a table has columns, without which lying inside says nothing.
 _LEAST_OUTSIDE = 2
 # Of the largest singular value, in roundings of the received numbers: what is smaller is rounding. Sums over a batch
 # that would be zero leave more of it than single products do.
 _ROUNDINGS = 100.0
-# Share of the largest singular value that is too small to count in the received precision.
-_DETERMINED = 1e-6
-# Rounds without an improvement after which no more is expected.
-_PATIENCE = 4
-# Share of a column in a span of differences that is more than rounding.
-_VARIES = 1e-4
-# Largest difference of a replay from what was received that counts as none, in roundings.
-SAME = 300.0
+_DETERMINED = 1e-6  # share of the largest singular value that is too small to count in the received precision
+_PATIENCE = 4  # rounds without an improvement after which no more is expected
+_VARIES = 1e-4  # share of a column in a span of differences that is more than rounding
+SAME = 300.0  # largest difference of a replay from what was received that counts as none, in roundings
 # Times that numbers are fitted, and unknown numbers up to which they are.
 _FITS = 3
 _FITTED_AT_ONCE = 1000

@@ -19,8 +19,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView
 
-# Share of the largest entry of a diagonal matrix at which an entry counts as zero.
-_NONE = 1e-12
+_NONE = 1e-12  # share of the largest entry of a diagonal matrix at which an entry counts as zero
 
 
 def seen_of(

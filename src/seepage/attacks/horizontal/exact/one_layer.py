@@ -20,14 +20,10 @@ _WEIGHTS = (10.0, 0.0)
 # Largest number of searches, and number of searches without a new direction after which no other is expected.
 _SEARCHES = 12
 _PATIENCE = 3
-# Number of ends of searches from which each known record is searched again.
-_NEAREST = 8
-# Number of units, beyond those that determine a direction, that it has to vanish on.
-_BEYOND_CHANCE = 6
-# Share of an error's norm that may lie outside the errors that its active units allow.
-_OFF = 1e-3
-# Share of a unit vector that has to lie outside the span of others.
-_INDEPENDENT = 1e-4
+_NEAREST = 8  # number of ends of searches from which each known record is searched again
+_BEYOND_CHANCE = 6  # number of units, beyond those that determine a direction, that it has to vanish on
+_OFF = 1e-3  # share of an error's norm that may lie outside the errors that its active units allow
+_INDEPENDENT = 1e-4  # share of a unit vector that has to lie outside the span of others
 
 
 def search_one_layer(

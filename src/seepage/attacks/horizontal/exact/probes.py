@@ -24,15 +24,12 @@ _LEAST_ROWS, _MOST_ROWS = 64, 1024
 # Relative difference of two float64 computations that counts as none, and that of a system solved by steps.
 _SAME = 1e-9
 _SOLVED = 1e-7
-# Share of the largest error that counts as none.
-_SILENT = 1e-12
-# Length that inputs of a layer are brought to on average, where searches compare them.
-_USUAL = 4.0
+_SILENT = 1e-12  # share of the largest error that counts as none
+_USUAL = 4.0  # length that inputs of a layer are brought to on average, where searches compare them
 # Most steps of conjugate gradients, and the share of the squared length at which they end.
 _CONJUGATE = 200
 _CONJUGATE_END = 1e-24
-# Layers that a message names.
-NAMED = 3
+NAMED = 3  # layers that a message names
 
 
 class UnreadableError(Exception):

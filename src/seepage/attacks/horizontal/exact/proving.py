@@ -17,8 +17,7 @@ from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import Knowledge, UpdateView, View
 
-# Numbers of a batch that are moved together, at the most.
-_MOVED_TOGETHER = 200
+_MOVED_TOGETHER = 200  # numbers of a batch that are moved together, at the most
 
 
 # Doubt where only some records were read.

@@ -19,18 +19,13 @@ from seepage.wire.horizontal import GradientView, UpdateView, View
 
 # Largest excess of the remaining squared length over that of noise alone, in standard deviations of the latter.
 _CHANCE = 4.0
-# Standard deviations of a record's part in a message that count as no trace of it.
-_TRACE = 40.0
+_TRACE = 40.0  # standard deviations of a record's part in a message that count as no trace of it
 # Least standard deviation of an entry: that of a clipped message may be none, and its square must not be.
 _LEAST = 1e-150
-# Standard deviations of the noise that count as none.
-_NONE = 1e-3
-# Share of the errors that is rounding in float64.
-_PRECISE = 1e-12
-# Standard deviations of a column by which copies of a record may differ after their numbers were fitted.
-_COPIES = 1e-2
-# Times that cells are fitted.
-_FITS = 8
+_NONE = 1e-3  # standard deviations of the noise that count as none
+_PRECISE = 1e-12  # share of the errors that is rounding in float64
+_COPIES = 1e-2  # standard deviations of a column by which copies of a record may differ after their numbers were fitted
+_FITS = 8  # times that cells are fitted
 # Shares of a Newton step that are tried, and of the largest singular value, what a careful one leaves out.
 _STEPS = (1.0, 0.3)
 _DAMPED = 0.1

@@ -18,15 +18,12 @@ from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
 
-# Invertible activations; ReLU where its output is positive.
-ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid)
+ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid)  # invertible activations; ReLU where its output is positive
 
 # Numbers of grid points and of powers of e in the search for the output's scale, which is then bisected.
 _PLACES, _POWERS, _BISECTIONS = 4096, 30.0, 60
-# Largest number of scales that may explain the output layer's gradient.
-_ROOTS = 3
-# Distance from their bounds up to which bounded activations are inverted.
-_EDGE = 1e-12
+_ROOTS = 3  # largest number of scales that may explain the output layer's gradient
+_EDGE = 1e-12  # distance from their bounds up to which bounded activations are inverted
 
 
 @attacks.register("rgap", "horizontal")

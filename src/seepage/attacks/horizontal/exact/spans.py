@@ -13,12 +13,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Bound on rounding, as a share of the largest singular value, in roundings of the received numbers.
-ROUNDINGS = 16.0
-# Bound on noise, in units of the largest singular value that noise alone would have.
-_ABOVE_NOISE = 1.2
-# Ratio to the largest gradient below which a unit has not reacted.
-_DEAD = 1e-9
+ROUNDINGS = 16.0  # bound on rounding, as a share of the largest singular value, in roundings of the received numbers
+_ABOVE_NOISE = 1.2  # bound on noise, in units of the largest singular value that noise alone would have
+_DEAD = 1e-9  # ratio to the largest gradient below which a unit has not reacted
 
 
 @dataclass(frozen=True)

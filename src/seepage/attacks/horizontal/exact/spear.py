@@ -22,16 +22,12 @@ from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
-# Number of submatrices processed together.
-_AT_ONCE = {"cpu": 4096, "cuda": 65536}
+_AT_ONCE = {"cpu": 4096, "cuda": 65536}  # number of submatrices processed together
 # Probability that a record's direction is rejected for its sparsity, if units are active with probability one half.
 _TURNED_DOWN = 1e-5
-# Number of sparsest directions to choose from.
-_POOL = 512
-# Share of a unit vector that has to lie outside the span of others for it to count as independent.
-_INDEPENDENT = 1e-4
-# Exchanges evaluated together, in numbers.
-_NUMBERS_AT_ONCE = 2**19
+_POOL = 512  # number of sparsest directions to choose from
+_INDEPENDENT = 1e-4  # share of a unit vector that has to lie outside the span of others for it to count as independent
+_NUMBERS_AT_ONCE = 2**19  # exchanges evaluated together, in numbers
 
 
 @attacks.register("spear", "horizontal")

@@ -36,20 +36,14 @@ from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView
 
-# Largest number of typical rows.
-_MOST_ROWS = 1024
-# Rows with which it is seen whether all else follows from the first layer's outputs.
-_FEW_ROWS = 64
-# Step of central differences, in standardised units.
-_STEP = 1e-6
-# Slope, as a share of the largest, that leaves no trace: above the error of central differences.
-_OPEN = 1e-7
-# Share of the best layer's dimensions that another one needs to be searched as well.
-_AS_GOOD = 0.9
+_MOST_ROWS = 1024  # largest number of typical rows
+_FEW_ROWS = 64  # rows with which it is seen whether all else follows from the first layer's outputs
+_STEP = 1e-6  # step of central differences, in standardised units
+_OPEN = 1e-7  # slope, as a share of the largest, that leaves no trace: above the error of central differences
+_AS_GOOD = 0.9  # share of the best layer's dimensions that another one needs to be searched as well
 # Most layers that are searched beside the first one, and those where no layer takes a row itself.
 _TAPS, _TAPS_ALONE = 1, 3
-# Squared length of what is added up to a deeper layer's input, in units of its own: generous.
-_ADDED_UP = 64.0
+_ADDED_UP = 64.0  # squared length of what is added up to a deeper layer's input, in units of its own: generous
 
 
 @dataclass(frozen=True)

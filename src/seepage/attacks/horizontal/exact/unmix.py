@@ -44,12 +44,9 @@ from seepage.wire.precision import cast_noise
 # Standard deviation of what rounding a parameter adds in a step, in precisions of its size: those of a number are
 # spread evenly over its last place, which is worth between half of it and all.
 _ROUNDING_OF_A_STEP = 0.25
-# Changes of a start that are usual before it ends.
-_TRIED = 6
-# Speed of multiplications of whole matrices, relative to the search's own.
-_AT_ONCE = 8
-# Relative difference up to which a granted number is the one that was read.
-_SAME_LABEL = 1e-3
+_TRIED = 6  # changes of a start that are usual before it ends
+_AT_ONCE = 8  # speed of multiplications of whole matrices, relative to the search's own
+_SAME_LABEL = 1e-3  # relative difference up to which a granted number is the one that was read
 
 
 @attacks.register("unmix", "horizontal")

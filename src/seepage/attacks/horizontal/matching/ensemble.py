@@ -23,8 +23,7 @@ Decoding = Literal["marginals", "nearest"]
 _OWN_SPREAD = 0.5
 _COLUMN_SPREAD = 0.05
 _ADVANTAGE = 1.02
-# Candidates whose spread is below this share of the tolerance agree.
-_AGREEMENT = 0.1
+_AGREEMENT = 0.1  # candidates whose spread is below this share of the tolerance agree
 
 
 def align(

@@ -23,10 +23,8 @@ Method = Literal["bias", "bias_gaussian", "geng", "idlg", "yin", "llg", "ilrg"]
 
 _BIAS_DUMMIES = 8192
 _GENG_DUMMIES = 1000
-# Number of dummy rows whose mean gradient stands for a class.
-_CLASS_DUMMIES = 512
-# Number of dummy rows whose own gradient is computed, with each class as their label.
-_CLIPPED_DUMMIES = 512
+_CLASS_DUMMIES = 512  # number of dummy rows whose mean gradient stands for a class
+_CLIPPED_DUMMIES = 512  # number of dummy rows whose own gradient is computed, with each class as their label
 # Number of dummy rows with which the output layer is looked for, and what counts as rounding there.
 _LOOKED_AT = 64
 _TERM = 1e-4

@@ -16,10 +16,8 @@ from seepage.seeds import stream
 
 Masks = Literal["variables", "drawn", "ignored"]
 
-# Learning rate of the masks, in shares of what a kept value is multiplied by.
-_RATE = 0.05
-# Weight of the squared distance of each place's share of kept values from the expected one.
-_WEIGHT = 0.1
+_RATE = 0.05  # learning rate of the masks, in shares of what a kept value is multiplied by
+_WEIGHT = 0.1  # weight of the squared distance of each place's share of kept values from the expected one
 
 
 class MaskedEngine:

@@ -44,10 +44,8 @@ Select = Literal["projected", "soft"]
 # Dummy rows optimised together. On a CPU, enough for efficient matrix products and few enough to
 # stay in cache; on an accelerator, enough to fill it.
 ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
-# Number of clients whose local training is simulated together.
-CLIENTS_AT_ONCE = 16
-# Least share at which a category's logit starts; rarer ones start as if they had it.
-_LEAST_SHARE = 1e-4
+CLIENTS_AT_ONCE = 16  # number of clients whose local training is simulated together
+_LEAST_SHARE = 1e-4  # least share at which a category's logit starts; rarer ones start as if they had it
 
 
 @dataclass(frozen=True)

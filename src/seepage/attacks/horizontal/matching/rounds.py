@@ -16,8 +16,7 @@ from seepage.wire.horizontal import Knowledge, RecordsGuess
 
 # Assumed share of differences between two readings of one cell, and the number of cells that this assumption counts as.
 _DIFFERING, _CELLS = 0.1, 20
-# Number of re-estimates of it, after which the links no longer change.
-_ESTIMATES = 3
+_ESTIMATES = 3  # number of re-estimates of it, after which the links no longer change
 
 
 def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGuess:

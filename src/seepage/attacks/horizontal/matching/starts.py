@@ -13,8 +13,7 @@ from seepage.attacks.horizontal.exact.cells_search import SearchEnds
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 
-# Largest distance between ends of searches that are taken for the same record, standardised.
-_SAME_RECORD = 0.03
+_SAME_RECORD = 0.03  # largest distance between ends of searches that are taken for the same record, standardised
 
 
 class Starts:

@@ -28,8 +28,7 @@ _LEADING = 20
 _FOLDS = 5
 _LEAST_FOLDS = 3
 _SHARPNESS = 20.0
-# A classifier from so few models gives no chance below e to the power of this.
-_LEAST = -30.0
+_LEAST = -30.0  # a classifier from so few models gives no chance below e to the power of this
 
 
 def fitted_chances(

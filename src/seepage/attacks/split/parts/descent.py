@@ -11,12 +11,9 @@ from torch import Tensor
 from seepage.attacks.split.parts.messages import logits_and_derivatives
 from seepage.attacks.split.parts.nearest import Messages, NearestConfigurations, rounding
 
-# Share of columns that a start keeps when it no longer improves.
-_UNCHANGED = 0.5
-# Weight of a difference of logits relative to the relative difference of their derivatives.
-_LOGIT = 1.0
-# Number of gradients in memory at once.
-_AT_ONCE = 2**14
+_UNCHANGED = 0.5  # share of columns that a start keeps when it no longer improves
+_LOGIT = 1.0  # weight of a difference of logits relative to the relative difference of their derivatives
+_AT_ONCE = 2**14  # number of gradients in memory at once
 
 
 def descend(

@@ -18,12 +18,9 @@ from seepage.errors import BadInputError
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
 
-# Combinations of half of the columns in memory at once.
-MOST_HALF = 2**22
-# Relative distance of derivatives below which two patterns of active units are taken as the same.
-_SAME = 1e-4
-# Roundings of a derivative where the slope it was divided by is near zero.
-_ROUNDINGS = 8
+MOST_HALF = 2**22  # combinations of half of the columns in memory at once
+_SAME = 1e-4  # relative distance of derivatives below which two patterns of active units are taken as the same
+_ROUNDINGS = 8  # roundings of a derivative where the slope it was divided by is near zero
 # Number of configurations that a round tries at random, and of the best so far with some columns changed.
 _RANDOM, _CHANGED = 5_000, 3_000
 _FIRST = 10_000
@@ -33,8 +30,7 @@ _BEST, _CHANGES = 200, 1.5
 _PATTERNS, _PROBED, _LOOSE, _TIGHT, _EACH = 8, 4_000, 500, 20_000, 4
 # Distance of sums of embeddings within which a neighbour's pattern is followed, in their standard deviations.
 _REACH = 0.3
-# Responses in memory at once.
-_AT_ONCE = 2**13
+_AT_ONCE = 2**13  # responses in memory at once
 
 
 def meet(messages: Messages, keep: int, generator: torch.Generator, rounds: int = 40) -> NearestConfigurations:

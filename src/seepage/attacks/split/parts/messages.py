@@ -13,8 +13,7 @@ from seepage.defenses.cut_noise import clipped
 from seepage.errors import BadInputError
 from seepage.wire.split import KnownCut
 
-# Slopes nearer than this to 0 or 1 are set to this distance.
-_LEAST = 1e-6
+_LEAST = 1e-6  # slopes nearer than this to 0 or 1 are set to this distance
 
 
 def message_of(defense: KnownCut, clip: float | None) -> Sent | None:

@@ -20,12 +20,9 @@ _PAIRS, _EACH = 2**18, 2**10
 # Prior chances in memory at once.
 _BELIEVED = 2**22
 _ROUNDS = 24
-# Gain of the likelihood of a record, in nats, below which rounds end.
-_GAIN = 1e-3
-# Share of each variance that is added to it, since a few directions have almost no variance.
-_RIDGE = 1e-4
-# Pairs whose responses are in memory at once.
-_AT_ONCE = 2**13
+_GAIN = 1e-3  # gain of the likelihood of a record, in nats, below which rounds end
+_RIDGE = 1e-4  # share of each variance that is added to it, since a few directions have almost no variance
+_AT_ONCE = 2**13  # pairs whose responses are in memory at once
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,8 @@ Sent = Callable[[Tensor], Tensor]
 # zero may exceed it. A larger number would take wrong configurations for exact fits: where many millions meet a cut of
 # a few numbers, wrong ones come within ten times that.
 ROUNDINGS = 16
-# Units of hidden layers in memory at once: about the size of a core's cache.
-_AT_ONCE = 2**20
-# Number of a record's configurations that are compared first where the logit may exclude the others.
-_FIRST = 8
+_AT_ONCE = 2**20  # units of hidden layers in memory at once: about the size of a core's cache
+_FIRST = 8  # number of a record's configurations that are compared first where the logit may exclude the others
 
 
 @dataclass(frozen=True)

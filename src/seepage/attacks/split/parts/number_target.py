@@ -20,8 +20,7 @@ from seepage.models.split import half_of, numbers_of
 from seepage.tabular.schema import Continuous
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
-# Rounding of a gradient's entries as a standard deviation, in units of its norm.
-_ROUNDING = 1e-5
+_ROUNDING = 1e-5  # rounding of a gradient's entries as a standard deviation, in units of its norm
 # Numbers in memory at once.
 _AT_ONCE = 2**21
 _LEAST = 1e-30

@@ -21,14 +21,11 @@ from seepage.wire.split import CutKnowledge
 
 # Chains of a record, proposals of a step, and steps for each column.
 _CHAINS, _PROPOSALS, _STEPS = 16, 8, 48
-# Share of steps before the first sample is kept.
-_BURNED = 0.3
+_BURNED = 0.3  # share of steps before the first sample is kept
 # Bins of a number's prior, and share of rows from which a value gets a bin of its own.
 _BINS, _HEAP = 32, 1 / 64
-# Width of the bin of one value, where values are not whole numbers, relative to the column's range.
-_NARROW = 1e-6
-# Roundings of a probability's absolute value in the loss's slope.
-_SLOPE = 4
+_NARROW = 1e-6  # width of the bin of one value, where values are not whole numbers, relative to the column's range
+_SLOPE = 4  # roundings of a probability's absolute value in the loss's slope
 
 
 @dataclass(frozen=True)

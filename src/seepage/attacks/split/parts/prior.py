@@ -20,10 +20,8 @@ from seepage.wire.split import CutKnowledge
 # shares may count for beside counted combinations.
 _WEIGHTS = tuple(10.0**k for k in range(6))
 _JOINT_WEIGHTS = (50.0, 200.0, 1000.0, 5000.0)
-# Number of combinations above which columns are assumed independent given the public ones.
-_MOST_JOINT = 2_000_000
-# Pairs of rows in memory at once.
-_AT_ONCE = 2**22
+_MOST_JOINT = 2_000_000  # number of combinations above which columns are assumed independent given the public ones
+_AT_ONCE = 2**22  # pairs of rows in memory at once
 
 
 @dataclass(frozen=True)

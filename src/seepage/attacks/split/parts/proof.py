@@ -14,10 +14,8 @@ from seepage.models.split import slopes
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutKnowledge, CutView
 
-# Largest deviation of the true configuration, in units of the usual rounding.
-FAR = 16
-# Largest expected number of further configurations that fit by chance at which an exact fit is likely.
-_CHANCE = 1e-3
+FAR = 16  # largest deviation of the true configuration, in units of the usual rounding
+_CHANCE = 1e-3  # largest expected number of further configurations that fit by chance at which an exact fit is likely
 # Number of configurations drawn to estimate their density, and number of the nearest that count.
 _SAMPLE, _NEAREST = 4_000, 20
 _AT_ONCE = 2**13

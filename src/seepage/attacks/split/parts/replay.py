@@ -29,8 +29,7 @@ from seepage.wire.split import CutGuess, CutKnowledge, CutView
 _ROUNDS, _TRIED = 5, 4
 # Samples of a record that are replayed, and the share of them that has to fit.
 _CHECKED, _FITTING = 16, 0.9
-# Steps that make several messages fit at once.
-_NEWTON = 12
+_NEWTON = 12  # steps that make several messages fit at once
 # Combinations that are tried before any refinement, and records that are searched at once.
 _MOST_TRIED, _TOGETHER = 2**13, 256
 

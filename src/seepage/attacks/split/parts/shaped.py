@@ -18,10 +18,8 @@ from seepage.wire.split import CutView, batches
 # Numbers in memory at once while noise is fitted.
 _AT_ONCE = 2**25
 _ROUNDS = 40
-# Gain of the likelihood of a record, in nats, below which rounds end.
-_GAIN = 1e-3
-# Standard deviation of rounding, in units of a message's norm.
-_ROUNDING = 1e-5
+_GAIN = 1e-3  # gain of the likelihood of a record, in nats, below which rounds end
+_ROUNDING = 1e-5  # standard deviation of rounding, in units of a message's norm
 # Error of the largest norm of a batch that is estimated from its messages, in its own units.
 _LARGEST = 0.1
 _LEAST = 1e-12

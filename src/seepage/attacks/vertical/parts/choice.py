@@ -14,8 +14,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge
 
-# Number of pairs from which the same pairs right mean that attack and constant read alike.
-_ENOUGH = 30
+_ENOUGH = 30  # number of pairs from which the same pairs right mean that attack and constant read alike
 
 
 def mixed(first: FeatureGuess, second: FeatureGuess, take: Bool[Tensor, "training column"]) -> FeatureGuess:
