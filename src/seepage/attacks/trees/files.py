@@ -141,7 +141,6 @@ def root_of(tree: Tree, regularisation: float, learning_rate: float) -> float:
 def recovered(tree: Tree, root: float, regularisation: float, learning_rate: float) -> Float[np.ndarray, " node"]:
     """Return the sum of second derivatives of every node, from weights and the root's sum (NaN if unknown)."""
     # First derivatives of two children add up to their parent's, and so do second derivatives: two equations.
-    # First derivatives of two children add up to their parent's, and so do second derivatives: two equations.
     sums = np.full(tree.nodes, np.nan)
     weight = weights_of(tree, learning_rate)
     sums[0] = root

@@ -266,7 +266,6 @@ def _no_end(model: Model) -> BadInputError:
 def _by_shifts(view: GradientView, rows: Tensor, places: list[dict[str, Tensor]]) -> Tensor | None:
     """Return the mean error of each output, (victim, output), from a parameter that shifts all records alike."""
     # The gradient of such a parameter is the derivative of the outputs, which is the same for every record, times that.
-    # The gradient of such a parameter is the derivative of the outputs, which is the same for every record, times that.
     model = view.model
     for parameter, part in reversed(view.gradient.items()):
         if part[0].numel() > _LARGEST_BIAS:
