@@ -48,12 +48,10 @@ class CellsSearch:
     """Coordinate descent on the cells of one record, from many starts at once.
 
     The misfit of a record is the squared distance of its encoded row from the span of the first layer's gradient, plus
-    that of its first hidden layer's outputs from the span of the second layer's. Both are zero for each record by
-    itself, whatever the others are, so that records are searched one by one instead of a batch at a time. In each
-    round a start takes the category that lowers the misfit most, with a Gauss-Newton step of the numbers, until no
-    category lowers it. ``allowed``: which encoded columns can differ from 0 in a raw row, see ``occurring``. ``errors``
-    weighs the share of a record's error outside the span of the first layer's columns, where the units that it
-    activates determine it: with one hidden layer and one output, or the difference of two.
+    that of its first hidden layer's outputs from the span of the second layer's: zero for each record by itself. A
+    round takes the category that lowers the misfit most, with a Gauss-Newton step of the numbers. ``allowed``: see
+    ``occurring``. ``errors`` weighs the share of a record's error outside the span of the first layer's columns, where
+    the units that it activates determine it: with one hidden layer and one output, or the difference of two.
     """
 
     def __init__(

@@ -21,8 +21,7 @@ def parts_of(module: nn.Module) -> list[nn.Module] | None:
 
     These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
     convolution in front; the last one is affine. Chains of affine layers, normalisations and ReLUs are recognised in
-    any module by what it does with random rows, however its forward method is written; not one that takes masks of
-    dropout.
+    any module by what it does with random rows; not where it takes masks of dropout.
     """
     if drops_of(module) is not None or not all(parameter.requires_grad for parameter in module.parameters()):
         return None

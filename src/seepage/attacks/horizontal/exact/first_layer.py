@@ -70,12 +70,10 @@ def quotients(
 def choose_records(
     encoder: Encoder, knowledge: Knowledge, rows: Float[Tensor, "victim candidate encoded"]
 ) -> Float[Tensor, "victim record column"]:
-    """Return different records, as many as a batch holds: those whose rows are nearest to valid ones.
+    """Return different records, as many as a batch holds: those whose standardised rows are nearest to valid ones.
 
-    A valid row has one 1 and zeros in each discrete group and numbers within their bounds. A candidate's distance is
-    that of its worst entry: the distance to the nearest 0 or 1, or the distance of a number from its bounds in units
-    of its range. Candidates that decode to the same cells count once. Missing records are filled with the row of most
-    frequent values. Rows are standardised; not finite where there is none.
+    A candidate's distance is that of its worst entry: the distance of a discrete one to the nearest 0 or 1, or that of
+    a number from its bounds in units of its range. Missing records are filled with the row of most frequent values.
     """
     there = rows.isfinite().all(-1)
     rows = torch.where(there[..., None], rows, torch.zeros_like(rows)).double()

@@ -31,18 +31,13 @@ _ROUNDINGS = 1e3  # roundings of a sum's terms that may be left of a sum that is
 
 
 class InexactHarvester(RecordHarvester):
-    """Reads records from gradients blurred by noise or by several local steps, one victim at a time.
+    """Reads records from gradients blurred by noise or by several local steps, one victim at a time; nothing is proved.
 
-    The size of the blur is known: the standard deviation of a defense's noise, or the rounding of an update's
-    parameters. Directions below it are left out. The inputs of the first layer do not change while a client trains, so
-    that their span in an update is as exact as in a gradient; the outputs of the first hidden layer are taken in the
-    middle of the way, where the client was on average, and their span is cut off at as many dimensions as there are
-    records. Nothing can be taken away exactly, nor has to be: searches from other starts end at other records, and
-    those that are missing are also sought near what the others leave of the gradient. Of the ends those nearest to the
-    spans are taken, at most as many as there are records. With which label each is there, and at last how often, is
-    what comes nearest to the second layer's gradient, see ``Gradient.evidence``.
-
-    Nothing is proved here, see ``replayed``.
+    The size of the blur is known: directions below it are left out. The first layer's inputs do not change while a
+    client trains; the outputs of the first hidden layer are taken in the middle of the way, and their span is cut off
+    at as many dimensions as there are records. Nothing has to be taken away: searches from other starts end at other
+    records, and missing ones are also sought near what the others leave. Labels, and at last copies, come nearest to
+    the second layer's gradient, see ``Gradient.evidence``. See docs/methods/unmix.md.
     """
 
     def run(self, gradient: Gradient, noise: Sequence[float], seed: int) -> Harvest:

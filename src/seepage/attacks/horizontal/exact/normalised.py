@@ -84,16 +84,11 @@ def _block(parts: list[nn.Module]) -> tuple[_Block | None, bool, list[nn.Module]
 class NormalisedHarvester(RecordHarvester):
     """Reads records from gradients of networks with batch normalisation, one victim at a time.
 
-    With the statistics of a batch at hand, normalisation is an affine map of each record by itself, so that what the
-    layers make of a record does not depend on the others. Its errors do: they come back without their mean and without
-    what goes along with the normalised values. So the errors of a normalised layer add up to zero over the batch, and
-    its gradient spans only differences of the records' inputs. What is missing is the inputs' mean, and what the layer
-    makes of it is granted. The rest is the search of ``CellsSearch``. The mean of the encoded rows also tells how often
-    each category occurs, and so in the course of the search which ones the missing records still hold. A convolution in
-    front leaves no such span; there the second layer's alone is searched.
-
-    A whole batch is read where the client's computation on it leaves no more than rounding of the received gradient and
-    of the statistics. That is likely to be right, and no proof.
+    With a batch's statistics, normalisation is an affine map of each record by itself; but its errors add up to zero,
+    so that a gradient spans only differences of the records' inputs. Their mean follows from what the layer makes of
+    it, which is granted; that of the encoded rows counts categories. A convolution in front leaves no such span; there
+    the second layer's alone is searched. A whole batch is read where its replay leaves no more than rounding of
+    gradient and statistics: likely to be right, and no proof. See docs/methods/unmix.md.
     """
 
     def run(self, seen: ReplayedBatch, records: int, seed: int) -> Harvest:

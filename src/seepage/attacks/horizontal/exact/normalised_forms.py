@@ -39,9 +39,9 @@ def seen_of(
 class TracedSeen(ReplayedBatch):
     """Evidence about records in the gradient and the statistics (``moments``) of a network of any form.
 
-    With the moments of the batch in place, what a layer takes is a function of one record. Where the errors of a layer
-    add up to zero, its gradient spans differences of its inputs alone; their mean follows from the moments of what the
-    layer returns. Unreadable where no layer distinguishes single records, or none has the outputs' errors.
+    Where the errors of a layer add up to zero, its gradient spans differences of its inputs alone; their mean follows
+    from the moments of what the layer returns. Unreadable where no layer distinguishes records or has the outputs'
+    errors.
     """
 
     def __init__(

@@ -37,12 +37,9 @@ def search_one_layer(
 ) -> tuple[list[SearchEnds], Float[Tensor, "record encoded"]]:
     """Return the ends of searches for single records, and rows computed from the errors of all records.
 
-    With one hidden layer only the first layer's rows distinguish records from their combinations, and from about
-    twenty records on, searches find mostly combinations. But even these are inactive on units of true records, and a
-    true record's inactive units determine its dual vector: a direction that is orthogonal to all other records. Every
-    search is followed by one for such directions. The next search is restricted to the space orthogonal to all of
-    them, which has fewer dimensions and contains the records without a direction. When every record has one, the
-    records are solved for.
+    With one hidden layer, searches find mostly combinations from about twenty records on. But even these are inactive
+    on units of true records, which determine a dual vector: a direction orthogonal to all other records. The next
+    search is in the space orthogonal to those known. When every record has one, the records are solved for.
     """
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)

@@ -65,10 +65,9 @@ def replayed(
 ) -> Replay:
     """Fit cells to the message, and return whether they explain it.
 
-    What the records leave of the message, ``read`` as a mean gradient, has to be no longer than noise (of each layer's
-    entries) makes it. A record's error at the first layer's units, as far as it is independent of the other records',
-    says how much the message moves with its row, to first order. ``parameters`` names each layer's weights and bias;
-    empty for all parameters in pairs.
+    What the records leave of the message, ``read`` as a mean gradient, has to be no longer than each layer's noise
+    makes it. A record's error at the first layer's units, as far as it is independent of the others', says how much the
+    message moves with its row. ``parameters``: names of each layer's weights and bias; empty for all in pairs.
     """
     names = list(view.message)
     layers = list(parameters) or list(zip(names[::2], names[1::2], strict=True))

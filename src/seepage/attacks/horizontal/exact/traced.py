@@ -51,8 +51,7 @@ class TracedNetwork:
     """A module in float64 and evaluation mode whose linear maps are watched, see ``Layered``.
 
     A layer counts whose weight's gradient is the sum over records of one error times one input, which depends on that
-    record alone. It may take several inputs of which one alone has an error, as the last attention block's of a
-    transformer that reads one token. The state is the first layer's outputs, or the encoded row.
+    record alone; of several inputs one alone may have an error. The state is the first layer's outputs, or the row.
     """
 
     module: nn.Module

@@ -58,18 +58,13 @@ class Way:
 def midway(view: UpdateView, records: int, defense: KnownDefense) -> tuple[GradientView, KnownDefense]:
     """Return updates as mean gradients, taken at the clients' mean position.
 
-    After T plain steps at rate r the update is r times the sum of T batches' gradients, taken at T points of the
-    client's way. The way is nearly straight and both its ends are known, so that all of them are assumed at its mean
-    point, the share (T - 1) / 2T of the way; the error is of second order in r. Then the update over r T is the mean
-    gradient over all records, in whatever order the client used them, and an attack costs no more than in FedSGD.
+    T plain steps at rate r return r times the sum of gradients at T points of a nearly straight way, all of which are
+    assumed at its mean point, the share (T - 1) / 2T; the error is of second order in r. Momentum, schedules and
+    accumulation change the factor and the point (``Way``); weight decay is taken off. One step is exact. Of Adam signs
+    are left (``first_gradient``), so that a defense is returned that sends signs; where only signs were sent, the
+    length of the way is unknown, and its start is taken. See docs/methods/fedavg.md.
 
-    Momentum, schedules and accumulation change the factor and the point (``Way``). Weight decay adds parameters, which
-    are known at both ends of the way, and is taken off. One step is exact under all of these. Of Adam and AdamW see
-    ``first_gradient``: what they keep are signs above all, so that a defense is returned that sends signs. Where only
-    signs were sent, the length of the client's way is unknown, and its start is taken.
-
-    Source: SME (Zhu, Yao, Blaschko, ICML 2023), which optimises the share too, see ``surrogate``; here it is known in
-    advance.
+    Source: SME (Zhu, Yao, Blaschko, ICML 2023), which optimises the share too, see ``surrogate``.
     """
     if view.training.optimizer != "sgd":
         return GradientView(view.model, first_gradient(view, records).gradient), replace(
@@ -103,8 +98,8 @@ class Simulated:
     """The distance of an update that dummy records would have caused, local step by local step.
 
     Each epoch has records of its own, whose means are to agree (Dimitrov et al., TMLR 2022, as TabLeak's code uses
-    it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Time and memory grow with the
-    number of steps. Rows have a record for each epoch and record of the one client, or are one epoch's, for all.
+    it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Rows have a record for each epoch
+    and record of the one client, or are one epoch's, for all.
     """
 
     def __init__(self, view: UpdateView, matching: Matching, weight: float, records: int) -> None:

@@ -16,9 +16,8 @@ from seepage.wire.horizontal import Knowledge, RecordsGuess, RoundsView
 class OverRounds:
     """An attack on the messages of several rounds of the same clients, which guesses all of their records.
 
-    Where every round has the same records, an attack that matches gradients matches one batch of dummy records to all
-    rounds at once, see ``Reconstruction``. Where batches are drawn anew, and for any other attack, each round is
-    attacked by itself and the guesses are pooled, see ``rounds.pooled``.
+    Rounds of the same records are matched at once by an attack that matches gradients (``Reconstruction``). Other
+    rounds are attacked one by one, and the guesses are pooled, see ``rounds.pooled``.
     """
 
     attack: Callable[..., RecordsGuess]

@@ -24,10 +24,9 @@ def by_minimum(weights: Float[Tensor, "victim class input"], records: int) -> Fl
 def by_impact(sums: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim class"]:
     """Return counts from one record's impact on its class (LLG: Wainakh et al., PETS 2022, without auxiliary data).
 
-    Each class whose sum of derivatives of its output weights, whose inputs are not negative, is negative has a record.
-    A record is assumed to move its class by (1 + 1/classes) / records times the sum of the negative ones; the other
-    records are assigned one after the other to the class that is smallest after the assigned ones are subtracted. It is
-    exact where predictions are uniform, inputs alike, and classes many; offsets that need more knowledge are 0.
+    Each class whose sum of derivatives of its output weights is negative has a record. A record is assumed to move its
+    class by (1 + 1/classes) / records times the sum of the negative ones; the others are assigned one after the other
+    to the class that is smallest after the assigned ones are subtracted. Offsets that need more knowledge are 0.
     """
     classes = sums.shape[-1]
     impact = (1 + 1 / classes) / records * sums.clamp(max=0).sum(-1, keepdim=True)

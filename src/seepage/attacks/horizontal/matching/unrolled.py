@@ -92,11 +92,11 @@ class ClosedFormSteps:
 class Unrolled(ClosedFormSteps):
     """The distance of an update by several steps of plain SGD, and its derivative with respect to the records.
 
-    A step maps weights W and records X to W - r G(W, X), G the gradient of the mean loss. So the derivative A with
-    respect to the weights after a step becomes A - r H A before it, with H the Hessian of the step's loss, and -r
-    times the mixed derivative of the loss, times A, with respect to the records. Both come from one pass up the
-    network (the effect of moving the weights along A on the activations) and one down (to the errors). The weights
-    before a step are those after it plus r G: only activations and errors are kept.
+    A step maps weights W and records X to W - r G(W, X). So the derivative A by the weights after a step becomes A - r
+    H A before it, with H the Hessian of the step's loss, and -r times the mixed derivative of the loss, times A, with
+    respect to the records: one pass up the network (the effect of moving the weights along A on the activations) and
+    one down (to the errors). The weights before a step are those after it plus r G: only activations and errors are
+    kept.
     """
 
     def __call__(self, epochs: Epochs, labels: Labels) -> tuple[Losses, Epochs]:

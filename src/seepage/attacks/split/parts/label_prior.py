@@ -43,13 +43,12 @@ class LabelPrior:
         features: Float[Tensor, "record public"],
         seed: int,
     ) -> LabelPrior:
-        """Return the prior, from unscaled public columns.
+        """Return the prior, from unscaled public columns: without auxiliary rows, the network's own prediction.
 
-        Without auxiliary rows, it is the network's own prediction. With them, it is what makes the labels of rows that
-        are left out likeliest: the network's prediction, the shares of the classes, or a logistic regression. This
-        starts from the better of the two and reads the network's prediction, the server's own columns, a random
-        forest's prediction from these, and the private columns, each beside those before. The shares, and then the
-        regression, are taken where they add to that likelihood by more than its standard error.
+        With them, it is what makes the labels of rows that are left out likeliest: the prediction, the shares of the
+        classes, or a logistic regression from the better of the two on the prediction, the server's own columns, a
+        random forest's prediction from these, and the private columns, each beside those before. The shares, and then
+        the regression, are taken where they add to that likelihood by more than its standard error.
         """
         as_it_is, rows = cls(model, knowledge.defense.flip), knowledge.auxiliary
         if rows is None or len(rows) == 0:

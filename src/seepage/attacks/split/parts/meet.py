@@ -36,14 +36,11 @@ _AT_ONCE = 2**13  # responses in memory at once
 def meet(messages: Messages, keep: int, generator: torch.Generator, rounds: int = 40) -> NearestConfigurations:
     """Return the best configurations found; one that fits exactly is the nearest of the whole space.
 
-    The gradient at the coordinate that is added to the logit gives the logit, and the gradient divided by it gives the
-    logit's derivatives. Those of an embedding of the server are ``W_j u + S - e_j``: ``u`` is the signal that comes
-    back through the hidden layers, the same for all configurations with the same active units, and ``S`` the sum of
-    all embeddings, the private ones included. Derivatives of plain numbers, and differences between two embeddings'
-    derivatives, depend on ``u`` alone. By these, sampled configurations reveal the pattern of active units, hence
-    ``W_j u``, hence ``S`` to rounding. The private cells with that sum are found among all combinations by combining
-    two halves of the columns, the square root of the space each. Where no sample has the pattern, the nearest samples
-    indicate the region to search. Not in the paper, whose search is exhaustive.
+    The gradient gives the logit and its derivatives. Those by an embedding of the server are ``W_j u + S - e_j``: ``u``
+    comes back through the hidden layers, the same for all configurations with the same active units, and ``S`` is the
+    sum of all embeddings. Differences between two embeddings' derivatives depend on ``u`` alone: by these, samples
+    reveal the pattern of active units, hence ``S`` to rounding, and two halves of the columns are combined to that sum.
+    Where no sample has the pattern, the nearest indicate the region. Not in the paper, whose search is exhaustive.
     """
     space, gradient = messages.space, messages.gradient
     halves = _Halves.of(messages.model, space)

@@ -61,11 +61,9 @@ class Messages:
 def nearest(messages: Messages, keep: int, prune: bool = True, at_once: int = _AT_ONCE) -> NearestConfigurations:
     """Return the nearest configurations of each record among all of a space.
 
-    One forward and backward pass serves all labels, as the derivatives of the logits do not depend on the label
-    (specification of EXACT; for two classes the gradients of both are antiparallel). Where a coordinate of the cut is
-    added to a logit, the gradient there is the loss's derivative with respect to that logit and needs no backward
-    pass. A configuration's distance is at least the difference at this coordinate, which excludes most of them exactly
-    (``prune``; never where messages are changed before they are sent).
+    One pass serves all labels, as the derivatives of the logits do not depend on the label (specification of EXACT).
+    Where a coordinate of the cut is added to a logit, a configuration's distance is at least the difference there,
+    which excludes most of them exactly (``prune``; never where messages are changed before they are sent).
     """
     model, respond, space = messages.model, messages.respond, messages.space
     cut, gradient = messages.cut, messages.gradient

@@ -143,8 +143,8 @@ class Region:
     """All numbers of a record with the same active units and logits as a point: where the message is the same.
 
     ``margins + normals (numbers - point) >= 0`` for every constraint: units keep their signs, logits keep their values
-    up to rounding, numbers stay within their bounds. Units without influence on the message do not count; constraints
-    that bind nowhere have a zero normal. Weights are derivatives of the logits by numbers, up to a common shift.
+    up to rounding, numbers stay within their bounds. Constraints that bind nowhere have a zero normal. Weights are
+    derivatives of the logits by numbers, up to a common shift.
     """
 
     point: Float[Tensor, "record number"]

@@ -39,14 +39,12 @@ class CellPrior:
     def of(
         cls, model: SplitModel, knowledge: CutKnowledge, space: Space, features: Float[Tensor, "record public"]
     ) -> CellPrior:
-        """Return the prior, from unscaled public columns.
+        """Return the prior, from unscaled public columns: without auxiliary rows, columns follow their marginals.
 
-        Without auxiliary rows, columns follow their marginals independently. With them, the prior is the joint
-        share of each combination among these rows (smoothed towards the product of the shares) times, for each
-        column, ``P(value | public columns) / P(value)`` by a multinomial logistic regression on the public columns.
-        A column's shares are those of the rows, drawn towards its marginal. By how much each of the three departs from
-        the marginals follows from the likelihood of auxiliary rows that are left out: of few or untelling rows, the
-        marginals remain.
+        With them, it is the joint share of each combination among these rows (smoothed towards the product of the
+        shares) times, for each column, ``P(value | public columns) / P(value)`` by a multinomial logistic regression on
+        the public columns. By how much shares, joint and regression depart from the marginals follows from the
+        likelihood of auxiliary rows that are left out.
         """
         marginals = [_marginal(model, knowledge, space, k) for k in range(len(model.private))]
         auxiliary = knowledge.auxiliary

@@ -65,11 +65,10 @@ def likely_fit(
 ) -> Bool[Tensor, " record"]:
     """Return where a configuration fits exactly and no other can be expected to do so by chance.
 
-    The number of others is estimated from random ones. Derivatives of a ReLU network are the same for all
-    configurations with the same active units, so that only the loss's slope is assumed to separate configurations: the
-    share of slopes within rounding, times the size of the space. Where embeddings of the server cross the cut to a
-    DeepFM client, its gradient also determines the sum of all embeddings, in as many independent coordinates as an
-    embedding has; the share of sums within rounding is multiplied with it.
+    The number of others is estimated from random ones: the share of the loss's slopes within rounding, times the size
+    of the space, as derivatives of a ReLU network are the same for all configurations with the same active units. Where
+    embeddings of the server cross the cut to a DeepFM client, the share of sums of embeddings within rounding counts,
+    too.
     """
     model, respond, space = messages.model, messages.respond, messages.space
     cut, gradient = messages.cut, messages.gradient

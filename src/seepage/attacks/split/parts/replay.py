@@ -39,11 +39,9 @@ def replayed_guess(
 ) -> CutGuess:
     """Return cells and labels that replay messages of an undefended DeepFM client, where private columns have numbers.
 
-    A point that replays a message is searched on a grid and refined. The derivatives of the logit then give the sum of
-    the private embeddings, see ``parts.meet``; where nothing fits yet, the categories whose embeddings have about that
-    sum are tried, with the same numbers and with others. All numbers that keep the units' signs and the logits replay
-    the message as well: the posterior is the prior on that set, see ``parts.numbers``. What replays the newest of the
-    views is searched first, and then what replays all; where that is not found, the newest alone answers.
+    A point that replays a message is searched on a grid and refined; where nothing fits yet, categories whose
+    embeddings have about the sum that the derivatives give are tried. The posterior is the prior on the set of all
+    numbers that replay the message, see ``parts.numbers``: all of the views' messages, or else the newest's alone.
     """
     first = views[0]
     prior = NumberPrior.of(first.model, knowledge, first.features)

@@ -65,9 +65,8 @@ def or_constants(
     """Return a guess with constants in the columns that the attack does not read better than a constant.
 
     It does where the share of pairs that it has right, without having been fitted on them, is larger by more than the
-    standard error of a constant's share, which follows from the marginal. Where both have the same pairs right, at
-    least 30 of them, the attack answers. A network or a regression answers numbers by their mean, which is seldom near
-    most of them where few values are very large. The constants are those of the baseline ``constant``.
+    standard error of a constant's share; where both have the same right, at least 30 of them, the attack answers. The
+    constants are those of the baseline ``constant``: a network answers numbers by their mean, seldom near most of them.
     """
     schema = encoder.schema
     row = constants(knowledge)
