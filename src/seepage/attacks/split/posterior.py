@@ -97,8 +97,7 @@ class Posterior:
 
     def by_round(self, view: CutView, knowledge: CutKnowledge) -> bool:
         """Return whether rounds are weighed one by one, so that records need not have been in the same ones."""
-        # Numbers that a message determines up to a region, and targets that are numbers, are found from all messages at
-        # once.
+        # Numbers that a message gives up to a region, and numbers as targets, are found from all messages at once.
         if isinstance(knowledge.schema.target, Continuous):
             return False
         binned = bool(Space.of(view.model, knowledge, self.bins).binned)

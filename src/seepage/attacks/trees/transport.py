@@ -14,12 +14,10 @@ _LEAST = 1e-9  # other ways have to be better by more than this, as sums are rou
 
 
 def assigned(gains: Float[np.ndarray, "record value"], places: Int[np.ndarray, " value"]) -> Int[np.ndarray, " record"]:
-    """Return the value of each record with which gains add up to the most; all places are as many as records.
-
-    Places of a value are alike, so that a search over values does what one over places would. Prices of values bring
-    the best choices of all records near to the numbers of places. Where a value is still chosen too often, records move
-    along the chain of values that loses least, which keeps the rest optimal.
-    """
+    """Return the value of each record with which gains add up to the most; all places are as many as records."""
+    # Places of a value are alike, so that a search over values does what one over places would. Prices of values bring
+    # the best choices of all records near to the numbers of places. Where a value is still chosen too often, records
+    # move along the chain of values that loses least, which keeps the rest optimal.
     gains = gains - _prices(gains, places)
     chosen = gains.argmax(1)
     surplus = np.bincount(chosen, minlength=len(places)) - places

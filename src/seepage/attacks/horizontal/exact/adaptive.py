@@ -113,12 +113,10 @@ def lost_sizes(view: UpdateView, knowledge: Knowledge) -> str | None:
 def labels_of_step(
     view: UpdateView, knowledge: Knowledge, encoder: Encoder, seed: int = 0
 ) -> Float[Tensor, "victim record"]:
-    """Return labels with the class counts that explain an update of Adam best, in order of class.
-
-    The output bias is far too large for its size to survive. Shares of the classes are sought whose mixture of dummy
-    records' mean gradients fits all other entries. Entries whose size is lost count as beyond their bound, on their
-    sign's side: a regression of censored data (Tobin, Econometrica 1958), by expectation and maximisation.
-    """
+    """Return labels with the class counts that explain an update of Adam best, in order of class."""
+    # The output bias is far too large for its size to survive. Shares of the classes are sought whose mixture of dummy
+    # records' mean gradients fits all other entries. Entries whose size is lost count as beyond their bound, on their
+    # sign's side: a regression of censored data (Tobin, Econometrica 1958), by expectation and maximisation.
     records, model = knowledge.batch_size, view.model
     first = first_gradient(view, records // view.clients)
     generator = torch.Generator().manual_seed(seed)
@@ -156,12 +154,10 @@ def labels_of_step(
 
 
 def smoothed(view: UpdateView, knowledge: Knowledge, encoder: Encoder) -> UpdateView:
-    """Return updates as those of an optimiser with a larger epsilon, which dummy records can be matched to.
-
-    Adam's step hardly depends on entries far above epsilon: its derivative by them is epsilon / |g|^2. The step with a
-    larger one is exact for entries below the bend, too long by at most a quarter above it. Several steps have no
-    inverse: their update stays, and the dummy's optimiser alone is smoother.
-    """
+    """Return updates as those of an optimiser with a larger epsilon, which dummy records can be matched to."""
+    # Adam's step hardly depends on entries far above epsilon: its derivative by them is epsilon / |g|^2. The step with
+    # a larger one is exact for entries below the bend, too long by at most a quarter above it. Several steps have no
+    # inverse: their update stays, and the dummy's optimiser alone is smoother.
     training, begin, records = view.training, view.model.parameters, knowledge.batch_size
     first = first_gradient(view, records)
     entries = sum(p.numel() for p in begin.values())

@@ -17,12 +17,10 @@ _ROWS = 64  # random rows with which the form of a network is looked at
 
 
 def parts_of(module: nn.Module) -> list[nn.Module] | None:
-    """Return the layers of a network with closed-form passes, in order; None where it holds any other layer.
-
-    These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
-    convolution in front; the last one is affine. Chains of affine layers, normalisations and ReLUs are recognised in
-    any module by what it does with random rows; not where it takes masks of dropout.
-    """
+    """Return the layers of a network with closed-form passes, in order; None where it holds any other layer."""
+    # These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
+    # convolution in front; the last one is affine. Chains of affine layers, normalisations and ReLUs are recognised in
+    # any module by what it does with random rows; not where it takes masks of dropout.
     if drops_of(module) is not None or not all(parameter.requires_grad for parameter in module.parameters()):
         return None
     parts = _sequence([module])

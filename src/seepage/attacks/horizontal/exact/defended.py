@@ -91,12 +91,10 @@ def weigh_counts(
     share: Float[Tensor, " class"],
     growth: Float[Tensor, "... class"] | float = 1.0,
 ) -> Float[Tensor, "victim class"]:
-    """Weigh class counts from a noisy gradient against those that the public marginal expects.
-
-    The count of class c has mean B p and variance B p (1 - p) before the gradient is seen, B the batch size and p the
-    class's public share; noise of standard deviation s on the bias adds an error of B s, times ``growth``, to the
-    restored count. The two are combined in proportion to their precision; without noise nothing is changed.
-    """
+    """Weigh class counts from a noisy gradient against those that the public marginal expects."""
+    # The count of class c has mean B p and variance B p (1 - p) before the gradient is seen, B the batch size and p the
+    # class's public share; noise of standard deviation s on the bias adds an error of B s, times ``growth``, to the
+    # restored count. The two are combined in proportion to their precision; without noise nothing is changed.
     noise, records = knowledge.defense.noise, knowledge.batch_size
     if noise == 0:
         return counts
@@ -107,12 +105,10 @@ def weigh_counts(
 def counts_by_sign(
     signs: Float[Tensor, "victim class"], mean: Float[Tensor, " class"], records: int, share: Float[Tensor, " class"]
 ) -> Float[Tensor, "victim class"]:
-    """Return the expected class counts of a batch for which only the signs of the bias gradient are known.
-
-    The derivative with respect to the bias of class c is positive where fewer than B m records are labelled c, with m
-    the mean predicted probability of c and B the batch size, and negative where more are. The expectation is that of a
-    binomial count of the class's public share, on that side of B m; where a sign is 0 the count is B m itself.
-    """
+    """Return the expected class counts of a batch for which only the signs of the bias gradient are known."""
+    # The derivative with respect to the bias of class c is positive where fewer than B m records are labelled c, with m
+    # the mean predicted probability of c and B the batch size, and negative where more are. The expectation is that of
+    # a binomial count of the class's public share, on that side of B m; where a sign is 0 the count is B m itself.
     counts = torch.arange(records + 1, dtype=mean.dtype, device=mean.device)[:, None]
     whole = torch.full_like(counts, records)
     ways = torch.lgamma(whole + 1) - torch.lgamma(counts + 1) - torch.lgamma(whole - counts + 1)

@@ -70,11 +70,9 @@ def quotients(
 def choose_records(
     encoder: Encoder, knowledge: Knowledge, rows: Float[Tensor, "victim candidate encoded"]
 ) -> Float[Tensor, "victim record column"]:
-    """Return different records, as many as a batch holds: those whose standardised rows are nearest to valid ones.
-
-    A candidate's distance is that of its worst entry: the distance of a discrete one to the nearest 0 or 1, or that of
-    a number from its bounds in units of its range. Missing records are filled with the row of most frequent values.
-    """
+    """Return different records, as many as a batch holds: those whose standardised rows are nearest to valid ones."""
+    # A candidate's distance is that of its worst entry: the distance of a discrete one to the nearest 0 or 1, or that
+    # of a number from its bounds in units of its range. Missing records get the row of most frequent values.
     there = rows.isfinite().all(-1)
     rows = torch.where(there[..., None], rows, torch.zeros_like(rows)).double()
     raw = encoder.destandardise(rows)

@@ -232,12 +232,10 @@ class Gradient:
         return Passed(~open_ & inside & (evidence.off < most_outside + _TURNED * self.rounding / size), counts)
 
     def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
-        """Return one layer's evidence about candidates.
-
-        With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
-        removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
-        (Wedderburn). c says how many copies there are and of which labels.
-        """
+        """Return one layer's evidence about candidates."""
+        # With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
+        # removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
+        # (Wedderburn). c says how many copies there are and of which labels.
         run = self.network.run(rows)
         entered = run.entering[at]
         outside = (entered @ span.off_rows.T).norm(dim=1) / entered.norm(dim=1)

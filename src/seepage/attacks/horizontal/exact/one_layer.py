@@ -35,12 +35,10 @@ def search_one_layer(
     draw: Callable[[], tuple[Tensor, Tensor]],
     rounds: int,
 ) -> tuple[list[SearchEnds], Float[Tensor, "record encoded"]]:
-    """Return the ends of searches for single records, and rows computed from the errors of all records.
-
-    With one hidden layer, searches find mostly combinations from about twenty records on. But even these are inactive
-    on units of true records, which determine a dual vector: a direction orthogonal to all other records. The next
-    search is in the space orthogonal to those known. When every record has one, the records are solved for.
-    """
+    """Return the ends of searches for single records, and rows computed from the errors of all records."""
+    # With one hidden layer, searches find mostly combinations from about twenty records on. But even these are inactive
+    # on units of true records, which determine a dual vector: a direction orthogonal to all other records. The next
+    # search is in the space orthogonal to those known. When every record has one, the records are solved for.
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)
     duals = Directions.none(shares)

@@ -81,8 +81,7 @@ class WatchedLayer:
 class Probes:
     """Rows that determine the affine map from encoded rows to the inputs of a layer.
 
-    Raw entries of encoded columns are ``scale`` times the encoded one plus ``shift``; None for rows that are no
-    table's.
+    Raw entries of columns are ``scale`` times the encoded one plus ``shift``; None for rows that are no table's.
     """
 
     rows: Float[Tensor, "probe encoded"]

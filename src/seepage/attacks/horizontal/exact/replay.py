@@ -63,12 +63,10 @@ def replayed(
     noise: Sequence[float],
     parameters: Sequence[tuple[str, str | None]] = (),
 ) -> Replay:
-    """Fit cells to the message, and return whether they explain it.
-
-    What the records leave of the message, ``read`` as a mean gradient, has to be no longer than each layer's noise
-    makes it. A record's error at the first layer's units, as far as it is independent of the others', says how much the
-    message moves with its row. ``parameters``: names of each layer's weights and bias; empty for all in pairs.
-    """
+    """Fit cells to the message, and return whether they explain it."""
+    # What the records leave of the message, ``read`` as a mean gradient, has to be no longer than each layer's noise
+    # makes it. A record's error at the first layer's units, as far as it is independent of the others', says how much
+    # the message moves with its row. ``parameters``: names of each layer's weights and bias; empty for all in pairs.
     names = list(view.message)
     layers = list(parameters) or list(zip(names[::2], names[1::2], strict=True))
     first = layers[0][0]

@@ -179,11 +179,9 @@ def _of_squares(layer: _AffineLayer, labels: Float[Tensor, " victim"]) -> _Layer
 
 
 def _of_classes(layer: _AffineLayer) -> _LayerInputs:
-    """Solve for the scale of an output layer under cross-entropy.
-
-    The gradient is a u' with a unit vector a; the input is s u and the error a / s, which has to be the softmax of
-    s W u less the label's unit vector. The label y is where a is negative, so that s (1 - p_y) = |a_y|.
-    """
+    """Solve for the scale of an output layer under cross-entropy."""
+    # The gradient is a u' with a unit vector a; the input is s u and the error a / s, which has to be the softmax of s
+    # W u less the label's unit vector. The label y is where a is negative, so that s (1 - p_y) = |a_y|.
     left = torch.linalg.svd(layer.gradient, full_matrices=False)[0][..., 0]
     # A silent unit of the layer below is silent here, to the last bit.
     error = torch.stack([left, -left], 1)

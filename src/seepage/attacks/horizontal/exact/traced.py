@@ -79,8 +79,7 @@ class TracedNetwork:
         encoder: Encoder | None = None,
     ) -> TracedNetwork:
         """Return the traced network of a model, whose layers are probed with typical rows in float64."""
-        # ``moments``: mean and variance of each normalisation by the batch; ``encoder``: where only a table's rows are
-        # affine.
+        # ``moments``: those of each normalisation by the batch; ``encoder``: where only a table's rows are affine.
         normalised = normalisations(model.module)
         if normalised and not moments:
             raise UnreadableError("batch normalisation behind which a record's error depends on the others")

@@ -22,12 +22,10 @@ def by_minimum(weights: Float[Tensor, "victim class input"], records: int) -> Fl
 
 
 def by_impact(sums: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim class"]:
-    """Return counts from one record's impact on its class (LLG: Wainakh et al., PETS 2022, without auxiliary data).
-
-    Each class whose sum of derivatives of its output weights is negative has a record. A record is assumed to move its
-    class by (1 + 1/classes) / records times the sum of the negative ones; the others are assigned one after the other
-    to the class that is smallest after the assigned ones are subtracted. Offsets that need more knowledge are 0.
-    """
+    """Return counts from one record's impact on its class (LLG: Wainakh et al., PETS 2022, without auxiliary data)."""
+    # Each class whose sum of derivatives of its output weights is negative has a record. A record is assumed to move
+    # its class by (1 + 1/classes) / records times the sum of the negative ones; the others are assigned one after the
+    # other to the class that is smallest without the assigned ones. Offsets that need more knowledge are 0.
     classes = sums.shape[-1]
     impact = (1 + 1 / classes) / records * sums.clamp(max=0).sum(-1, keepdim=True)
     left, given = sums.clone(), torch.zeros_like(sums)
@@ -47,12 +45,10 @@ def by_embedding(
     place: tuple[Float[Tensor, "*victim class input"], Float[Tensor, "*victim class"]],
     records: int,
 ) -> Float[Tensor, "victim class"]:
-    """Return counts that explain the bias gradient by each class's mean record (iLRG: Ma et al., ICLR 2023).
-
-    The ratio of a class's derivatives of weights and bias is taken as its records' mean input of the output layer,
-    from which their mean prediction follows; then counts solve a linear system, by least squares. It is exact where
-    all records of a batch have the same input there.
-    """
+    """Return counts that explain the bias gradient by each class's mean record (iLRG: Ma et al., ICLR 2023)."""
+    # The ratio of a class's derivatives of weights and bias is taken as its records' mean input of the output layer,
+    # from which their mean prediction follows; then counts solve a linear system, by least squares. It is exact where
+    # all records of a batch have the same input there.
     # Where a class's derivative vanishes, its ratio is undefined and taken as 0.
     safe = bias.where(bias != 0, torch.inf)
     embedding = weights / safe[..., None]

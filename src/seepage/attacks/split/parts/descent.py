@@ -19,12 +19,10 @@ _AT_ONCE = 2**14  # number of gradients in memory at once
 def descend(
     messages: Messages, keep: int, generator: torch.Generator, starts: int, sweeps: int
 ) -> NearestConfigurations:
-    """Return the best configurations that were tried.
-
-    From random starts, two columns at a time are set to the pair of values that fits best with the other columns
-    unchanged, and the label with them. Where a sweep over all pairs changes nothing, half of the start's columns are
-    drawn again. All starts of all records are updated together, until one of a record's fits exactly.
-    """
+    """Return the best configurations that were tried."""
+    # From random starts, two columns at a time are set to the pair of values that fits best with the other columns
+    # unchanged, and the label with them. Where a sweep over all pairs changes nothing, half of the start's columns are
+    # drawn again. All starts of all records are updated together, until one of a record's fits exactly.
     space, gradient = messages.space, messages.gradient
     records, columns = len(gradient), len(space.widths)
     exact = rounding(gradient)

@@ -59,12 +59,10 @@ class Messages:
 
 
 def nearest(messages: Messages, keep: int, prune: bool = True, at_once: int = _AT_ONCE) -> NearestConfigurations:
-    """Return the nearest configurations of each record among all of a space.
-
-    One pass serves all labels, as the derivatives of the logits do not depend on the label (specification of EXACT).
-    Where a coordinate of the cut is added to a logit, a configuration's distance is at least the difference there,
-    which excludes most of them exactly (``prune``; never where messages are changed before they are sent).
-    """
+    """Return the nearest configurations of each record among all of a space."""
+    # One pass serves all labels, as the derivatives of the logits do not depend on the label (specification of EXACT).
+    # Where a coordinate of the cut is added to a logit, a configuration's distance is at least the difference there,
+    # which excludes most of them exactly (``prune``; never where messages are changed before they are sent).
     model, respond, space = messages.model, messages.respond, messages.space
     cut, gradient = messages.cut, messages.gradient
     records, keep = len(cut), min(keep, space.configurations)

@@ -277,12 +277,10 @@ def prior_samples(
 
 
 def region_samples(region: Region, prior: NumberPrior, generator: torch.Generator) -> NumberSamples:
-    """Return samples of the prior within a region, from chains of moves that leave the logits as they are.
-
-    A move changes one number and as many others as there are logits, such that no logit changes. The new value of the
-    first is drawn from its prior within the region; of several such draws and the old value, one is chosen by the
-    prior of the others (iterated sampling importance resampling, Tjelmeland 2004), which leaves the posterior as it is.
-    """
+    """Return samples of the prior within a region, from chains of moves that leave the logits as they are."""
+    # A move changes one number and as many others as there are logits, such that no logit changes. The new value of the
+    # first is drawn from its prior within the region; of several such draws and the old value, one is chosen by the
+    # prior of the others (iterated sampling importance resampling, Tjelmeland 2004), which keeps the posterior.
     records, count = region.point.shape
     equations = int(torch.linalg.matrix_rank(region.weights).max()) if records else 0
     numbers = region.point[:, None].repeat(1, _CHAINS, 1)

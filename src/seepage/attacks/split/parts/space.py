@@ -30,12 +30,9 @@ class Space:
 
     @classmethod
     def of(cls, model: SplitModel, knowledge: CutKnowledge, bins: int = 16) -> Space:
-        """Return the space of a network's private columns.
-
-        Whole numbers are listed one by one where all combinations are few. Otherwise numbers are put into at most
-        ``bins`` bins with about equally many rows, whose medians are candidates; into fewer where combinations would be
-        too many.
-        """
+        """Return the space of a network's private columns."""
+        # Whole numbers are listed one by one where all combinations are few. Otherwise numbers are put into at most
+        # ``bins`` bins with about equally many rows, whose medians are candidates; fewer where combinations are many.
         check_count("bins", bins)
         values = []
         columns = [knowledge.schema.columns[i] for i in model.private]

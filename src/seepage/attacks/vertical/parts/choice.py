@@ -62,12 +62,10 @@ def or_constants(
     encoder: Encoder,
     knowledge: FeatureKnowledge,
 ) -> FeatureGuess:
-    """Return a guess with constants in the columns that the attack does not read better than a constant.
-
-    It does where the share of pairs that it has right, without having been fitted on them, is larger by more than the
-    standard error of a constant's share; where both have the same right, at least 30 of them, the attack answers. The
-    constants are those of the baseline ``constant``: a network answers numbers by their mean, seldom near most of them.
-    """
+    """Return a guess with constants in the columns that the attack does not read better than a constant."""
+    # It does where the share of pairs that it has right, without having been fitted on them, is larger by more than the
+    # standard error of a constant's share; where both have the same right, at least 30 of them, the attack answers. The
+    # constants are the baseline ``constant``'s: a network answers numbers by their mean, seldom near most of them.
     schema = encoder.schema
     row = constants(knowledge)
     gained = right.double() - right_pairs(schema, row.expand_as(cells), cells).double()
