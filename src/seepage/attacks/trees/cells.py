@@ -28,13 +28,17 @@ _RIDGE = 1e-11
 _SAFE = 0.25  # bound on the error of a solved number of records, below which rounding to a whole number is safe
 LEFT = -1  # in place of a bin: records that are in none of those whose records are known
 _TRIED = 2**12  # choices within one node that are tried at most
+_Counts = Int[np.ndarray, "path value"]
+_OfPath = Int[np.ndarray, " path"]
+_OfValue = Int[np.ndarray, " value"]
+_Some = Int[np.ndarray, " some"]
 
 
 @dataclass(frozen=True)
 class _Paths:
     """Groups of records: those with the same path, and those of a bin whose records' paths are not known."""
 
-    number: Int[np.ndarray, " path"]  # number of records of each path or bin
+    number: _OfPath  # number of records of each path or bin
     of_record: Int[np.ndarray, " record"]  # path or bin of each record
     paths: int  # number of paths; what comes after them are bins
     nodes: Int[np.ndarray, "tree read"]  # for each tree, the deepest node with sums of each path
@@ -103,11 +107,7 @@ def solve(
 
 
 def _deal(
-    counts: Int[np.ndarray, "path value"],
-    alike: _Paths,
-    values: Values,
-    cells: Float[np.ndarray, " record"],
-    generator: np.random.Generator,
+    counts: _Counts, alike: _Paths, values: Values, cells: Float[np.ndarray, " record"], generator: np.random.Generator
 ) -> None:
     """Give the records of each path the values that were counted for it."""
     order = np.argsort(alike.of_record, kind="stable")
@@ -150,7 +150,7 @@ class _Equations:
         self.errors = np.array(errors)
         self.whole = self.solver(np.arange(len(alike.number)))
 
-    def solver(self, some: Int[np.ndarray, " some"]) -> _Solver:
+    def solver(self, some: _Some) -> _Solver:
         """Return the solver of the equations for some of the paths."""
         return _Solver(self.matrix[:, some], self.alike.number[some], self.errors, self.noise)
 
@@ -159,11 +159,7 @@ class _Solver:
     """Least squares with a small penalty for the equations of some paths."""
 
     def __init__(
-        self,
-        part: Float[np.ndarray, "row some"],
-        numbers: Int[np.ndarray, " some"],
-        errors: Float[np.ndarray, " row"],
-        noise: float,
+        self, part: Float[np.ndarray, "row some"], numbers: _Some, errors: Float[np.ndarray, " row"], noise: float
     ) -> None:
         self.part = part
         self.determined: Bool[np.ndarray, " some"] = np.zeros(len(numbers), dtype=bool)
@@ -209,9 +205,7 @@ def _half(squares: Float[np.ndarray, "side side"], ridge: float) -> Float[np.nda
     return inverse.T
 
 
-def _column(
-    sent: Sent, alike: _Paths, equations: _Equations, values: Values, read_in: Sequence[int]
-) -> Int[np.ndarray, "path value"]:
+def _column(sent: Sent, alike: _Paths, equations: _Equations, values: Values, read_in: Sequence[int]) -> _Counts:
     """Return how many records of each path have each value."""
     counts = np.full((len(alike.number), len(values.bins)), -1, dtype=np.int64)
     left = whole_counts(sent.counts[values.bins], len(alike.of_record))
@@ -253,9 +247,7 @@ def _possible(
     )
 
 
-def _fill_from_bins(
-    alike: _Paths, values: Values, read_in: Sequence[int], counts: Int[np.ndarray, "path value"]
-) -> None:
+def _fill_from_bins(alike: _Paths, values: Values, read_in: Sequence[int], counts: _Counts) -> None:
     """Fill in the column in whose bins all records of a path were read."""
     place = {int(number): i for i, number in enumerate(values.bins)}
     read = np.zeros(counts.shape, dtype=np.int64)
@@ -266,9 +258,7 @@ def _fill_from_bins(
     counts[complete] = read[complete]
 
 
-def _settle(
-    counts: Int[np.ndarray, "path value"], number: Int[np.ndarray, " path"], left: Int[np.ndarray, " value"]
-) -> None:
+def _settle(counts: _Counts, number: _OfPath, left: _OfValue) -> None:
     """Fill in the counts that the totals by path and by value determine."""
     while True:
         open_cells = counts < 0
@@ -292,10 +282,7 @@ def _settle(
 
 
 def _round(
-    counts: Int[np.ndarray, "path value"],
-    estimate: Float[np.ndarray, "some value"],
-    determined: Bool[np.ndarray, " some"],
-    some: Int[np.ndarray, " some"],
+    counts: _Counts, estimate: Float[np.ndarray, "some value"], determined: Bool[np.ndarray, " some"], some: _Some
 ) -> None:
     whole = np.rint(estimate)
     near = (np.abs(estimate - whole) < _SAFE) & (whole >= 0) & determined[:, None] & (counts[some] < 0)
@@ -304,7 +291,7 @@ def _round(
     counts[some] = part
 
 
-def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, rest: np.ndarray) -> None:
+def _try_nodes(counts: _Counts, equations: _Equations, rest: np.ndarray) -> None:
     """Fill in counts that have a single solution within one node, for nodes with few open paths."""
     for row, members in equations.nodes:
         open_here = members[(counts[members] < 0).any(1)]
@@ -327,12 +314,7 @@ def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, res
             rest[:, here] -= equations.matrix[:, some] @ only.T
 
 
-def _guessed(
-    counts: Int[np.ndarray, "path value"],
-    estimate: Float[np.ndarray, "path value"],
-    number: Int[np.ndarray, " path"],
-    left: Int[np.ndarray, " value"],
-) -> Int[np.ndarray, "path value"]:
+def _guessed(counts: _Counts, estimate: Float[np.ndarray, "path value"], number: _OfPath, left: _OfValue) -> _Counts:
     """Return the numbers with open ones dealt out: the likeliest by the equations, and as many as each value has."""
     settled = np.maximum(counts, 0)
     paths = np.repeat(np.arange(len(counts)), np.maximum(number - settled.sum(1), 0))

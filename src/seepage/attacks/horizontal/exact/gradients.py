@@ -17,6 +17,8 @@ from seepage.wire.horizontal import GradientView
 SAME = 100.0  # largest difference of the replayed gradient from the received one that counts as none, in roundings
 _TURNED = 32.0  # roundings by which the direction of a record's error may be off, at an error of 1
 _TRACE = 32.0  # roundings of a record's part in a message that count as no trace of it
+_Rows = Float[Tensor, "record encoded"]
+_Counts = Float[Tensor, "record label"]
 
 
 class Tolerances(NamedTuple):
@@ -46,7 +48,7 @@ class Passed(NamedTuple):
         return Passed(self.passed | other.passed, counts)
 
 
-def copies_labels(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
+def copies_labels(counts: _Counts) -> Float[Tensor, " copy"]:
     """Return the label of each copy, record by record."""
     labels = torch.arange(counts.shape[1], device=counts.device).expand(len(counts), -1)
     return labels.flatten().repeat_interleave(counts.flatten().long()).double()
@@ -98,11 +100,11 @@ class Gradient:
         """Width of counts: labels, two behind a sigmoid; of a number as target, copies and their sum of targets."""
         return self.network.outputs if self.head == "softmax" else 2
 
-    def copies(self, counts: Float[Tensor, "record label"]) -> Float[Tensor, " record"]:
+    def copies(self, counts: _Counts) -> Float[Tensor, " record"]:
         """Return how often each record is there."""
         return counts[:, 0] if self.head == "regression" else counts.sum(1)
 
-    def labels(self, counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
+    def labels(self, counts: _Counts) -> Float[Tensor, " copy"]:
         """Return the label of each copy, record by record."""
         if self.head == "regression":
             return (counts[:, 1] / counts[:, 0]).repeat_interleave(counts[:, 0].long())
@@ -114,7 +116,7 @@ class Gradient:
             return torch.stack([torch.ones_like(labels), labels], 1).double()
         return torch.nn.functional.one_hot(labels.long(), self.classes).double()
 
-    def explained(self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]) -> bool:
+    def explained(self, rows: _Rows, counts: _Counts) -> bool:
         """Return whether these records leave nothing but rounding of the message."""
         return self._explained(rows, counts, self._unsure(rows, counts))
 
@@ -139,9 +141,7 @@ class Gradient:
             ]
         return sizes
 
-    def remaining(
-        self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
-    ) -> dict[str, Tensor]:
+    def remaining(self, rows: _Rows, counts: _Counts) -> dict[str, Tensor]:
         """Return the message without these records, by parameter."""
         parts = [part for layer in self.left for part in (layer[..., :-1], layer[..., -1])]
         return dict(zip(self._names, parts, strict=bool(self._names)))
@@ -160,9 +160,7 @@ class Gradient:
         run = self.network.run(rows)
         return run.errors(self._error(run.outputs, counts)), run.entering
 
-    def traceless(
-        self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
-    ) -> Bool[Tensor, " record"]:
+    def traceless(self, rows: _Rows, counts: _Counts) -> Bool[Tensor, " record"]:
         """Return which records leave nothing but rounding in the first two layers."""
         errors, inputs = self.contributions(rows, counts)
         least = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
@@ -177,9 +175,7 @@ class Gradient:
             layer - error.T @ entered for layer, error, entered in zip(self.received, errors, inputs, strict=True)
         ]
 
-    def roundings(
-        self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
-    ) -> list[Float[Tensor, " unit"]]:
+    def roundings(self, rows: _Rows, counts: _Counts) -> list[Float[Tensor, " unit"]]:
         """Return the length of the rounding in each unit's row of the first two layers; infinite without a reaction."""
         # The client adds up numbers that may cancel, in a row as in a unit or in the difference of a chance and 1, and
         # rounds each of them. So a record counts with the sizes of what is added up, an error at the outputs with 1.

@@ -18,6 +18,9 @@ from seepage.tabular.statistics import Statistics
 Pooling = Literal["median", "lower_median", "mean"]
 Entropy = Literal["softmax", "counts"]
 Decoding = Literal["marginals", "nearest"]
+_Candidates = Float[Tensor, "victim restart record encoded"]
+_Pooled = Float[Tensor, "victim record encoded"]
+_Columns = Float[Tensor, "victim record column"]
 
 # Width of the kernel by which a candidate supports values near its own, see ``decode_by_marginals``.
 _OWN_SPREAD = 0.5
@@ -26,11 +29,7 @@ _ADVANTAGE = 1.02
 _AGREEMENT = 0.1  # candidates whose spread is below this share of the tolerance agree
 
 
-def align(
-    encoder: Encoder,
-    candidates: Float[Tensor, "victim restart record encoded"],
-    losses: Float[Tensor, "victim restart"],
-) -> Float[Tensor, "victim restart record encoded"]:
+def align(encoder: Encoder, candidates: _Candidates, losses: Float[Tensor, "victim restart"]) -> _Candidates:
     """Return the candidates with their records in the order of the one with the least loss."""
     # By the share of cells that differ beyond the tolerance, optimally, one candidate at a time (TabLeak algorithm 1).
     cells = encoder.decode(candidates)
@@ -39,9 +38,7 @@ def align(
     return reorder(candidates, match(pairwise_error(encoder.schema, cells, reference)))
 
 
-def pool(
-    encoder: Encoder, aligned: Float[Tensor, "victim restart record encoded"], pooling: Pooling = "median"
-) -> Float[Tensor, "victim record encoded"]:
+def pool(encoder: Encoder, aligned: _Candidates, pooling: Pooling = "median") -> _Pooled:
     """Return one batch from aligned candidates."""
     # ``lower_median`` takes the lower of two middle values, as in the official code (D4). Decoding takes the largest
     # entry of each group, so groups need not be renormalised.
@@ -55,12 +52,7 @@ def pool(
     return (middle[:, (restarts - 1) // 2] + middle[:, restarts // 2]) / 2
 
 
-def decode_by_marginals(
-    encoder: Encoder,
-    statistics: Statistics,
-    aligned: Float[Tensor, "victim restart record encoded"],
-    pooled: Float[Tensor, "victim record encoded"],
-) -> Float[Tensor, "victim record column"]:
+def decode_by_marginals(encoder: Encoder, statistics: Statistics, aligned: _Candidates, pooled: _Pooled) -> _Columns:
     """Decode a pooled batch; the public marginals decide where the candidates disagree.
 
     Gradient matching leaves heavy-tailed and multimodal columns (capital losses, hours worked) at
@@ -99,9 +91,7 @@ def decode_by_marginals(
     return cells
 
 
-def uncertainty(
-    encoder: Encoder, aligned: Float[Tensor, "victim restart record encoded"], entropy: Entropy = "softmax"
-) -> Float[Tensor, "victim record column"]:
+def uncertainty(encoder: Encoder, aligned: _Candidates, entropy: Entropy = "softmax") -> _Columns:
     """Return the disagreement of the aligned candidates on each cell.
 
     Discrete columns: Shannon entropy over the log of the number of categories (0 for a single category), of the mean of
