@@ -97,24 +97,17 @@ def solve(
     records = len(alike.of_record)
     cells = np.full((records, len(values)), np.nan)
     read_in = [*(path.bin for path in paths), *(alike.bins[c] for c in alike.of_record[len(paths) :] - alike.paths)]
+    records_of_paths = np.split(np.argsort(alike.of_record, kind="stable"), np.cumsum(alike.number)[:-1])
     for column, value in enumerate(values):
         counts = _column(sent, alike, equations, value, read_in)
-        _deal(counts, alike, value, cells[:, column], generator)
+        for here, counted in zip(records_of_paths, counts, strict=True):
+            dealt = np.repeat(np.arange(len(counted)), counted)
+            generator.shuffle(dealt)
+            cells[here, column] = value.cells[dealt]
     labels = np.full(records, np.nan)
     labels[: len(paths)] = [path.label for path in paths]
     nodes = np.array([path.nodes for path in paths]) if len(paths) == records else None
     return Solved(cells, labels, nodes)
-
-
-def _deal(
-    counts: _Counts, alike: _Paths, values: Values, cells: Float[np.ndarray, " record"], generator: np.random.Generator
-) -> None:
-    """Give the records of each path the values that were counted for it."""
-    order = np.argsort(alike.of_record, kind="stable")
-    for c, here in enumerate(np.split(order, np.cumsum(alike.number)[:-1])):
-        dealt = np.repeat(np.arange(counts.shape[1]), counts[c])
-        generator.shuffle(dealt)
-        cells[here] = values.cells[dealt]
 
 
 class _Equations:

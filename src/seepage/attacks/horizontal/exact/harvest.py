@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 import torch
@@ -88,9 +88,8 @@ class Harvester(RecordHarvester):
     def run(self, gradient: Gradient, seed: int) -> Harvest:
         """Read the records that can be proved, and remove them from the gradient."""
         generator = torch.Generator().manual_seed(seed)
-        device = self._encoder.mean.device
-        cells = torch.empty(0, len(self._encoder.schema.columns), dtype=torch.float64, device=device)
-        counts = torch.empty(0, gradient.classes, dtype=torch.float64, device=device)
+        cells = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
+        counts = cells.new_empty(0, gradient.classes)
         spans = gradient.spans()
         dimensions = tuple(span.rank for span in spans)
         taps = [spans[tap.at] for tap in gradient.network.taps if tap.at < len(spans)]
@@ -237,12 +236,8 @@ class Harvester(RecordHarvester):
         self, gradient: Gradient, spans: Sequence[tuple[int, Span]], rows: Tensor, left: int
     ) -> Passed | None:
         """Return which candidates pass in one of these layers; None where no layer can decide."""
-        merged: Passed | None = None
-        for at, span in spans:
-            if tells(span) and len(rows):
-                proof = gradient.prove(at, span, rows, left)
-                merged = proof if merged is None else merged.joined(proof)
-        return merged
+        proofs = [gradient.prove(at, span, rows, left) for at, span in spans if tells(span) and len(rows)]
+        return reduce(Passed.joined, proofs) if proofs else None
 
     def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         """Return the cells with the numbers that explain the gradient best, and remove the records."""
@@ -260,12 +255,11 @@ class Harvester(RecordHarvester):
         """Return the equations of the numbers, outside of what the records not yet found can span; None without any."""
         if not self._continuous or not len(cells):
             return None
-        errors, _ = gradient.contributions(self._rows(cells), counts)
+        rows = self._rows(cells)
+        errors, _ = gradient.contributions(rows, counts)
         network, spans = gradient.network, gradient.spans()
         # How the layers' inputs move with each number: of those that take the row, and the taps'.
-        entries = [entry[:, self._place].T[None] for entry in network.entries()]
-        changes = list(enumerate(entries))
-        rows = self._rows(cells)
+        changes = list(enumerate(entry[:, self._place].T[None] for entry in network.entries()))
         state = torch.nn.functional.linear(rows, network.state_weight, network.state_bias)
         taps = [tap.at for tap in network.taps if tap.at < len(spans)]
         slopes = network.slopes(state, network.state_weight[:, self._place]) if taps else []

@@ -49,11 +49,6 @@ class WatchedLayer:
     token: int | None = None  # place of the only one of several inputs of a record that has an error
     centred: str | None = None  # normalisation behind it that makes errors add up to zero
 
-    @property
-    def biased(self) -> bool:
-        """Whether it has a bias."""
-        return self.bias is not None
-
     def chosen(self, values: Tensor) -> Tensor:
         """Return the values of the record's only input that has an error."""
         return values if self.token is None else values[:, self.token]
@@ -61,7 +56,7 @@ class WatchedLayer:
     def entered(self, call: LinearCall) -> Float[Tensor, "record extended"]:
         """Return the inputs of a run, with an appended 1 where the layer has a bias."""
         values = self.chosen(call.entering).detach()
-        return extended(values) if self.biased else values
+        return values if self.bias is None else extended(values)
 
     def received(self, module: nn.Module, message: Mapping[str, Tensor], row: Tensor) -> Float[Tensor, "unit _"]:
         """Return the gradient of weight and bias side by side; any encoded row does."""

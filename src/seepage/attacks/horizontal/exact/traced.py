@@ -149,7 +149,7 @@ class TracedNetwork:
     @property
     def takes_rows(self) -> bool:
         """Whether the first layer takes the encoded row itself and has a bias."""
-        if not self.maps or not self.layers[0].biased:
+        if not self.maps or self.layers[0].bias is None:
             return False
         linear, constant = self.maps[0]
         eye = torch.eye(linear.shape[1], dtype=linear.dtype, device=linear.device)

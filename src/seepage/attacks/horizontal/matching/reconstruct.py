@@ -143,7 +143,10 @@ class Reconstruction:
                     "Attack them one by one (OverRounds)."
                 )
             target = replace(view, rounds=tuple(read))
-        elif isinstance(view, UpdateView) and _through_steps(view, self.local):
+        # Of an aggregate of Adam's steps no single client's can be simulated.
+        elif isinstance(view, UpdateView) and (
+            self.local == "simulated" or (view.training.optimizer != "sgd" and view.clients == 1)
+        ):
             if view.clients > 1:
                 raise BadInputError(
                     f"local steps can be simulated for one client's update, but {view.clients} clients' are "
@@ -274,12 +277,6 @@ def as_gradient(view: View, knowledge: Knowledge) -> tuple[GradientView, Knowled
 def _copies(view: AnyView) -> int:
     """Return the number of dummy records for each true one."""
     return view.training.epochs if isinstance(view, UpdateView) else 1
-
-
-def _through_steps(view: UpdateView, local: Local) -> bool:
-    """Return whether dummy records are matched by simulating the client's steps."""
-    # Of an aggregate of Adam's steps no single client's can be simulated.
-    return local == "simulated" or (view.training.optimizer != "sgd" and view.clients == 1)
 
 
 def _counts_by_step(view: View) -> TypeGuard[UpdateView]:

@@ -55,7 +55,7 @@ class ClosedFormSteps:
     def _forward(self, weights: list[Tensor], rows: Tensor, labels: Tensor) -> StepRun:
         inputs, outputs = [], rows
         for i, weight in enumerate(weights):
-            inputs.append(with_ones(outputs.clamp_min(0) if i else outputs))
+            inputs.append(nn.functional.pad(outputs.clamp_min(0) if i else outputs, (0, 1), value=1.0))
             outputs = inputs[-1] @ weight.mT
         error, _ = output_error(self._view.model.head, outputs, labels, rows.shape[1])
         errors = [error]
@@ -155,11 +155,6 @@ class Unrolled(ClosedFormSteps):
         down = torch.baddbmm(error @ weights[0][:, :, :-1], step.errors[0], adjoint[0][:, :, :-1])
         adjoint[0].baddbmm_(error.transpose(1, 2), step.inputs[0], alpha=-rate)
         return down.mul_(-rate)
-
-
-def with_ones(rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch extended"]:
-    """Return inputs of a layer with a last column of ones, which the bias multiplies."""
-    return nn.functional.pad(rows, (0, 1), value=1.0)
 
 
 def through(
