@@ -23,10 +23,6 @@ class KL:
     the first's mean Kullback-Leibler divergence to the target's answers is the greater. With more than two shares,
     each one's chance is its mean share of votes against all others. Deviations: chances below 1e-6 are raised to
     it, and the queries are the attacker's one set instead of one for each share.
-
-    Example:
-        >>> KL()
-        KL()
     """
 
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:

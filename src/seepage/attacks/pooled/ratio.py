@@ -30,16 +30,11 @@ class Ratio:
 
     Source: our own.
 
-    Ridge regression on the shadow models' standardised logarithms gives one number a model. Shadow models come from
-    two halves of the auxiliary rows, and the rule fitted on one half is applied to the other half's models: models of
-    the rows that it was fitted on would look too good. The distribution of the number for a given share is learnt from
-    these: a quadratic mean, and a spread that may change with the share. This spread lacks the deviation of a half
-    itself from the population. It follows from the part of the spread that is due to rows, which two models of the
-    same rows separate from the part due to training. The inverse gives the chance of each share, where all shares in
-    the range are equally likely beforehand, and an interval of all shares that do not put the number into the outer
-    tails. The estimate is the median of the chances, which errs least on average. Where answers tell nothing, it is the
-    middle of the range, and the interval is nearly the whole range. A target's number is the mean of both rules, with
-    one rule's error: intervals are rather too wide. Ours.
+    Ridge regression on the shadow models' standardised logarithms gives one number a model; the rule fitted on one half
+    of the auxiliary rows is applied to the other half's models. The number's distribution for a given share is learnt
+    from these: a quadratic mean, and a spread, to which the deviation of a half itself from the population is added.
+    The inverse gives the chance of each share, all equally likely beforehand, and an interval; the estimate is the
+    median. A target's number is the mean of both rules, with one rule's error: intervals are rather too wide.
 
     Attributes:
         level: confidence level of the interval.

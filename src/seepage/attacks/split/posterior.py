@@ -45,14 +45,10 @@ class Posterior:
     Source: our own.
 
     The received gradient of a record is ``clip(g) + normal noise``, or that of ``max_norm`` or ``marvell``, whose shape
-    is fitted on the messages, see ``parts.shaped``; its likelihood under a combination, times the
-    prior, gives the combination's chance. The prior of the label given all columns is the network's own prediction, as
-    the server knows both parts, or what auxiliary rows say beside it, see ``parts.label_prior``. Where the target
-    is a number, each combination has its label, see ``parts.number_target``. A flipped label
-    is undone by Bayes' rule too. With several messages of a record, likelihoods multiply; other records may have been
-    in other rounds, see ``of_rounds``.
-
-    Not in the paper: a defense must withstand this attacker before it is called effective.
+    is fitted on the messages, see ``parts.shaped``; its likelihood under a combination, times the prior (see
+    ``parts.prior`` and ``parts.label_prior``), gives the combination's chance. Numbers as targets: see
+    ``parts.number_target``. A flipped label is undone by Bayes' rule too. With several messages of a record,
+    likelihoods multiply; other records may have been in other rounds, see ``of_rounds``.
 
     Attributes:
         decision: ``columns``: each column's likeliest value, which gets most cells right; ``joint``: the likeliest

@@ -29,15 +29,10 @@ class Anchor:
 
     Source: our own.
 
-    A record's derivatives follow from its label and from the leaves that it reached in earlier trees, which all know.
-    In a column with many values a bin holds few records, and the sums of that bin tell, split by split, which of them
-    went where: only one choice adds up. So the path of each record through all trees is known, and with it its
-    derivatives in every node. How many records of each path lie in a bin of another column is then the solution of
-    linear equations in whole numbers, one for each node and statistic, bounded by the splits on the path. What of this
-    no other table could have sent is for ``seepage.kernel`` to say.
-
-    Where noise was added to the sums no choice can be told apart. The records of a bin of that column are then taken
-    together, and the equations are solved by least squares with a penalty of the noise's size.
+    In a column with many values a bin holds few records, and its sums tell, split by split, which of them went where:
+    see ``paths``. How many records of each path lie in a bin of another column solves linear equations in whole
+    numbers, see ``cells``. Under noise, the records of a bin are taken together, and the equations are solved by least
+    squares with a penalty of the noise's size. What is proved is for ``seepage.kernel`` to say.
     """
 
     def __call__(self, view: HistogramsView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:

@@ -23,10 +23,8 @@ class Hessians:
     Source: our own.
 
     With w the weight of a node before the learning rate, its first derivatives sum up to G = -w (H + lambda). Those of
-    two children add up to their parent's, and so do their second derivatives: two linear equations give both children's
-    sums from the parent's. That of the first root is known: its derivatives are those of the base score, times the
-    number of rows. So weights alone undo the mask there. Roots of later trees follow from the gains of all splits,
-    which are sums of w^2 (H + lambda).
+    two children add up to their parent's, and so do second derivatives: two equations a split. The first root's are
+    those of the base score; later roots follow from the gains of all splits, which are sums of w^2 (H + lambda).
     """
 
     def __call__(self, view: TreeFilesView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:

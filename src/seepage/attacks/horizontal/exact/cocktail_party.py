@@ -26,14 +26,9 @@ class CocktailParty:
 
     Source: Kariyappa et al., Cocktail Party Attack (ICML 2023).
 
-    The rows are centred over the encoded columns and whitened to one component for each record of the batch. An
-    unmixing matrix of unit rows is sought whose sources are as far from normal as possible while its rows differ: the
-    mean over sources of (mean log cosh s - mean log cosh of a normal)^2 is maximised, less ``apart`` times the mean
-    over pairs of rows of exp(``sharpness`` |cosine|) - 1. The same map applied to weights and bias gives each record's
-    sign and scale, so that only the order is ambiguous.
-
-    It needs no more records than the rank of the gradient, and many columns: with the 40 to 110 encoded columns of
-    usual tables, independent components are weak.
+    The rows are centred and whitened to one component for each record. An unmixing matrix of unit rows maximises the
+    mean over sources of (mean log cosh s - mean log cosh of a normal)^2, less ``apart`` times the mean over pairs of
+    rows of exp(``sharpness`` |cosine|) - 1. Weights and bias give each record's sign and scale.
 
     Deviations: the released code overwrites its measure of non-normality with zero, so that only the decorrelation
     remains (D26); here the measure is Hyvärinen's, with the normal's own value subtracted, so that sparse sources

@@ -34,18 +34,11 @@ class RGap:
     Source: Zhu and Blaschko, R-GAP (ICLR 2021).
 
     With one record, each layer's gradient is the product k x' of the error k at its outputs and its input x. At the
-    output layer only the scale between the two is unknown, a single number that the loss's derivative determines: with
-    two classes and the margin u of the true one, -u / (1 + e^u) is the product of weights and their gradient. Below
-    it, k follows from the layer above and the activation's derivative, the outputs z from inverting the activation,
-    and the input solves W x = z and k x' = dW together, by least squares. A layer with a bias has k as its bias's
-    gradient, so that the recursion starts at the lowest layer with a bias. With a bias in the first layer it is the
-    quotient of the two gradients that ``single_activation`` takes.
-
-    The output layer may allow up to three scales, and without labels both signs (the paper's twin data). Those that do
-    not reproduce the gradient are dropped, and of the others the row nearest to a valid one is taken, which is more
-    selective for tables than for images. For a larger batch, where none of this holds, it returns one row.
-
-    Networks are affine layers with ReLU, leaky ReLU, tanh or sigmoid between them.
+    output layer the loss's derivative determines the scale between the two; below it, k follows from the layer above,
+    the outputs z from inverting the activation (ReLU, leaky ReLU, tanh or sigmoid), and the input solves W x = z and
+    k x' = dW together, by least squares. The recursion starts at the lowest layer with a bias, whose gradient is k.
+    Of scales and signs (the paper's twin data) that reproduce the gradient, the row nearest to a valid one is taken.
+    For a larger batch, where none of this holds, it returns one row.
 
     Deviations: the paper's rank analysis is left out, since the gradient of an affine layer determines its input as
     soon as one neuron has an error (the index distinguishes convolutions); equations of the gradient are divided

@@ -39,17 +39,12 @@ class Spear:
     Inversion of Batches in Federated Learning*, arXiv:2403.03945.
 
     The gradient of the first layer, weights and bias side by side, is a product of the records' errors and their rows
-    extended by a 1. Its decomposition gives both up to an invertible matrix. A unit that is inactive on a record has
-    no error on it. The null vector of r - 1 rows of the left factor, r its rank, is therefore a column of that matrix
-    if all of these units are inactive on one record. Submatrices are sampled, and directions that vanish on more units
-    than chance allows are kept. Among these, r independent ones are chosen greedily so that the zeros of the errors
-    match the units that the resulting rows leave inactive, by exchanging one direction after another while the match
-    improves. A complete match proves the batch. The last coordinate of a row, a 1, gives its scale.
+    extended by a 1. The null vector of r - 1 rows of its left factor, r its rank, unmixes a record if all those units
+    are inactive on it. Submatrices are sampled, and of directions that vanish on more units than chance allows, r
+    independent ones are chosen greedily so that the zeros match the units that the rows leave inactive.
 
     It needs about 2^(B-1) times the harmonic number of B submatrices for B records, a first affine layer followed by a
-    ReLU, and no more records than that layer has units and the batch's rows rank. Labels are not needed. The layers
-    after the first do not matter. A batch that is not solved within its submatrices stays unknown or uncertain, and
-    the guess says which.
+    ReLU, and no more records than that layer has units and the batch's rows rank. Labels are not needed.
 
     Deviations: the bias joins the weights' gradient before it is decomposed, so that the records' rows may be linearly
     dependent as long as they are affinely independent, and scales need no system of their own; rows are divided by
