@@ -38,33 +38,17 @@ def restore_labels(
 ) -> Float[Tensor, "victim record"]:
     """Return labels with the restored class counts, in order of class.
 
-    The derivative of the mean cross-entropy with respect to the output bias of class c is exactly the mean predicted
-    probability of c less the share of records labelled c. Only that mean over the unknown batch has to be estimated:
-
-    - ``bias``: over dummy rows drawn from the public marginals. Where no layer has an output bias, a parameter is read
-      that shifts the outputs of all records alike, such as the biases of an ensemble whose mean is the output. Where
-      there is none, as behind a gate, the whole gradient is fitted by the mean ones of dummy rows of each class;
-    - ``bias_gaussian``: over standard normal dummy rows;
-    - ``geng``: from the output *weights'* gradient and normal dummies (Geng et al. 2021 as TabLeak's
-      code runs it, D13): needs the mean activation besides, and is far less exact.
-
-    Four more follow their papers and are valid only under their assumptions, see ``published_labels``: ``idlg`` for
-    one record, ``yin`` for classes with one record at most, ``llg`` and ``ilrg`` for any batch.
+    The derivative of the mean cross-entropy by the output bias of class c is exactly the mean predicted probability of
+    c less the share of records labelled c. Only that mean over the unknown batch has to be estimated: over dummy rows
+    of the public marginals (``bias``), over standard normal ones (``bias_gaussian``), or from the output *weights'*
+    gradient (``geng``: Geng et al. 2021 as TabLeak's code runs it, D13). Without an output bias, ``bias`` reads a
+    parameter that shifts the outputs of all records alike, or else fits the whole gradient. Of the other four see
+    ``published_labels``.
 
     The first two take a known defense into account: noise (``weigh_counts``), missing magnitudes (``counts_by_sign``)
-    and a bound on each record's own gradient (``lost_to_clipping``); the others ignore it. A clipped gradient's length
-    is to be restored before (``undo_clipping``). An entry that was not sent is at most as large as the least one that
-    was sent, and is taken as 0.
-
-    Args:
-        view: received gradients; the model's head must be softmax or sigmoid.
-        seed: seed of the dummy rows. It is the same for every victim and every audit: they only estimate an
-            expectation, and the effect of more of them is smaller than the rounding of counts.
-
-    Raises:
-        BadInputError: the head is a regression, the model has neither an affine layer at its end nor a parameter that
-            shifts its outputs, that layer lacks what the method reads, a defense took away what it reads, or the batch
-            is outside the assumptions of a published method.
+    and a bound on each record's own gradient (``lost_to_clipping``); a clipped gradient's length is to be restored
+    before (``undo_clipping``). An entry that was not sent is taken as 0. The seed is the same for every victim and
+    every audit: more dummy rows have less effect than the rounding of counts.
     """
     check_choice("label restoration", method, Method)
     model = view.model
