@@ -222,6 +222,7 @@ class ShadowAttack(Protocol):
 
     def fit_shadow(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> ShadowInversion:
         """Return shadow and InverNet; the arguments are those of a call."""
+        ...
 
 
 @attacks.register("uifv_dpa", "vertical", needs=("auxiliary",))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -45,11 +45,12 @@ def direction_of(distance: Distance) -> Direction:
     return Direction(by_dot, by_square)
 
 
-class Pass(Protocol):
+class Pass:
     """One layer's share of a step. Its calls come in this order, the last two only where a derivative is needed."""
 
     def back(self, error: Tensor, needed: bool) -> Tensor | None:
         """Return the loss's derivative by the inputs from that by the outputs; None where it is not needed."""
+        raise NotImplementedError
 
     def products(self) -> list[tuple[Tensor, Tensor]]:
         """Return dot product with the received gradient and squared norm, (victim, restart) each, by parameter."""
@@ -57,9 +58,11 @@ class Pass(Protocol):
 
     def push(self, direction: Direction, change: Tensor | None) -> Tensor:
         """Return the outputs' rate of change from the inputs'; None for the rows themselves, which are fixed."""
+        raise NotImplementedError
 
     def pull(self, direction: Direction, change: Tensor) -> Tensor:
         """Return the rate of change of the inputs' derivative from that of the outputs' derivative."""
+        raise NotImplementedError
 
 
 # A layer, which no step changes: from the inputs to the pass, which stores the values it needs, and the outputs.

@@ -57,51 +57,64 @@ class Layered(Protocol):
     @property
     def outputs(self) -> int:
         """Number of outputs."""
+        ...
 
     @property
     def hidden(self) -> int:
         """Number of leading layers whose gradients distinguish single records."""
+        ...
 
     @property
     def takes_rows(self) -> bool:
         """Whether the first layer takes the encoded row itself and has a bias."""
+        ...
 
     @property
     def taps(self) -> Sequence[Tap]:
         """Layers whose inputs a search compares, besides the affine ones, where their spans are known."""
+        ...
 
     @property
     def towers(self) -> Sequence[Tower]:
         """Groups of columns that no layer takes together; all columns in one of them where there are no such groups."""
+        ...
 
     @property
     def state_weight(self) -> Float[Tensor, "state encoded"]:
         """Map from the encoded row to the state."""
+        ...
 
     @property
     def state_bias(self) -> Float[Tensor, " state"]:
         """Constant part of the state."""
+        ...
 
     @property
     def memory(self) -> int:
         """Numbers that are stored for each row while the taps' inputs are computed."""
+        ...
 
     def run(self, rows: Float[Tensor, "record encoded"]) -> ForwardRun:
         """Return the records' way through the network."""
+        ...
 
     def away(self, spans: Sequence[Span]) -> tuple[Float[Tensor, "rest encoded"], Float[Tensor, " rest"]]:
         """Return the map from the encoded row to what lies outside the spans of the affine layers' inputs."""
+        ...
 
     def entries(self) -> list[Float[Tensor, "_ encoded"]]:
         """Return the maps from the encoded row to the affine layers' inputs, less their constants."""
+        ...
 
     def deep(self, state: Float[Tensor, "*batch state"], rough: bool = False) -> list[Float[Tensor, "*batch _"]]:
         """Return the taps' inputs; computed in float32 if they may be rough."""
+        ...
 
     def slopes(
         self, state: Float[Tensor, "start state"], direction: Float[Tensor, "state number"]
     ) -> list[Float[Tensor, "start _ number"]]:
         """Return the derivative of the taps' inputs along directions of the state."""
+        ...
 
 
 @dataclass(frozen=True)

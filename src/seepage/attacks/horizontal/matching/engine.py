@@ -37,9 +37,11 @@ class Engine(Protocol):
 
     def __call__(self, rows: Rows, labels: Float[Tensor, "victim labelled"]) -> tuple[Losses, Rows]:
         """Return the loss of each restart and its derivative with respect to the rows."""
+        ...
 
     def loss(self, rows: Rows, labels: Float[Tensor, "victim labelled"]) -> Losses:
         """Return the loss of each restart."""
+        ...
 
 
 def match(view: GradientView, matching: Matching) -> Engine:

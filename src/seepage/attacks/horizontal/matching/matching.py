@@ -39,6 +39,7 @@ class Matching(Protocol):
         self, dots: PerTensor, squares: PerTensor, target_squares: TargetSquares, sizes: TensorSizes
     ) -> Distance:
         """Return the distance and its derivatives."""
+        ...
 
 
 class Cosine:

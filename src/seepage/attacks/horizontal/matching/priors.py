@@ -21,6 +21,7 @@ class Prior(Protocol):
 
     def on(self, view: View, knowledge: Knowledge) -> Term:
         """Return the penalty of rows of these victims; refused where the prior needs what is not granted."""
+        ...
 
 
 class Guided:
