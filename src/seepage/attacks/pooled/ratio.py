@@ -17,10 +17,8 @@ from seepage.errors import BadInputError
 from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess, SpreadShadows
 
-# Ridge strengths in units of the features' mean square.
-_RIDGES = np.logspace(-4, 4, 33)
-_GRID = 1001
-_LEAST = 20
+_RIDGES = np.logspace(-4, 4, 33)  # ridge strengths in units of the features' mean square
+_GRID, _LEAST = 1001, 20
 
 
 @attacks.register("ratio", "pooled", needs=("auxiliary", "queries"))

@@ -23,8 +23,7 @@ from seepage.wire.sums import Sent, Values, whole_counts
 _LEAST_SINGULAR = 1e-5
 # Equations or paths up to which singular values are computed. Beyond, a small penalty takes their place, as a share of
 # the sum of all squares.
-_DECOMPOSED = 1_000
-_RIDGE = 1e-11
+_DECOMPOSED, _RIDGE = 1_000, 1e-11
 _SAFE = 0.25  # bound on the error of a solved number of records, below which rounding to a whole number is safe
 LEFT = -1  # in place of a bin: records that are in none of those whose records are known
 _TRIED = 2**12  # choices within one node that are tried at most

@@ -23,8 +23,7 @@ from seepage.wire.sums import Sent
 # Bound on the error of one derivative in single precision, as a share of the largest of them: three roundings of
 # numbers up to 1, as computers differ in their exponential functions.
 DERIVATIVE_ERROR = 2e-7
-# Readings of a bin that are followed side by side until later trees tell which is right.
-_SIDE_BY_SIDE = 8
+_SIDE_BY_SIDE = 8  # readings of a bin that are followed side by side until later trees tell which is right
 Readings = TypeVar("Readings", bound=Sized)
 
 

@@ -22,9 +22,7 @@ _BENDS = 0.3  # relative standard error of an entry's size at which the smoother
 READABLE = 1e-2
 _OF_SIGNS = 0.15  # bend of a step for signs alone, as a share of the root mean square of the entries of usual gradients
 # Dummy records of each class, rounds of expectation, and the share of an entry's bound that it certainly exceeds.
-_DUMMIES = 256
-_EXPECTATIONS = 10
-_BOUND = 0.8
+_DUMMIES, _EXPECTATIONS, _BOUND = 256, 10, 0.8
 _NO_CHANCE = 1e-6  # share of the median variance of entries that counts as none
 
 

@@ -13,8 +13,7 @@ from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge
 
-_DUMMY_BATCHES = 16
-_RECORDS_AT_ONCE = 64
+_DUMMY_BATCHES, _RECORDS_AT_ONCE = 16, 64
 # Relative distance to the bound within which a norm was scaled down to it; rounding moves it by far less.
 _AT_THE_BOUND = 1 - 1e-4
 

@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 # Share of a direction's largest product with a unit that counts as 0: before and after it is refined.
-_NEARLY_ZERO = 1e-4
-_ZERO = 1e-5
+_NEARLY_ZERO, _ZERO = 1e-4, 1e-5
 # Largest product of a silent unit with its direction, in root mean squares of those that determine the direction.
 _LEFT = 6.0
 # Number of units beyond those that determine a direction: with few, more of them are silent; with many, rounding hides

@@ -24,11 +24,9 @@ _LEAST_OUTSIDE = 2  # fewer dimensions outside a span prove nothing
 CHANGES = 40  # changes of one start; half a dozen are usual
 _PATIENCE = 3  # rounds without a find after which nothing more is expected
 # Unknown numbers up to which those of all records are found by elimination, and their standard errors by an inverse.
-_SOLVED_AT_ONCE = 4000
-_INVERTED_AT_ONCE = 6000
+_SOLVED_AT_ONCE, _INVERTED_AT_ONCE = 4000, 6000
 # Most steps of conjugate gradients for more of them, and the share of the squared length at which they end.
-_CONJUGATE = 200
-_CONJUGATE_END = 1e-7
+_CONJUGATE, _CONJUGATE_END = 200, 1e-7
 _RECOMBINED = 4096  # largest number of combinations of the parts from a network's towers that are tried
 _AGREED = 1e-3  # relative difference up to which two towers say the same of a record's copies and its target
 _MOVE = 1e-3  # usual error of numbers before they are refined, standardised
@@ -36,8 +34,7 @@ _DECODED = 32.0  # least remainder of a unit's received row, in roundings, at wh
 _TYPICAL = 256  # rows among which one that activates no unit is searched
 _ALIKE = 1e-8  # relative distance of inputs that count as the same: less than a rounding of what the client sends
 # Times that all numbers of a whole batch are fitted, of which each has to bring them nearer by this factor.
-_FITS = 8
-_NEARER = 0.9
+_FITS, _NEARER = 8, 0.9
 _MOVED = 1e-5  # step of their central differences, standardised
 
 

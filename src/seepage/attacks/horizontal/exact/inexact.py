@@ -19,13 +19,10 @@ from seepage.attacks.horizontal.matching.starts import rounds_within
 _ARRIVED = 0.05
 # Ends nearer to each other than so many standard deviations are one record's; up to the second number they are if one
 # is so many times farther from the spans.
-_SAME_RECORD = 0.1
-_NEAR = 0.5
-_WORSE = 10.0
+_SAME_RECORD, _NEAR, _WORSE = 0.1, 0.5, 10.0
 _PATIENCE = 2  # rounds without an improvement after which no more is expected
 # How many times what single records are usually off several copies have to explain better, and the least that counts.
-_SEVERAL = 5.0
-_COUNTED = 1e-3
+_SEVERAL, _COUNTED = 5.0, 1e-3
 _OCCURS = 4.0  # standard deviations above what chance makes of a category that no record has
 _ROUNDINGS = 1e3  # roundings of a sum's terms that may be left of a sum that is zero
 

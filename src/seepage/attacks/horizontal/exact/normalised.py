@@ -36,11 +36,9 @@ _PATIENCE = 4  # rounds without an improvement after which no more is expected
 _VARIES = 1e-4  # share of a column in a span of differences that is more than rounding
 SAME = 300.0  # largest difference of a replay from what was received that counts as none, in roundings
 # Times that numbers are fitted, and unknown numbers up to which they are.
-_FITS = 3
-_FITTED_AT_ONCE = 1000
+_FITS, _FITTED_AT_ONCE = 3, 1000
 # Step of the difference quotients, standardised, and how many are taken at a time.
-_STEP = 1e-6
-_AT_ONCE = 64
+_STEP, _AT_ONCE = 1e-6, 64
 
 
 class Opening(NamedTuple):

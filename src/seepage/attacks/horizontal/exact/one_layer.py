@@ -18,8 +18,7 @@ from seepage.tabular.encoder import Encoder
 # Weights of the errors in the searches' misfit, in turn: searches with and without find different records.
 _WEIGHTS = (10.0, 0.0)
 # Largest number of searches, and number of searches without a new direction after which no other is expected.
-_SEARCHES = 12
-_PATIENCE = 3
+_SEARCHES, _PATIENCE = 12, 3
 _NEAREST = 8  # number of ends of searches from which each known record is searched again
 _BEYOND_CHANCE = 6  # number of units, beyond those that determine a direction, that it has to vanish on
 _OFF = 1e-3  # share of an error's norm that may lie outside the errors that its active units allow

@@ -22,13 +22,11 @@ from seepage.tabular.encoder import Encoder
 # Typical rows, between these numbers, with which the layers of a network are looked at.
 _LEAST_ROWS, _MOST_ROWS = 64, 1024
 # Relative difference of two float64 computations that counts as none, and that of a system solved by steps.
-_SAME = 1e-9
-_SOLVED = 1e-7
+_SAME, _SOLVED = 1e-9, 1e-7
 _SILENT = 1e-12  # share of the largest error that counts as none
 _USUAL = 4.0  # length that inputs of a layer are brought to on average, where searches compare them
 # Most steps of conjugate gradients, and the share of the squared length at which they end.
-_CONJUGATE = 200
-_CONJUGATE_END = 1e-24
+_CONJUGATE, _CONJUGATE_END = 200, 1e-24
 NAMED = 3  # layers that a message names
 
 

@@ -18,10 +18,8 @@ from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView
 
-# Relative distance of a count from a whole number.
-_WHOLE = 1e-2
-_STARTS = 256
-_ROUNDS = 4
+_WHOLE = 1e-2  # relative distance of a count from a whole number
+_STARTS, _ROUNDS = 256, 4
 
 
 def count_records(

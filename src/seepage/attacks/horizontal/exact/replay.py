@@ -27,8 +27,7 @@ _PRECISE = 1e-12  # share of the errors that is rounding in float64
 _COPIES = 1e-2  # standard deviations of a column by which copies of a record may differ after their numbers were fitted
 _FITS = 8  # times that cells are fitted
 # Shares of a Newton step that are tried, and of the largest singular value, what a careful one leaves out.
-_STEPS = (1.0, 0.3)
-_DAMPED = 0.1
+_STEPS, _DAMPED = (1.0, 0.3), 0.1
 
 
 def can_replay(view: View, records: int) -> bool:

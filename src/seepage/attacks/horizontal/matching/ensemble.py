@@ -23,9 +23,7 @@ _Pooled = Float[Tensor, "victim record encoded"]
 _Columns = Float[Tensor, "victim record column"]
 
 # Width of the kernel by which a candidate supports values near its own, see ``decode_by_marginals``.
-_OWN_SPREAD = 0.5
-_COLUMN_SPREAD = 0.05
-_ADVANTAGE = 1.02
+_OWN_SPREAD, _COLUMN_SPREAD, _ADVANTAGE = 0.5, 0.05, 1.02
 _AGREEMENT = 0.1  # candidates whose spread is below this share of the tolerance agree
 
 

@@ -21,16 +21,13 @@ from seepage.wire.horizontal import GradientView, Knowledge
 
 Method = Literal["bias", "bias_gaussian", "geng", "idlg", "yin", "llg", "ilrg"]
 
-_BIAS_DUMMIES = 8192
-_GENG_DUMMIES = 1000
+_BIAS_DUMMIES, _GENG_DUMMIES = 8192, 1000
 _CLASS_DUMMIES = 512  # number of dummy rows whose mean gradient stands for a class
 _CLIPPED_DUMMIES = 512  # number of dummy rows whose own gradient is computed, with each class as their label
 # Number of dummy rows with which the output layer is looked for, and what counts as rounding there.
-_LOOKED_AT = 64
-_TERM = 1e-4
+_LOOKED_AT, _TERM = 64, 1e-4
 # Largest parameter, in numbers, that is tried as an output bias, and number of dummy rows that it has to move alike.
-_LARGEST_BIAS = 8192
-_MOVED = 8
+_LARGEST_BIAS, _MOVED = 8192, 8
 
 
 def restore_labels(

@@ -23,11 +23,7 @@ Classifier = Literal["lr", "mlp", "mixed"]
 
 # Settings of ``mixed``: inverse strength of the ridge in units of the features' total variance, number of leading
 # directions, number of folds, and growth of a classifier's weight for each nat by which it is better in the folds.
-_RIDGE = 4.0
-_LEADING = 20
-_FOLDS = 5
-_LEAST_FOLDS = 3
-_SHARPNESS = 20.0
+_RIDGE, _LEADING, _FOLDS, _LEAST_FOLDS, _SHARPNESS = 4.0, 20, 5, 3, 20.0
 _LEAST = -30.0  # a classifier from so few models gives no chance below e to the power of this
 
 

@@ -17,8 +17,7 @@ from seepage.wire.split import CutView, KnownCut
 
 # Number of pairs of a record and a combination in a fit, and of combinations of each record, the likeliest a priori.
 _PAIRS, _EACH = 2**18, 2**10
-# Prior chances in memory at once.
-_BELIEVED = 2**22
+_BELIEVED = 2**22  # prior chances in memory at once
 _ROUNDS = 24
 _GAIN = 1e-3  # gain of the likelihood of a record, in nats, below which rounds end
 _RIDGE = 1e-4  # share of each variance that is added to it, since a few directions have almost no variance

@@ -21,8 +21,7 @@ from seepage.tabular.schema import Continuous
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
 _ROUNDING = 1e-5  # rounding of a gradient's entries as a standard deviation, in units of its norm
-# Numbers in memory at once.
-_AT_ONCE = 2**21
+_AT_ONCE = 2**21  # numbers in memory at once
 _LEAST = 1e-30
 
 

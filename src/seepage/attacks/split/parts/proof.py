@@ -18,8 +18,7 @@ FAR = 16  # largest deviation of the true configuration, in units of the usual r
 _CHANCE = 1e-3  # largest expected number of further configurations that fit by chance at which an exact fit is likely
 # Number of configurations drawn to estimate their density, and number of the nearest that count.
 _SAMPLE, _NEAREST = 4_000, 20
-_AT_ONCE = 2**13
-_LEAST = 1e-12
+_AT_ONCE, _LEAST = 2**13, 1e-12
 
 
 def proof_of(view: CutView, knowledge: CutKnowledge, cells: Float[Tensor, "record private"]) -> Certified | None:

@@ -8,9 +8,7 @@ from torch import Tensor
 
 from seepage.attacks.split.parts.nearest import Messages, candidate_gradients
 
-_POINTS = 9
-_ROUNDS = 12
-_SWEEPS = 4
+_POINTS, _ROUNDS, _SWEEPS = 9, 12, 4
 
 
 def refined(

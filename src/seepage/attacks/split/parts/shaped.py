@@ -15,13 +15,11 @@ from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
 from seepage.wire.split import CutView, batches
 
-# Numbers in memory at once while noise is fitted.
-_AT_ONCE = 2**25
+_AT_ONCE = 2**25  # numbers in memory at once while noise is fitted
 _ROUNDS = 40
 _GAIN = 1e-3  # gain of the likelihood of a record, in nats, below which rounds end
 _ROUNDING = 1e-5  # standard deviation of rounding, in units of a message's norm
-# Error of the largest norm of a batch that is estimated from its messages, in its own units.
-_LARGEST = 0.1
+_LARGEST = 0.1  # error of the largest norm of a batch that is estimated from its messages, in its own units
 _LEAST = 1e-12
 
 
