@@ -63,8 +63,7 @@ class Joint:
 
     def __call__(self, view: UpdatedView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
         """Return the chances of the two shares that shadow models have of new rows."""
-        # The same shadow models before and after; shares after have a column for the first rows and one for the new
-        # ones.
+        # The same shadow models before and after; shares after have a column each for the first and the new rows.
         before, after = knowledge.trained("pairs"), knowledge.trained("pairs_after")
         if after.shares.shape[1] != 2 or not torch.equal(before.shares[:, 0], after.shares[:, 0]):
             raise BadInputError(

@@ -113,8 +113,7 @@ def weights_of(tree: Tree, learning_rate: float) -> Float[np.ndarray, " node"] |
 
 def root_of(tree: Tree, regularisation: float, learning_rate: float) -> float:
     """Return the root's sum of second derivatives from the gains of all splits; NaN where these do not tell it."""
-    # All sums follow from the root's by linear equations, so that each gain is linear in it: one unknown for all
-    # splits.
+    # All sums follow from the root's by linear equations, so that each gain is linear in it: one unknown.
     weight = weights_of(tree, learning_rate)
     inner = np.flatnonzero(tree.left >= 0)
     if weight is None or tree.gain is None or not len(inner):

@@ -18,8 +18,7 @@ from torch import Tensor
 _NEARLY_ZERO, _ZERO = 1e-4, 1e-5
 # Largest product of a silent unit with its direction, in root mean squares of those that determine the direction.
 _LEFT = 6.0
-# Number of units beyond those that determine a direction: with few, more of them are silent; with many, rounding hides
-# less.
+# Number of units beyond those that determine a direction: of few more are silent; with many, rounding hides less.
 _SPARE = (2, 8, 16)
 _SECOND = 1e-4  # least second null value, as a share of the largest singular value, that can be distinguished from 0
 

@@ -30,8 +30,7 @@ class Tolerances(NamedTuple):
     uncounted: float  # distance of a count of copies from a whole number
 
 
-# What proves a record, and what is enough to estimate one of which the network is so sure that little of its error is
-# above rounding.
+# What proves a record, and what is enough to estimate one whose error is hardly above rounding.
 STRICT = Tolerances(ROUNDINGS, 1e-6, 1e-4, 3e-4)
 LOOSE = Tolerances(1.0, 1e-4, 3e-3, 1e-2)
 

@@ -222,8 +222,7 @@ class _Search:
         looked: list[Tensor] = []
         for k in apart.argsort()[: max(2 * _RANDOM // 25, exact_matches)].tolist():
             exact = float(apart[k]) <= self._same
-            # A pattern that was searched completely needs no second search; others are searched again, with other
-            # probes.
+            # A pattern that was searched completely needs no second search; others have one, with other probes.
             before = looked + (self._tried if exact else [])
             if any(float(torch.linalg.vector_norm(back[k] - earlier)) <= self._same for earlier in before):
                 continue

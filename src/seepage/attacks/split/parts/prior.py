@@ -119,8 +119,7 @@ def _joint_weight(
 ) -> float | None:
     """Return the number of rows that the product of shares counts for beside counted combinations."""
     # It is the one under which rows, each without the others of its fold, are likeliest; None where counted
-    # combinations add nothing. Shares are logarithms, and ``left_out`` those of chances relative to them, without the
-    # row.
+    # combinations add nothing. Shares are logarithms, and ``left_out`` those of chances relative to them without it.
     rows, columns = codes.shape
     if columns == 1:
         return None
