@@ -45,7 +45,9 @@ def _rectified(module: nn.Module) -> list[nn.Module] | None:
         return None
     if any(a is not b for a, b in zip(own, parameters, strict=True)):
         return None
-    rows = _random_rows(first.in_features, parameters[0])
+    # Rows of several sizes: an activation that only begins as a ReLU does is seen.
+    drawn = torch.randn(_ROWS, first.in_features, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rows = (drawn * torch.logspace(-2, 3, _ROWS, dtype=torch.float64)[:, None]).to(parameters[0])
     try:
         runs = watched(module, leaves, rows)
     except Exception:  # A user's module may raise anything; others than plain networks take rows of other widths.
@@ -62,14 +64,6 @@ def _rectified(module: nn.Module) -> list[nn.Module] | None:
         parts.append(leaves[run.name])
         before, rectified = run.returned, run.returned.relu()
     return parts if type(parts[-1]) is nn.Linear and _fits(parts, at_start=True) else None
-
-
-def _random_rows(width: int, like: Tensor) -> Tensor:
-    """Return rows of several sizes: an activation that only begins as a ReLU does is seen."""
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(_ROWS, width, generator=generator, dtype=torch.float64)
-    sizes = torch.logspace(-2, 3, _ROWS, dtype=torch.float64)
-    return (rows * sizes[:, None]).to(like)
 
 
 def affine_layers(module: nn.Module) -> list[nn.Linear] | None:

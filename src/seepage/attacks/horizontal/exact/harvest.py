@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds, occurring
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.first_layer import quotients
 from seepage.attacks.horizontal.exact.gradients import LOOSE, STRICT, Gradient, Passed
 from seepage.attacks.horizontal.exact.networks import Network, Tower
@@ -164,11 +164,10 @@ class Harvester(RecordHarvester):
             draw = partial(self._starts.draw, allowed, generator)
             ends, rows = search_one_layer(self._encoder, network, gradient.left[0], spans[0], allowed, draw, CHANGES)
             single = torch.cat([single, self._encoder.decode(rows)])
-        return self._starts.distinct(torch.cat([single, *(self._arrived(gradient, part) for part in ends)]))
-
-    def _arrived(self, gradient: Gradient, ends: SearchEnds) -> Tensor:
-        arrived = self._starts.ends(ends, gradient.tolerances.misfit)
-        return torch.cat([arrived, self._recombined(arrived, gradient.network.towers)])
+        for part in ends:
+            arrived = self._starts.ends(part, gradient.tolerances.misfit)
+            single = torch.cat([single, arrived, self._recombined(arrived, network.towers)])
+        return self._starts.distinct(single)
 
     def _recombined(self, cells: Tensor, towers: Sequence[Tower]) -> Tensor:
         """Return all combinations of the parts that towers gave: of one record, and of different ones."""

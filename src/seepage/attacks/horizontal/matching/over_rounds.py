@@ -34,12 +34,8 @@ class OverRounds:
             options = {"progress": scaled(progress, 1 / len(view.rounds))} if reports else {}
             # Each round has starts of its own; the first round's do not depend on the number of rounds.
             own = [(seed + i) % 2**63 for seed in seeds]
-            guesses.append(self.attack(part, _of_round(knowledge, view.batch_size, i), own, **options))
+            labels, size = knowledge.labels, view.batch_size
+            if labels is not None and size < knowledge.batch_size:
+                labels = labels[:, i * size : (i + 1) * size]
+            guesses.append(self.attack(part, replace(knowledge, batch_size=size, labels=labels), own, **options))
         return pooled(guesses, knowledge)
-
-
-def _of_round(knowledge: Knowledge, batch_size: int, place: int) -> Knowledge:
-    labels = knowledge.labels
-    if labels is not None and batch_size < knowledge.batch_size:
-        labels = labels[:, place * batch_size : (place + 1) * batch_size]
-    return replace(knowledge, batch_size=batch_size, labels=labels)
