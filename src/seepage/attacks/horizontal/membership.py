@@ -14,8 +14,7 @@ from seepage.learning import gradient
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, UpdateView
 
-# Gradient entries in memory at once, 64 MiB in float32.
-_ENTRIES_AT_ONCE = 1 << 24
+_ENTRIES_AT_ONCE = 1 << 24  # gradient entries in memory at once, 64 MiB in float32
 
 
 @dataclass(frozen=True)
@@ -23,15 +22,11 @@ class GradientMembership:
     """Likelihood-ratio test on the product of a message with a candidate's own gradient.
 
     After LiRA (Carlini et al., "Membership Inference Attacks From First Principles", 2022): the statistic has a normal
-    distribution for members and another one for non-members, and the score is the logarithm of their ratio. It is on
-    gradients here, so that both follow without shadow models: the product of the mean gradient of a batch with the
-    candidate's is estimated from reference records, as RMIA does (Zarifzadeh, Liu and Shokri, 2024); a member adds its
-    own norm. Reference records are drawn from the public marginals, so that the attacker holds no rows. Deviations:
-    local training is read as one step along the mean of its gradients, and what a member's own step changes is left
-    out.
-
-    Raises:
-        BadInputError: the number is no whole one from 1 up.
+    distribution for members and another one for non-members, and the score is the logarithm of their ratio. Both follow
+    without shadow models: the product of a batch's mean gradient with the candidate's is estimated from reference
+    records, as RMIA does (Zarifzadeh, Liu and Shokri, 2024), drawn from the public marginals; a member adds its own
+    norm. Deviations: local training is read as one step along the mean of its gradients, and what a member's own step
+    changes is left out.
     """
 
     references: int = 256
@@ -47,11 +42,7 @@ class GradientMembership:
         labels: Float[Tensor, "victim candidate"],
         seeds: Sequence[int],
     ) -> Float[Tensor, "victim candidate"]:
-        """Return the logarithm of the likelihood ratio of each candidate, higher for likelier members.
-
-        Args:
-            knowledge: side information; marginals, batch size and the defense are read.
-        """
+        """Return the logarithm of the likelihood ratio of each candidate, higher for likelier members."""
         records, like = knowledge.batch_size, next(view.model.module.parameters())
         encoder = Encoder(knowledge.schema, knowledge.statistics, dtype=like.dtype)
         # Number by which a mean gradient is multiplied in the message.

@@ -43,15 +43,7 @@ class LabelBatch:
 
 
 def taken_apart(view: BatchView) -> Float[Tensor, "training batch record feature"]:
-    """Return the gradient of each record's own loss, the smallest ones that give the batch's gradients.
-
-    Example:
-        >>> draw = torch.Generator().manual_seed(0)
-        >>> hidden, came = torch.randn(1, 1, 3, 4, generator=draw), torch.randn(1, 1, 3, 2, generator=draw)
-        >>> weight, bias = hidden.mT @ came / 3, came.mean(2)
-        >>> bool(torch.allclose(taken_apart(BatchView(hidden, weight, bias, came, came)).float(), came, atol=1e-5))
-        True
-    """
+    """Return the gradient of each record's own loss, the smallest ones that give the batch's gradients."""
     ones = torch.ones_like(view.hidden[..., :1])
     coefficients = torch.cat([view.hidden, ones], dim=-1).double().mT
     sums = torch.cat([view.weight, view.bias[..., None, :]], dim=-2).double() * view.hidden.shape[2]

@@ -101,11 +101,8 @@ class DeepSets:
 
 
 def _standardised(models: Stacked, by: Stacked) -> tuple[list[Float[Tensor, "model out in"]], list[Tensor]]:
-    """Return weights and biases standardised by their mean and spread over all of ``by``'s models.
-
-    Inputs of the first layer have an order, and moments of their own; those of later layers are hidden units, which
-    have none.
-    """
+    """Return weights and biases standardised by their mean and spread over all of ``by``'s models."""
+    # Inputs of the first layer have an order, and moments of their own; those of later layers, hidden units, do not.
     weights, biases = [], []
     parts = zip(models.weights, models.biases, by.weights, by.biases, strict=True)
     for layer, (weight, bias, weight_by, bias_by) in enumerate(parts):

@@ -23,10 +23,6 @@ class KL:
     the first's mean Kullback-Leibler divergence to the target's answers is the greater. With more than two shares,
     each one's chance is its mean share of votes against all others. Deviations: chances below 1e-6 are raised to
     it, and the queries are the attacker's one set instead of one for each share.
-
-    Example:
-        >>> KL()
-        KL()
     """
 
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
@@ -47,13 +43,7 @@ class KL:
 def divergence(
     models: Float[Tensor, "shadow query label"], targets: Float[Tensor, "target query label"]
 ) -> Float[Tensor, "shadow target"]:
-    """Return the mean over queries of the divergence of each target's answers from each shadow model's.
-
-    Example:
-        >>> half, sure = torch.tensor([[[0.5, 0.5]]]), torch.tensor([[[1.0, 0.0]]])
-        >>> divergence(sure, half).item() == torch.tensor(2.0).double().log().item()
-        True
-    """
+    """Return the mean over queries of the divergence of each target's answers from each shadow model's."""
     p, q = (side.double().clamp(min=LEAST).flatten(1) for side in (models, targets))
     support = (models.double().flatten(1) > 0).double()
     own = (support * p * p.log()).sum(1)

@@ -68,15 +68,9 @@ class Meta:
 
 
 def shuffled(worlds: Int[Tensor, " shadow"], seed: int) -> Int[Tensor, " shadow"]:
-    """Return permuted shares for shadow models, which are unrelated to the true ones.
-
-    Models of each true share get all shares in turn, in a random order, so that no direction in which true shares
-    differ is related to them by chance.
-
-    Example:
-        >>> shuffled(torch.tensor([0, 0, 1, 1]), seed=0).view(2, 2).sort().values.tolist()
-        [[0, 1], [0, 1]]
-    """
+    """Return permuted shares for shadow models, which are unrelated to the true ones."""
+    # Models of each true share get all shares in turn, in a random order, so that no direction in which true shares
+    # differ is related to them by chance.
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.empty_like(worlds)
     count = int(worlds.max()) + 1

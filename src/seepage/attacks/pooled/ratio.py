@@ -17,10 +17,8 @@ from seepage.errors import BadInputError
 from seepage.registry import attacks
 from seepage.wire.pooled import PooledKnowledge, PredictionView, PropertyGuess, SpreadShadows
 
-# Ridge strengths in units of the features' mean square.
-_RIDGES = np.logspace(-4, 4, 33)
-_GRID = 1001
-_LEAST = 20
+_RIDGES = np.logspace(-4, 4, 33)  # ridge strengths in units of the features' mean square
+_GRID, _LEAST = 1001, 20
 
 
 @attacks.register("ratio", "pooled", needs=("auxiliary", "queries"))
@@ -30,16 +28,11 @@ class Ratio:
 
     Source: our own.
 
-    Ridge regression on the shadow models' standardised logarithms gives one number a model. Shadow models come from
-    two halves of the auxiliary rows, and the rule fitted on one half is applied to the other half's models: models of
-    the rows that it was fitted on would look too good. The distribution of the number for a given share is learnt from
-    these: a quadratic mean, and a spread that may change with the share. This spread lacks the deviation of a half
-    itself from the population. It follows from the part of the spread that is due to rows, which two models of the
-    same rows separate from the part due to training. The inverse gives the chance of each share, where all shares in
-    the range are equally likely beforehand, and an interval of all shares that do not put the number into the outer
-    tails. The estimate is the median of the chances, which errs least on average. Where answers tell nothing, it is the
-    middle of the range, and the interval is nearly the whole range. A target's number is the mean of both rules, with
-    one rule's error: intervals are rather too wide. Ours.
+    Ridge regression on the shadow models' standardised logarithms gives one number a model; the rule fitted on one half
+    of the auxiliary rows is applied to the other half's models. The number's distribution for a given share is learnt
+    from these: a quadratic mean, and a spread, to which the deviation of a half itself from the population is added.
+    The inverse gives the chance of each share, all equally likely beforehand, and an interval; the estimate is the
+    median. A target's number is the mean of both rules, with one rule's error: intervals are rather too wide.
 
     Attributes:
         level: confidence level of the interval.
@@ -58,11 +51,7 @@ class Ratio:
             raise BadInputError(f"level lies in (0, 1), got level={self.level!r}.")
 
     def __call__(self, view: PredictionView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
-        """Return chances of each share, the estimated share and its interval; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: shadow models are too few (below 20), or not spread over the range.
-        """
+        """Return chances of each share, the estimated share and its interval; ``seeds`` are not used."""
         shadows = knowledge.trained("spread")
         if not isinstance(shadows, SpreadShadows):
             raise BadInputError("shadow models of the kind 'spread' are SpreadShadows; train them with spread_shadows.")

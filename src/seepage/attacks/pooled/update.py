@@ -31,12 +31,8 @@ class Dominant:
     classifier: Classifier = "lr"
 
     def __call__(self, view: UpdatedView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
-        """Return whether the attribute dominates the new rows: a chance of 0 or 1 for the first and last share.
-
-        Args:
-            knowledge: side information with the shares that the attack on each model distinguishes, shadow models of
-                the model before the update, and those of twice the victim's rows, by the share in all of them.
-        """
+        """Return whether the attribute dominates the new rows: a chance of 0 or 1 for the first and last share."""
+        # Shadow models are of the model before the update, and of twice the victim's rows, by the share in all of them.
         shares = torch.tensor(knowledge.shares, dtype=torch.float64)
         attack = Meta(self.features, self.classifier)
         first = attack(view.before, knowledge, seeds)
@@ -66,16 +62,8 @@ class Joint:
     """
 
     def __call__(self, view: UpdatedView, knowledge: PooledKnowledge, seeds: Sequence[int] = (0,)) -> PropertyGuess:
-        """Return the chances of the two shares that shadow models have of new rows.
-
-        Args:
-            knowledge: side information with the same shadow models before and after the update;
-                shares of those after it have a column for the first rows and one for the new ones.
-
-        Raises:
-            BadInputError: shadow models are missing, are not the same before and after, or new rows have other than
-                two shares.
-        """
+        """Return the chances of the two shares that shadow models have of new rows."""
+        # The same shadow models before and after; shares after have a column each for the first and the new rows.
         before, after = knowledge.trained("pairs"), knowledge.trained("pairs_after")
         if after.shares.shape[1] != 2 or not torch.equal(before.shares[:, 0], after.shares[:, 0]):
             raise BadInputError(

@@ -101,12 +101,7 @@ class Exact:
         non_negative("scale", self.scale)
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are those of the descent's starts.
-
-        Raises:
-            BadInputError: there are more configurations than ``most`` and no search was chosen, or no gradient
-                was received.
-        """
+        """Return the guess; ``seeds`` are those of the descent's starts."""
         gradient = view.own_gradient if self.undo_mean else view.gradient
         check_gradient(view)
         gradient = gradient * self.scale
@@ -208,12 +203,7 @@ def check_gradient(view: CutView) -> None:
 
 
 def vote(values: Int[Tensor, "record vote"]) -> Int[Tensor, " record"]:
-    """Return each record's most frequent value; among equally frequent ones, that of the earliest vote.
-
-    Example:
-        >>> vote(torch.tensor([[2, 1, 1], [2, 0, 1]])).tolist()
-        [1, 2]
-    """
+    """Return each record's most frequent value; among equally frequent ones, that of the earliest vote."""
     votes = values.shape[1]
     counts = (values[:, :, None] == values[:, None, :]).sum(2)
     first = (counts * (votes + 1) + torch.arange(votes, 0, -1, device=counts.device)).argmax(1)

@@ -21,8 +21,7 @@ from seepage.models.split import record_losses
 from seepage.registry import attacks
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
-_RATE = 1e-3
-_BATCH = 256
+_RATE, _BATCH = 1e-3, 256
 
 
 @attacks.register("fsha", "split", needs=("auxiliary",))

@@ -17,17 +17,9 @@ def norm_scores(view: CutView) -> Float[Tensor, " record"]:
 
 
 def direction_scores(view: CutView, record: int) -> Float[Tensor, " record"]:
-    """Score records by the cosine between their gradient and that of a record with the sought label (section 3.2).
-
-    For two classes the gradients of records with the same label point to the same side just below the logit, so that
-    the sign separates the labels.
-
-    Args:
-        record: position of a record with the sought label; it should be left out of any figure.
-
-    Raises:
-        BadInputError: there is no such record, or its gradient is zero.
-    """
+    """Score records by the cosine between their gradient and that of a record with the sought label (section 3.2)."""
+    # For two classes the gradients of records with the same label point to the same side just below the logit, so that
+    # the sign separates the labels. The known record should be left out of any figure.
     if not 0 <= record < view.records:
         raise BadInputError(
             f"record {record} was asked for of a view of {view.records} records, 0 to {view.records - 1}."

@@ -33,10 +33,8 @@ Fitted = Mismatch | AlongGradient | AlongDifference
 
 # Noise where there is none: rounding of a gradient's entries as a standard deviation, in units of its norm.
 _ROUNDING = 1e-5
-# Samples of a record where a space is too large to go through.
-_SAMPLES = 1024
-# Numbers in memory at once.
-_AT_ONCE = 2**21
+_SAMPLES = 1024  # samples of a record where a space is too large to go through
+_AT_ONCE = 2**21  # numbers in memory at once
 
 
 @attacks.register("posterior", "split", needs=("weights",))
@@ -47,14 +45,10 @@ class Posterior:
     Source: our own.
 
     The received gradient of a record is ``clip(g) + normal noise``, or that of ``max_norm`` or ``marvell``, whose shape
-    is fitted on the messages, see ``parts.shaped``; its likelihood under a combination, times the
-    prior, gives the combination's chance. The prior of the label given all columns is the network's own prediction, as
-    the server knows both parts, or what auxiliary rows say beside it, see ``parts.label_prior``. Where the target
-    is a number, each combination has its label, see ``parts.number_target``. A flipped label
-    is undone by Bayes' rule too. With several messages of a record, likelihoods multiply; other records may have been
-    in other rounds, see ``of_rounds``.
-
-    Not in the paper: a defense must withstand this attacker before it is called effective.
+    is fitted on the messages, see ``parts.shaped``; its likelihood under a combination, times the prior (see
+    ``parts.prior`` and ``parts.label_prior``), gives the combination's chance. Numbers as targets: see
+    ``parts.number_target``. A flipped label is undone by Bayes' rule too. With several messages of a record,
+    likelihoods multiply; other records may have been in other rounds, see ``of_rounds``.
 
     Attributes:
         decision: ``columns``: each column's likeliest value, which gets most cells right; ``joint``: the likeliest
@@ -98,11 +92,8 @@ class Posterior:
             check_count(name, getattr(self, name))
 
     def by_round(self, view: CutView, knowledge: CutKnowledge) -> bool:
-        """Return whether rounds are weighed one by one, so that records need not have been in the same ones.
-
-        Numbers that a message determines up to a region, and targets that are numbers, are found from all messages of
-        a record at once.
-        """
+        """Return whether rounds are weighed one by one, so that records need not have been in the same ones."""
+        # Numbers that a message gives up to a region, and numbers as targets, are found from all messages at once.
         if isinstance(knowledge.schema.target, Continuous):
             return False
         binned = bool(Space.of(view.model, knowledge, self.bins).binned)
@@ -111,12 +102,7 @@ class Posterior:
     def __call__(
         self, view: CutView | Sequence[CutView], knowledge: CutKnowledge, seeds: Sequence[int] = (0,)
     ) -> CutGuess:
-        """Return the guess with the chances of all values; ``seeds`` are those of samples of numbers.
-
-        Raises:
-            BadInputError: there are more configurations than ``most``, no gradient was received, or views are of
-                different numbers of records, or ``weights`` cannot be ``about`` here.
-        """
+        """Return the guess with the chances of all values; ``seeds`` are those of samples of numbers."""
         views = list(view.exchanges) if isinstance(view, CutView) else list(view)
         if not views or any(view.records != views[0].records for view in views):
             raise BadInputError(
@@ -144,12 +130,7 @@ class Posterior:
         return replayed_guess(views, knowledge, responder(first.model, self.closed_form), space, generator)
 
     def of_rounds(self, rounds: CutRounds, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess for records that were not all in the same rounds.
-
-        Raises:
-            BadInputError: rounds cannot be weighed one by one (see ``by_round``), there are more configurations than
-                ``most``, no gradient was received, or ``weights`` cannot be ``about`` here.
-        """
+        """Return the guess for records that were not all in the same rounds; refused where not ``by_round``."""
         first = rounds.views[0]
         if not self.by_round(first, knowledge):
             raise BadInputError(
@@ -229,10 +210,8 @@ class Posterior:
     def _sampled(
         self, rounds: CutRounds, knowledge: CutKnowledge, space: Space, generator: torch.Generator, seed: int
     ) -> CutGuess:
-        """Return the prior's guess in a space too large to enumerate; label chances are from samples.
-
-        The standard error of a label's chance is at most 0.5 / sqrt(1,024), about 1.6 percentage points.
-        """
+        """Return the prior's guess in a space too large to enumerate; label chances are from samples."""
+        # The standard error of a label's chance is at most 0.5 / sqrt(1,024), about 1.6 percentage points.
         model = rounds.views[0].model
         prior = CellPrior.of(model, knowledge, space, rounds.features)
         classes = LabelPrior.of(model, knowledge, space, rounds.features, seed)

@@ -23,8 +23,7 @@ from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
 
 _RATE, _ADVERSARY_RATE = 1e-3, 1e-4
 _BATCH = 256
-# Standard deviation of the weights that pseudo-clients start from.
-_STD = 0.01
+_STD = 0.01  # standard deviation of the weights that pseudo-clients start from
 
 
 @attacks.register("pcat", "split", needs=("auxiliary",))

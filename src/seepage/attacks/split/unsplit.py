@@ -66,12 +66,7 @@ class UnSplit:
             check_count(name, getattr(self, name))
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are those of the weights that the descent starts from.
-
-        Raises:
-            BadInputError: the client part is no DeepFM with one logit, a private column is continuous, or no gradient
-                was received.
-        """
+        """Return the guess; ``seeds`` are those of the weights that the descent starts from."""
         check_gradient(view)
         model = view.model
         if not isinstance(model.client, DeepFMClient) or model.head != "sigmoid" or model.client.own.dense:

@@ -18,10 +18,8 @@ from seepage.wire.trees import HistogramMessage, HistogramsView, TreesGuess, Tre
 
 # Splits that share a bin are told apart by their sums; with more records than this in it, by too few digits.
 _MOST_IN_A_BIN = 40
-# Records of a bin that are told apart quickly.
-_FEW_IN_A_BIN = 12
-# Columns beside the finest one in which missing records are looked for.
-_FURTHER_COLUMNS = 4
+_FEW_IN_A_BIN = 12  # records of a bin that are told apart quickly
+_FURTHER_COLUMNS = 4  # columns beside the finest one in which missing records are looked for
 
 
 @attacks.register("anchor", "trees")
@@ -31,24 +29,14 @@ class Anchor:
 
     Source: our own.
 
-    A record's derivatives follow from its label and from the leaves that it reached in earlier trees, which all know.
-    In a column with many values a bin holds few records, and the sums of that bin tell, split by split, which of them
-    went where: only one choice adds up. So the path of each record through all trees is known, and with it its
-    derivatives in every node. How many records of each path lie in a bin of another column is then the solution of
-    linear equations in whole numbers, one for each node and statistic, bounded by the splits on the path. What of this
-    no other table could have sent is for ``seepage.kernel`` to say.
-
-    Where noise was added to the sums no choice can be told apart. The records of a bin of that column are then taken
-    together, and the equations are solved by least squares with a penalty of the noise's size.
+    In a column with many values a bin holds few records, and its sums tell, split by split, which of them went where:
+    see ``paths``. How many records of each path lie in a bin of another column solves linear equations in whole
+    numbers, see ``cells``. Under noise, the records of a bin are taken together, and the equations are solved by least
+    squares with a penalty of the noise's size. What is proved is for ``seepage.kernel`` to say.
     """
 
     def __call__(self, view: HistogramsView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
-        """Return the guess.
-
-        Args:
-            knowledge: side information; schema, marginals, number of records and noise are read.
-            seeds: seed of each victim, by which cells are dealt out that the message leaves open.
-        """
+        """Return the guess; by a victim's seed, cells are dealt out that the message leaves open."""
         solutions = [self._read(m, knowledge, s) for m, s in zip(view.messages, seeds, strict=True)]
         pairs = zip(view.messages, solutions, strict=True)
         labels = torch.from_numpy(np.stack([solution.labels for solution in solutions]))
@@ -115,10 +103,8 @@ def by_fineness(sent: Sent) -> list[int]:
 
 
 def merged(paths: Sequence[Path], further: Sequence[Path]) -> list[Path]:
-    """Return paths with those that another column's bins show more often.
-
-    A record is in one bin of every column, so that a path is there at least as often as one column shows it.
-    """
+    """Return paths with those that another column's bins show more often."""
+    # A record is in one bin of every column, so that a path is there at least as often as one column shows it.
     counts = Counter(path.key for path in paths)
     seen: Counter[bytes] = Counter()
     added = []

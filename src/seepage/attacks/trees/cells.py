@@ -23,38 +23,28 @@ from seepage.wire.sums import Sent, Values, whole_counts
 _LEAST_SINGULAR = 1e-5
 # Equations or paths up to which singular values are computed. Beyond, a small penalty takes their place, as a share of
 # the sum of all squares.
-_DECOMPOSED = 1_000
-_RIDGE = 1e-11
-# Bound on the error of a solved number of records, below which rounding to a whole number is safe.
-_SAFE = 0.25
-# In place of a bin: records that are in none of those whose records are known.
-LEFT = -1
-# Choices within one node that are tried at most.
-_TRIED = 2**12
+_DECOMPOSED, _RIDGE = 1_000, 1e-11
+_SAFE = 0.25  # bound on the error of a solved number of records, below which rounding to a whole number is safe
+LEFT = -1  # in place of a bin: records that are in none of those whose records are known
+_TRIED = 2**12  # choices within one node that are tried at most
+_Counts = Int[np.ndarray, "path value"]
+_OfPath = Int[np.ndarray, " path"]
+_OfValue = Int[np.ndarray, " value"]
+_Some = Int[np.ndarray, " some"]
 
 
 @dataclass(frozen=True)
 class _Paths:
-    """Groups of records: those with the same path, and those of a bin whose records' paths are not known.
+    """Groups of records: those with the same path, and those of a bin whose records' paths are not known."""
 
-    Attributes:
-        number: number of records of each path or bin.
-        of_record: path or bin of each record.
-        paths: number of paths; what comes after them are bins.
-        nodes: for each tree, the deepest node with sums of each path.
-        low, high: bounds of each encoded column from the splits on each path.
-        gradients: derivatives of a record of each path for each tree.
-        bins: bins whose records' paths are not known.
-    """
-
-    number: Int[np.ndarray, " path"]
-    of_record: Int[np.ndarray, " record"]
-    paths: int
-    nodes: Int[np.ndarray, "tree read"]
-    low: Float[np.ndarray, "path encoded"]
+    number: _OfPath  # number of records of each path or bin
+    of_record: Int[np.ndarray, " record"]  # path or bin of each record
+    paths: int  # number of paths; what comes after them are bins
+    nodes: Int[np.ndarray, "tree read"]  # for each tree, the deepest node with sums of each path
+    low: Float[np.ndarray, "path encoded"]  # bounds of each encoded column from the splits on each path
     high: Float[np.ndarray, "path encoded"]
-    gradients: Float[np.ndarray, "read tree 2"]
-    bins: tuple[int, ...]
+    gradients: Float[np.ndarray, "read tree 2"]  # derivatives of a record of each path for each tree
+    bins: tuple[int, ...]  # bins whose records' paths are not known
 
 
 def _together(sent: Sent, paths: Sequence[Path], rest: Mapping[int, int]) -> _Paths:
@@ -86,65 +76,41 @@ def _together(sent: Sent, paths: Sequence[Path], rest: Mapping[int, int]) -> _Pa
 
 @dataclass(frozen=True)
 class Solved:
-    """Records whose cells were solved for.
-
-    Attributes:
-        labels: label of each record; NaN where its path was not read.
-        nodes: what each record is known to have reached in each tree; None where not all paths were read.
-    """
+    """Records whose cells were solved for."""
 
     cells: Float[np.ndarray, "record column"]
-    labels: Float[np.ndarray, " record"]
+    labels: Float[np.ndarray, " record"]  # NaN where a record's path was not read
+    # What each record is known to have reached in each tree; None where not all paths were read.
     nodes: Int[np.ndarray, "record tree"] | None
 
 
 def solve(
     sent: Sent, paths: Sequence[Path], rest: Mapping[int, int], values: Sequence[Values], seed: int, noise: float = 0.0
 ) -> Solved:
-    """Return the cells of all records.
-
-    Args:
-        rest: number of further records in bins whose records' paths are not known, by the bin; those of one bin are
-            taken as alike. ``LEFT`` stands for all records but those whose paths are known.
-        seed: seed by which cells are dealt out that the message leaves open.
-        noise: standard deviation of noise on the sums.
-    """
+    """Return the cells of all records."""
+    # ``rest`` counts further records in bins whose records' paths are not known, taken as alike; ``LEFT`` stands for
+    # all but those whose paths are known. By the seed, cells are dealt out that the message leaves open.
     alike = _together(sent, paths, rest)
     equations = _Equations(sent, alike, noise)
     generator = np.random.default_rng(seed)
     records = len(alike.of_record)
     cells = np.full((records, len(values)), np.nan)
     read_in = [*(path.bin for path in paths), *(alike.bins[c] for c in alike.of_record[len(paths) :] - alike.paths)]
+    records_of_paths = np.split(np.argsort(alike.of_record, kind="stable"), np.cumsum(alike.number)[:-1])
     for column, value in enumerate(values):
         counts = _column(sent, alike, equations, value, read_in)
-        _deal(counts, alike, value, cells[:, column], generator)
+        for here, counted in zip(records_of_paths, counts, strict=True):
+            dealt = np.repeat(np.arange(len(counted)), counted)
+            generator.shuffle(dealt)
+            cells[here, column] = value.cells[dealt]
     labels = np.full(records, np.nan)
     labels[: len(paths)] = [path.label for path in paths]
     nodes = np.array([path.nodes for path in paths]) if len(paths) == records else None
     return Solved(cells, labels, nodes)
 
 
-def _deal(
-    counts: Int[np.ndarray, "path value"],
-    alike: _Paths,
-    values: Values,
-    cells: Float[np.ndarray, " record"],
-    generator: np.random.Generator,
-) -> None:
-    """Give the records of each path the values that were counted for it."""
-    order = np.argsort(alike.of_record, kind="stable")
-    for c, here in enumerate(np.split(order, np.cumsum(alike.number)[:-1])):
-        dealt = np.repeat(np.arange(counts.shape[1]), counts[c])
-        generator.shuffle(dealt)
-        cells[here] = values.cells[dealt]
-
-
 class _Equations:
-    """Sums of every finest node as linear equations in the numbers of records of each path or bin.
-
-    Args:
-        noise: standard deviation of noise on the sums.
-    """
+    """Sums of every finest node as linear equations in the numbers of records of each path or bin."""
 
     def __init__(self, sent: Sent, alike: _Paths, noise: float) -> None:
         self.alike, self.noise = alike, noise
@@ -176,25 +142,16 @@ class _Equations:
         self.errors = np.array(errors)
         self.whole = self.solver(np.arange(len(alike.number)))
 
-    def solver(self, some: Int[np.ndarray, " some"]) -> _Solver:
+    def solver(self, some: _Some) -> _Solver:
         """Return the solver of the equations for some of the paths."""
         return _Solver(self.matrix[:, some], self.alike.number[some], self.errors, self.noise)
 
 
 class _Solver:
-    """Least squares with a small penalty for the equations of some paths.
-
-    Args:
-        errors: bound on the error of each equation.
-        noise: standard deviation of noise on the sums.
-    """
+    """Least squares with a small penalty for the equations of some paths."""
 
     def __init__(
-        self,
-        part: Float[np.ndarray, "row some"],
-        numbers: Int[np.ndarray, " some"],
-        errors: Float[np.ndarray, " row"],
-        noise: float,
+        self, part: Float[np.ndarray, "row some"], numbers: _Some, errors: Float[np.ndarray, " row"], noise: float
     ) -> None:
         self.part = part
         self.determined: Bool[np.ndarray, " some"] = np.zeros(len(numbers), dtype=bool)
@@ -240,9 +197,7 @@ def _half(squares: Float[np.ndarray, "side side"], ridge: float) -> Float[np.nda
     return inverse.T
 
 
-def _column(
-    sent: Sent, alike: _Paths, equations: _Equations, values: Values, read_in: Sequence[int]
-) -> Int[np.ndarray, "path value"]:
+def _column(sent: Sent, alike: _Paths, equations: _Equations, values: Values, read_in: Sequence[int]) -> _Counts:
     """Return how many records of each path have each value."""
     counts = np.full((len(alike.number), len(values.bins)), -1, dtype=np.int64)
     left = whole_counts(sent.counts[values.bins], len(alike.of_record))
@@ -284,9 +239,7 @@ def _possible(
     )
 
 
-def _fill_from_bins(
-    alike: _Paths, values: Values, read_in: Sequence[int], counts: Int[np.ndarray, "path value"]
-) -> None:
+def _fill_from_bins(alike: _Paths, values: Values, read_in: Sequence[int], counts: _Counts) -> None:
     """Fill in the column in whose bins all records of a path were read."""
     place = {int(number): i for i, number in enumerate(values.bins)}
     read = np.zeros(counts.shape, dtype=np.int64)
@@ -297,9 +250,7 @@ def _fill_from_bins(
     counts[complete] = read[complete]
 
 
-def _settle(
-    counts: Int[np.ndarray, "path value"], number: Int[np.ndarray, " path"], left: Int[np.ndarray, " value"]
-) -> None:
+def _settle(counts: _Counts, number: _OfPath, left: _OfValue) -> None:
     """Fill in the counts that the totals by path and by value determine."""
     while True:
         open_cells = counts < 0
@@ -323,10 +274,7 @@ def _settle(
 
 
 def _round(
-    counts: Int[np.ndarray, "path value"],
-    estimate: Float[np.ndarray, "some value"],
-    determined: Bool[np.ndarray, " some"],
-    some: Int[np.ndarray, " some"],
+    counts: _Counts, estimate: Float[np.ndarray, "some value"], determined: Bool[np.ndarray, " some"], some: _Some
 ) -> None:
     whole = np.rint(estimate)
     near = (np.abs(estimate - whole) < _SAFE) & (whole >= 0) & determined[:, None] & (counts[some] < 0)
@@ -335,7 +283,7 @@ def _round(
     counts[some] = part
 
 
-def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, rest: np.ndarray) -> None:
+def _try_nodes(counts: _Counts, equations: _Equations, rest: np.ndarray) -> None:
     """Fill in counts that have a single solution within one node, for nodes with few open paths."""
     for row, members in equations.nodes:
         open_here = members[(counts[members] < 0).any(1)]
@@ -358,12 +306,7 @@ def _try_nodes(counts: Int[np.ndarray, "path value"], equations: _Equations, res
             rest[:, here] -= equations.matrix[:, some] @ only.T
 
 
-def _guessed(
-    counts: Int[np.ndarray, "path value"],
-    estimate: Float[np.ndarray, "path value"],
-    number: Int[np.ndarray, " path"],
-    left: Int[np.ndarray, " value"],
-) -> Int[np.ndarray, "path value"]:
+def _guessed(counts: _Counts, estimate: Float[np.ndarray, "path value"], number: _OfPath, left: _OfValue) -> _Counts:
     """Return the numbers with open ones dealt out: the likeliest by the equations, and as many as each value has."""
     settled = np.maximum(counts, 0)
     paths = np.repeat(np.arange(len(counts)), np.maximum(number - settled.sum(1), 0))

@@ -15,15 +15,7 @@ MOST = 2**14
 def choices(
     options: Sequence[Float[np.ndarray, "_option value"]], target: Float[np.ndarray, " value"], allowed: float
 ) -> list[tuple[int, ...]] | None:
-    """Return every choice of one option of each item whose values add up to a target; None where there are too many.
-
-    Args:
-        allowed: largest distance of a sum from the target, in each value.
-
-    Example:
-        >>> choices([np.array([[0.0], [1.0]]), np.array([[0.0], [2.0], [4.0]])], np.array([3.0]), 0.1)
-        [(1, 1)]
-    """
+    """Return every choice of one option of each item whose values add up to a target; None where there are too many."""
     if not options:
         return [()] if bool((np.abs(target) <= allowed).all()) else []
     # Items with many options first, each to the half with fewer combinations.
@@ -53,18 +45,8 @@ def choices(
 def only_choices(
     options: Sequence[Float[np.ndarray, "_option value"]], targets: Float[np.ndarray, "target value"], allowed: float
 ) -> tuple[Int[np.ndarray, " solved"], Int[np.ndarray, "solved item"]]:
-    """Return the targets that a single choice of one option of each item adds up to, and these choices.
-
-    All combinations are listed: there should be few.
-
-    Args:
-        allowed: largest distance of a sum from its target, in each value.
-
-    Example:
-        >>> positions, chosen = only_choices([np.array([[0.0], [1.0]])] * 2, np.array([[2.0], [1.0], [5.0]]), 0.1)
-        >>> positions.tolist(), chosen.tolist()
-        ([0], [[1, 1]])
-    """
+    """Return the targets that a single choice of one option of each item adds up to, and these choices."""
+    # All combinations are listed: there should be few.
     sums = _sums(options, range(len(options)), targets.shape[1])
     alone = [(here, int(near[0])) for here, near in _matches(sums, targets, allowed) if len(near) == 1]
     positions, indices = np.array(alone, dtype=np.int64).reshape(-1, 2).T

@@ -23,10 +23,8 @@ class Hessians:
     Source: our own.
 
     With w the weight of a node before the learning rate, its first derivatives sum up to G = -w (H + lambda). Those of
-    two children add up to their parent's, and so do their second derivatives: two linear equations give both children's
-    sums from the parent's. That of the first root is known: its derivatives are those of the base score, times the
-    number of rows. So weights alone undo the mask there. Roots of later trees follow from the gains of all splits,
-    which are sums of w^2 (H + lambda).
+    two children add up to their parent's, and so do second derivatives: two equations a split. The first root's are
+    those of the base score; later roots follow from the gains of all splits, which are sums of w^2 (H + lambda).
     """
 
     def __call__(self, view: TreeFilesView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
@@ -114,10 +112,8 @@ def weights_of(tree: Tree, learning_rate: float) -> Float[np.ndarray, " node"] |
 
 
 def root_of(tree: Tree, regularisation: float, learning_rate: float) -> float:
-    """Return the root's sum of second derivatives from the gains of all splits; NaN where these do not tell it.
-
-    All sums follow from the root's by linear equations, so that each gain is linear in it: one unknown for all splits.
-    """
+    """Return the root's sum of second derivatives from the gains of all splits; NaN where these do not tell it."""
+    # All sums follow from the root's by linear equations, so that each gain is linear in it: one unknown.
     weight = weights_of(tree, learning_rate)
     inner = np.flatnonzero(tree.left >= 0)
     if weight is None or tree.gain is None or not len(inner):
@@ -140,21 +136,8 @@ def root_of(tree: Tree, regularisation: float, learning_rate: float) -> float:
 
 
 def recovered(tree: Tree, root: float, regularisation: float, learning_rate: float) -> Float[np.ndarray, " node"]:
-    """Return the sum of second derivatives of every node, from weights and the root's sum.
-
-    First derivatives of two children add up to their parent's, and so do second derivatives: two equations.
-
-    Args:
-        root: sum of the root; NaN where it is not known.
-        regularisation: L2 penalty on weights.
-
-    Example:
-        >>> arrays = (np.array([1, -1, -1]), np.array([2, -1, -1]), np.zeros(3, int))
-        >>> weights = np.array([-0.5, 0.3 * -4 / 3, 0.3 * 1 / 4])  # G = 3, 4, -1; H = 5, 2, 3 and lambda = 1
-        >>> tree = Tree(*arrays, weights.astype(np.float32), weight=weights)
-        >>> recovered(tree, 5.0, 1.0, 0.3).round(3).tolist()
-        [5.0, 2.0, 3.0]
-    """
+    """Return the sum of second derivatives of every node, from weights and the root's sum (NaN if unknown)."""
+    # First derivatives of two children add up to their parent's, and so do second derivatives: two equations.
     sums = np.full(tree.nodes, np.nan)
     weight = weights_of(tree, learning_rate)
     sums[0] = root

@@ -23,8 +23,7 @@ from seepage.wire.sums import Sent
 # Bound on the error of one derivative in single precision, as a share of the largest of them: three roundings of
 # numbers up to 1, as computers differ in their exponential functions.
 DERIVATIVE_ERROR = 2e-7
-# Readings of a bin that are followed side by side until later trees tell which is right.
-_SIDE_BY_SIDE = 8
+_SIDE_BY_SIDE = 8  # readings of a bin that are followed side by side until later trees tell which is right
 Readings = TypeVar("Readings", bound=Sized)
 
 
@@ -34,20 +33,13 @@ class _TooManyReadingsError(Exception):
 
 @dataclass(frozen=True)
 class Path:
-    """The way of one record through all trees, with its derivatives.
-
-    Attributes:
-        nodes: deepest node of each tree that the record is known to reach.
-        gradients: its derivatives for each tree.
-        bin: bin in which it was read.
-        alone: whether it belongs to the only reading of that bin that was found.
-    """
+    """The way of one record through all trees, with its derivatives."""
 
     label: float
-    nodes: Int[np.ndarray, " tree"]
-    gradients: Float[np.ndarray, "tree 2"]
-    bin: int
-    alone: bool
+    nodes: Int[np.ndarray, " tree"]  # deepest node of each tree that the record is known to reach
+    gradients: Float[np.ndarray, "tree 2"]  # its derivatives for each tree
+    bin: int  # bin in which it was read
+    alone: bool  # whether that bin has no other reading
 
     @property
     def key(self) -> bytes:
@@ -57,18 +49,12 @@ class Path:
 
 @dataclass(frozen=True)
 class _State:
-    """One reading of the records of a bin.
+    """One reading of the records of a bin."""
 
-    Attributes:
-        margins: margins of each record before the round.
-        nodes: node of each record in each tree so far.
-        gradients: derivatives of each record for each tree so far.
-    """
-
-    margins: Float32[np.ndarray, "record output"]
+    margins: Float32[np.ndarray, "record output"]  # before the round
     labels: Float[np.ndarray, " record"]
-    nodes: tuple[tuple[int, ...], ...] = ()
-    gradients: tuple[Float[np.ndarray, "record 2"], ...] = ()
+    nodes: tuple[tuple[int, ...], ...] = ()  # node of each record in each tree so far
+    gradients: tuple[Float[np.ndarray, "record 2"], ...] = ()  # of each record for each tree so far
 
 
 def paths_of_bin(sent: Sent, number: int, records: int) -> list[Path] | None:

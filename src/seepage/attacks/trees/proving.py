@@ -11,11 +11,7 @@ from seepage.wire.trees import HistogramMessage, TreesKnowledge
 
 
 def proof_of(message: HistogramMessage, knowledge: TreesKnowledge, clients: int, guess: Solved) -> kernel.Certified:
-    """Return the certified cells of a client's records.
-
-    Args:
-        knowledge: side information; schema, number of records and what is known of defenses are read.
-    """
+    """Return the certified cells of a client's records."""
     if guess.nodes is None:
         doubt = "the leaves of some records were not read"
         return kernel.nothing(len(guess.cells), len(knowledge.schema.columns), doubt)

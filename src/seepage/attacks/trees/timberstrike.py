@@ -54,12 +54,7 @@ class TimberStrike:
         check_count("nodes", self.nodes)
 
     def __call__(self, view: TreeFilesView, knowledge: TreesKnowledge, seeds: Sequence[int]) -> TreesGuess:
-        """Return the guess.
-
-        Args:
-            knowledge: side information; schema, marginals, number of rows, lambda and eta are read.
-            seeds: seed of each victim, by which cells are drawn within their bounds.
-        """
+        """Return the guess; by a victim's seed, cells are drawn within their bounds."""
         cells, labels = [], []
         for message, seed in zip(view.messages, seeds, strict=True):
             rows = self._rows(message, knowledge)
@@ -151,13 +146,9 @@ def _between(matrix: Any, low: Any, high: Any) -> LinearConstraint:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Guessed rows.
+    """Guessed rows."""
 
-    Attributes:
-        boxes: interval of each encoded column, lower end included.
-    """
-
-    boxes: Float[np.ndarray, "row encoded 2"]
+    boxes: Float[np.ndarray, "row encoded 2"]  # interval of each encoded column, lower end included
     labels: Float[np.ndarray, " row"]
     margins: Float[np.ndarray, " row"]
 

@@ -10,24 +10,14 @@ from jaxtyping import Float, Int
 # Rounds in which prices of values are found, and how soft choices are in the first and in the last of them.
 _ROUNDS = 60
 _SOFTEST, _HARDEST = 0.3, 0.003
-# Other ways have to be better by more than this, as sums are rounded.
-_LEAST = 1e-9
+_LEAST = 1e-9  # other ways have to be better by more than this, as sums are rounded
 
 
 def assigned(gains: Float[np.ndarray, "record value"], places: Int[np.ndarray, " value"]) -> Int[np.ndarray, " record"]:
-    """Return the value of each record with which gains add up to the most.
-
-    Places of a value are alike, so that a search over values does what one over places would. Prices of values bring
-    the best choices of all records near to the numbers of places. Where a value is still chosen too often, records move
-    along the chain of values that loses least, which keeps the rest optimal.
-
-    Args:
-        places: number of places of each value, at least 1; as many as records in all.
-
-    Example:
-        >>> assigned(np.array([[3.0, 2.0], [5.0, 1.0]]), np.array([1, 1])).tolist()
-        [1, 0]
-    """
+    """Return the value of each record with which gains add up to the most; all places are as many as records."""
+    # Places of a value are alike, so that a search over values does what one over places would. Prices of values bring
+    # the best choices of all records near to the numbers of places. Where a value is still chosen too often, records
+    # move along the chain of values that loses least, which keeps the rest optimal.
     gains = gains - _prices(gains, places)
     chosen = gains.argmax(1)
     surplus = np.bincount(chosen, minlength=len(places)) - places

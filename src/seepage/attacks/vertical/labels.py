@@ -19,14 +19,7 @@ def completion_scores(
 
     Source: Fu et al., Label Inference Attacks Against Vertical Federated Learning (USENIX Security 2022), passive model
     completion. Deviation: the head is a regression whose penalty and kernel follow from leaving one out, instead of a
-    layer that is trained with MixMatch.
-
-    Args:
-        labelled: positions of records whose labels it knows; they should be left out of any figure.
-        labels: labels of these records, 1 for the sought class and 0 for others.
-
-    Raises:
-        BadInputError: the known labels of a training are all the same.
+    layer that is trained with MixMatch. Known records should be left out of any figure.
     """
     return _scores(view.features, labelled, labels)
 

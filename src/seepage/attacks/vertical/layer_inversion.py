@@ -19,8 +19,7 @@ from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Marginal
 from seepage.wire.vertical import ActivationView, FeatureGuess, FeatureKnowledge
 
-# Distance between features up to which they count as the same, relative to their size.
-_SAME = 1e-3
+_SAME = 1e-3  # distance between features up to which they count as the same, relative to their size
 
 
 @attacks.register("layer_inversion", "split", needs=("bottom",))

@@ -49,15 +49,7 @@ class StudentAttack:
             check_count(name, getattr(self, name))
 
     def __call__(self, view: FeatureView, knowledge: FeatureKnowledge, seeds: Sequence[int]) -> FeatureGuess:
-        """Return the guess.
-
-        Args:
-            view: view with the training records (``earlier``), or with labels of its own.
-            seeds: seed of each training's teacher and student.
-
-        Raises:
-            BadInputError: rows were not granted, or no records with labels were seen.
-        """
+        """Return the guess from a view with labels: of training records (``earlier``), or its own."""
         rows = knowledge.granted_auxiliary("the student attack")
         seen = view if view.labels is not None else view.earlier
         if seen is None or seen.labels is None:

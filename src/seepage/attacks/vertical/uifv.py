@@ -140,22 +140,15 @@ class QueryAttack(_InverNet):
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Rows of queries and the target's answers.
-
-    Attributes:
-        cells, queries: the rows, and the same encoded.
-        beside: the attacker's own columns of the rows and of the attacked records, as inputs; None for rows that are no
-            table.
-        trained: number of pairs to train on; the rest is held out.
-    """
+    """Rows of queries and the target's answers."""
 
     encoder: Encoder
     cells: Float[Tensor, "training row column"]
     queries: Float[Tensor, "training row encoded"]
     answered: Float[Tensor, "training row feature"]
     received: Float[Tensor, "training record feature"]
-    beside: tuple[Tensor, Tensor] | None
-    trained: int
+    beside: tuple[Tensor, Tensor] | None  # the attacker's own columns, as inputs; None without a table
+    trained: int  # number of pairs to train on; the rest is held out
 
     @property
     def left_out(self) -> int:
@@ -215,11 +208,9 @@ class ShadowInversion:
         return guess_of(self.inverse, view.received)
 
     def self_inversion(self, cells: Float[Tensor, "training record column"]) -> FeatureGuess:
-        """Return InverNet's guess from the shadow's own features of true cells: a diagnostic, not an attack.
-
-        No attacker can compute it, as it needs the secret cells. It shows InverNet's accuracy on the network that it
-        was trained on, which the published figures of this attack are close to.
-        """
+        """Return InverNet's guess from the shadow's own features of true cells: a diagnostic, not an attack."""
+        # No attacker can compute it, as it needs the secret cells. It shows InverNet's accuracy on the network that it
+        # was trained on, which the published figures of this attack are close to.
         with torch.no_grad():
             features = self.shadow(self.inverse.encoder.encode(cells))
         return guess_of(self.inverse, features)

@@ -16,67 +16,41 @@ from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, UpdateView
 from seepage.wire.precision import cast_noise, last_place
 
-# Standard errors by which a step has to fall short of its full length; where it does not, it is taken to.
-_LEAST = 1.0
-# Relative standard error of an entry's size at which the smoother step bends.
-_BENDS = 0.3
+_LEAST = 1.0  # standard errors by which a step has to fall short of its full length, else it is taken to
+_BENDS = 0.3  # relative standard error of an entry's size at which the smoother step bends
 # Largest relative error of the first two layers' gradients at which records are searched in them one by one.
 READABLE = 1e-2
-# Bend of a step for signs alone, as a share of the root mean square of the entries of usual gradients.
-_OF_SIGNS = 0.15
+_OF_SIGNS = 0.15  # bend of a step for signs alone, as a share of the root mean square of the entries of usual gradients
 # Dummy records of each class, rounds of expectation, and the share of an entry's bound that it certainly exceeds.
-_DUMMIES = 256
-_EXPECTATIONS = 10
-_BOUND = 0.8
-# Share of the median variance of entries that counts as none.
-_NO_CHANCE = 1e-6
+_DUMMIES, _EXPECTATIONS, _BOUND = 256, 10, 0.8
+_NO_CHANCE = 1e-6  # share of the median variance of entries that counts as none
 
 
 @dataclass(frozen=True)
 class FirstStep:
-    """The gradient behind a first step of Adam, entry by entry.
+    """The gradient behind a first step of Adam, entry by entry, shapes (victim, *parameter).
 
-    Attributes:
-        gradient: estimated gradient by parameter name, shape (victim, *parameter).
-        noise: standard deviation of each entry's error, of the same shapes; as large as the entry where the update
-            says its sign and at most a bound below it.
-        bend: largest size of an entry that the update gives to within a third, median over entries.
-        sizes: whether entries have sizes, as after a single step.
+    An entry's error is as large as itself where the update says its sign and at most a bound below it.
     """
 
     gradient: dict[str, Tensor]
-    noise: dict[str, Tensor]
-    bend: float
-    sizes: bool
+    noise: dict[str, Tensor]  # standard deviation of each entry's error
+    bend: float  # largest size given to within a third, median over entries
+    sizes: bool  # whether entries have sizes, as after a single step
 
 
 def first_gradient(view: UpdateView, records: int) -> FirstStep:
-    """Return the mean gradient that an update of Adam or AdamW reveals.
+    """Return the mean gradient that an update of Adam or AdamW reveals; after several steps, entries without sizes.
 
-    A first step has no history: its moments are the gradient g and its square, so that the parameters move by rate
-    times f = g / (|g| + epsilon), whatever the betas. The sign is that of g, and |g| = epsilon |f| / (1 - |f|): the
-    size is in how far f falls short of 1. What float32 leaves of it is the rounding of the new parameter p, evenly
-    spread over its last place ulp(p), and the roundings on the way to f:
+    A first step has no history: parameters move by rate times f = g / (|g| + epsilon), whatever the betas. The sign is
+    that of g, and |g| = epsilon |f| / (1 - |f|). What float32 leaves of how far f falls short of 1 is the rounding of
+    the new parameter p, evenly spread over its last place ulp(p), and the roundings on the way to f:
 
         s_f = hypot(ulp(p) / (rate sqrt(12)), 1.5 * 2^-24 |f|),    s_g = s_f (|g| + epsilon)^2 / epsilon.
 
-    The relative error of |g| is about |g| s_f / epsilon. At the usual epsilon of 1e-8, parameters of 0.1 and a rate
-    of 0.001 it is 2% at |g| = 1e-4 and 20% at 1e-3; from 5e-3 on only the sign is left. Ten times the rate allows ten
-    times the size until the rounding of f takes over; an epsilon of 1e-3 leaves nearly everything, and so does
-    float64. AdamW's decay of the parameters, known before the step, is taken off first; Adam's weight decay is part of
-    g and is taken off last.
-
-    After several steps, entries are the mean step in units of the rate, of which the signs count: sizes are unknown.
-
-    Example:
-        >>> from torch import nn
-        >>> from seepage.learning import LocalTraining
-        >>> from seepage.models.model import Model
-        >>> model = Model(nn.Linear(1, 1, bias=False).double(), head="regression", name="mine")
-        >>> training = LocalTraining(1, 8, 0.5, "adam", epsilon=0.25)
-        >>> view = UpdateView(model, {"weight": torch.tensor([[[-0.375]]]).double()}, training)
-        >>> first_gradient(view, records=8).gradient["weight"].item()
-        -0.75
+    The relative error of |g| is about |g| s_f / epsilon: at the usual epsilon of 1e-8, parameters of 0.1 and a rate of
+    0.001, 2% at |g| = 1e-4 and 20% at 1e-3. AdamW's decay of the parameters, known before the step, is taken off first;
+    Adam's weight decay is part of g and is taken off last.
     """
     training, begin = view.training, view.model.parameters
     single = training.steps(records) == 1
@@ -137,13 +111,10 @@ def lost_sizes(view: UpdateView, knowledge: Knowledge) -> str | None:
 def labels_of_step(
     view: UpdateView, knowledge: Knowledge, encoder: Encoder, seed: int = 0
 ) -> Float[Tensor, "victim record"]:
-    """Return labels with the class counts that explain an update of Adam best, in order of class.
-
-    The output bias, which gives the counts elsewhere, is far too large for its size to survive. All other entries carry
-    a little information: dummy records of each class have gradients of some mean and variance in each, and the shares
-    of the classes are sought whose mixture of means fits. Entries whose size is lost count as beyond their bound, on
-    their sign's side: a regression of censored data (Tobin, Econometrica 1958), by expectation and maximisation.
-    """
+    """Return labels with the class counts that explain an update of Adam best, in order of class."""
+    # The output bias is far too large for its size to survive. Shares of the classes are sought whose mixture of dummy
+    # records' mean gradients fits all other entries. Entries whose size is lost count as beyond their bound, on their
+    # sign's side: a regression of censored data (Tobin, Econometrica 1958), by expectation and maximisation.
     records, model = knowledge.batch_size, view.model
     first = first_gradient(view, records // view.clients)
     generator = torch.Generator().manual_seed(seed)
@@ -181,14 +152,10 @@ def labels_of_step(
 
 
 def smoothed(view: UpdateView, knowledge: Knowledge, encoder: Encoder) -> UpdateView:
-    """Return updates as those of an optimiser with a larger epsilon, which dummy records can be matched to.
-
-    Adam's step hardly depends on entries far above epsilon: its derivative with respect to them is epsilon / |g|^2, too
-    small for any descent. With a larger epsilon it does, and the received step is known as it would have been with
-    that: exact for entries below the bend, too long by at most a quarter above it. Where hardly a size is left, the
-    bend is a fraction of what entries usually are, and signs are matched. Several steps have no inverse: their update
-    stays as it came, and the dummy's optimiser alone is smoother, by that fraction.
-    """
+    """Return updates as those of an optimiser with a larger epsilon, which dummy records can be matched to."""
+    # Adam's step hardly depends on entries far above epsilon: its derivative by them is epsilon / |g|^2. The step with
+    # a larger one is exact for entries below the bend, too long by at most a quarter above it. Several steps have no
+    # inverse: their update stays, and the dummy's optimiser alone is smoother.
     training, begin, records = view.training, view.model.parameters, knowledge.batch_size
     first = first_gradient(view, records)
     entries = sum(p.numel() for p in begin.values())

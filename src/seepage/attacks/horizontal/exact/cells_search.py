@@ -13,20 +13,16 @@ from seepage.attacks.horizontal.exact.networks import Layered, Network, errors_b
 from seepage.attacks.horizontal.exact.spans import Span
 from seepage.tabular.encoder import Encoder
 
-# Number of entries of the largest temporary, so that it stays in the processor's cache.
-_NUMBERS_AT_ONCE = 2**21
-# The same of the square matrices of many numbers: 64 MB.
-_SQUARES_AT_ONCE = 2**23
-# Layers of a network after each of which what it returned is no longer needed.
-_LAYERS = 10
+_NUMBERS_AT_ONCE = 2**21  # number of entries of the largest temporary, so that it stays in the processor's cache
+_SQUARES_AT_ONCE = 2**23  # the same of the square matrices of many numbers: 64 MB
+_LAYERS = 10  # layers of a network after each of which what it returned is no longer needed
 # Share of the largest squared slope below which a slope is a rounding error; such numbers keep their start values.
 _DETERMINED = 1e-8
 # Numbers that a row takes, in sizes of the state, from which its numbers do not move along with each category tried.
 _COSTLY = 50
 # Dimensions outside a span from which as many random combinations of them are compared as the second number says.
 MANY_OUTSIDE, COMBINED = 300, 128
-# An improvement by less than this share ends a search.
-_GAIN = 1e-6
+_GAIN = 1e-6  # an improvement by less than this share ends a search
 
 
 @dataclass(frozen=True)
@@ -52,18 +48,10 @@ class CellsSearch:
     """Coordinate descent on the cells of one record, from many starts at once.
 
     The misfit of a record is the squared distance of its encoded row from the span of the first layer's gradient, plus
-    that of its first hidden layer's outputs from the span of the second layer's. Both are zero for each record by
-    itself, whatever the others are, so that records are searched one by one instead of a batch at a time. In each
-    round a start takes the category that lowers the misfit most, with a Gauss-Newton step of the numbers, until no
-    category lowers it.
-
-    Args:
-        encoder: encoder in float64.
-        spans: span of its first layer and, if there are hidden layers behind, of the second.
-        allowed: whether each encoded column can differ from 0 in a raw row, see ``occurring``.
-        errors: weight of the share of a record's error that lies outside the span of the first layer's columns. For
-            networks with one hidden layer and one output, or the difference of two: there the units that a record
-            activates determine its error.
+    that of its first hidden layer's outputs from the span of the second layer's: zero for each record by itself. A
+    round takes the category that lowers the misfit most, with a Gauss-Newton step of the numbers. ``allowed``: see
+    ``occurring``. ``errors`` weighs the share of a record's error outside the span of the first layer's columns, where
+    the units that it activates determine it: with one hidden layer and one output, or the difference of two.
     """
 
     def __init__(
@@ -124,11 +112,7 @@ class CellsSearch:
         rounds: int,
         report: Callable[[float], None] | None = None,
     ) -> SearchEnds:
-        """Return the ends of the searches from given codes and standardised numbers.
-
-        Args:
-            rounds: largest number of changes of a start.
-        """
+        """Return the ends of the searches from codes and standardised numbers, after ``rounds`` changes at most."""
         if not len(codes):
             # A network of a user's own need not take a batch without rows.
             return SearchEnds(codes, numbers, numbers.new_zeros(0))
@@ -272,14 +256,8 @@ class _Tap:
 
 
 def combined(off_rows: Float[Tensor, "rest input"]) -> Float[Tensor, "combination input"]:
-    """Return directions outside a span, or random combinations where there are many, of the same length on average.
-
-    A vector in the span is orthogonal to all of them, any other to hardly any.
-
-    Example:
-        >>> combined(torch.eye(200)).shape, combined(torch.eye(500)).shape
-        (torch.Size([200, 200]), torch.Size([128, 500]))
-    """
+    """Return directions outside a span, or random combinations where there are many, of the same length on average."""
+    # A vector in the span is orthogonal to all of them, any other to hardly any.
     if len(off_rows) <= MANY_OUTSIDE:
         return off_rows
     generator = torch.Generator().manual_seed(0)
@@ -288,10 +266,8 @@ def combined(off_rows: Float[Tensor, "rest input"]) -> Float[Tensor, "combinatio
 
 
 def occurring(encoder: Encoder, span: Span, rounding: float) -> Bool[Tensor, " encoded"]:
-    """Return which encoded columns differ from 0 in some raw row of the batch.
-
-    A category that no record has makes a raw column of zeros, and so one of zeros in the span of the rows.
-    """
+    """Return which encoded columns differ from 0 in some raw row of the batch."""
+    # A category that no record has makes a raw column of zeros, and so one of zeros in the span of the rows.
     raw = span.rows[:, :-1] * encoder.std + span.rows[:, -1:] * encoder.mean
     size = torch.linalg.vector_norm(span.rows[:, :-1] * encoder.std, dim=0) + encoder.mean.abs()
     return encoder.is_continuous | (torch.linalg.vector_norm(raw, dim=0) > 1e4 * rounding * size)

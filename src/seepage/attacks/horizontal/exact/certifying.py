@@ -40,22 +40,13 @@ class WrittenCertificate:
 
 
 def certificate_files(path: str | Path) -> tuple[Path, Path]:
-    """Return the files of a certificate: itself and opened cells.
-
-    Example:
-        >>> [file.name for file in certificate_files("proof.json")]
-        ['proof.json', 'proof.opened.json']
-    """
+    """Return the files of a certificate: itself and opened cells."""
     path = Path(path)
     return path, path.with_name(f"{path.stem}.opened.json")
 
 
 def check_new_certificate(path: str | Path) -> None:
-    """Refuse a certificate's name where one of its files is there already.
-
-    Raises:
-        BadInputError: a file would be replaced.
-    """
+    """Refuse a certificate's name where one of its files is there already, with a ``BadInputError``."""
     there = [file for file in certificate_files(path) if file.exists()]
     if there:
         raise BadInputError(f"the file {str(there[0])!r} is there already; choose another name for the certificate.")

@@ -13,24 +13,14 @@ from seepage.models.calling import watched
 from seepage.models.dropout import drops_of
 from seepage.models.resnet import Residual
 
-# Random rows with which the form of a network is looked at.
-_ROWS = 64
+_ROWS = 64  # random rows with which the form of a network is looked at
 
 
 def parts_of(module: nn.Module) -> list[nn.Module] | None:
-    """Return the layers of a network with closed-form passes, in order; None where it holds any other layer.
-
-    These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
-    convolution in front; the last one is affine. Chains of affine layers, normalisations and ReLUs are recognised in
-    any module by what it does with random rows, however its forward method is written. A module that takes masks of
-    dropout is not recognised.
-
-    Example:
-        >>> len(parts_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))) or [])
-        3
-        >>> parts_of(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))) is None
-        True
-    """
+    """Return the layers of a network with closed-form passes, in order; None where it holds any other layer."""
+    # These are affine layers, ReLUs of their outputs, batch normalisations, residual blocks of such layers, and a
+    # convolution in front; the last one is affine. Chains of affine layers, normalisations and ReLUs are recognised in
+    # any module by what it does with random rows; not where it takes masks of dropout.
     if drops_of(module) is not None or not all(parameter.requires_grad for parameter in module.parameters()):
         return None
     parts = _sequence([module])
@@ -44,11 +34,9 @@ def parts_of(module: nn.Module) -> list[nn.Module] | None:
 
 
 def _rectified(module: nn.Module) -> list[nn.Module] | None:
-    """Return affine layers, normalisations and the ReLUs between them, in the order in which a module runs them.
-
-    None unless each layer runs once, takes exactly what the one before returned or the ReLU of it, and the outputs are
-    those of the last one; and unless these layers hold all parameters, in this order.
-    """
+    """Return affine layers, normalisations and the ReLUs between them, in the order in which a module runs them."""
+    # None unless each layer runs once, takes exactly what the one before returned or the ReLU of it, and the outputs
+    # are those of the last one; and unless these layers hold all parameters, in this order.
     leaves = {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear | BatchNorm)}
     own = [parameter for layer in leaves.values() for parameter in layer.parameters(recurse=False)]
     parameters = list(module.parameters())
@@ -57,7 +45,9 @@ def _rectified(module: nn.Module) -> list[nn.Module] | None:
         return None
     if any(a is not b for a, b in zip(own, parameters, strict=True)):
         return None
-    rows = _random_rows(first.in_features, parameters[0])
+    # Rows of several sizes: an activation that only begins as a ReLU does is seen.
+    drawn = torch.randn(_ROWS, first.in_features, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rows = (drawn * torch.logspace(-2, 3, _ROWS, dtype=torch.float64)[:, None]).to(parameters[0])
     try:
         runs = watched(module, leaves, rows)
     except Exception:  # A user's module may raise anything; others than plain networks take rows of other widths.
@@ -76,23 +66,8 @@ def _rectified(module: nn.Module) -> list[nn.Module] | None:
     return parts if type(parts[-1]) is nn.Linear and _fits(parts, at_start=True) else None
 
 
-def _random_rows(width: int, like: Tensor) -> Tensor:
-    """Return rows of several sizes: an activation that only begins as a ReLU does is seen."""
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(_ROWS, width, generator=generator, dtype=torch.float64)
-    sizes = torch.logspace(-2, 3, _ROWS, dtype=torch.float64)
-    return (rows * sizes[:, None]).to(like)
-
-
 def affine_layers(module: nn.Module) -> list[nn.Linear] | None:
-    """Return the affine layers of a plain ReLU network, or None where the module is anything else.
-
-    Example:
-        >>> len(affine_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))) or [])
-        2
-        >>> affine_layers(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))) is None
-        True
-    """
+    """Return the affine layers of a plain ReLU network, or None where the module is anything else."""
     parts = parts_of(module) or []
     affine = [part for part in parts if isinstance(part, nn.Linear)]
     plain = [type(part) for part in parts] == [nn.ReLU if i % 2 else nn.Linear for i in range(2 * len(affine) - 1)]
@@ -102,12 +77,8 @@ def affine_layers(module: nn.Module) -> list[nn.Linear] | None:
 def chain_of(
     parts: Sequence[nn.Module], module: nn.Module, parameters: Sequence[Tensor], received: Sequence[Tensor]
 ) -> layers.Chain:
-    """Return the layers of ``parts_of``, ready to run; the module gives the order of parameters.
-
-    Args:
-        parameters: parameters, *parameter for all victims or (victim, *parameter).
-        received: gradients, one a parameter, (victim, *parameter).
-    """
+    """Return the layers of ``parts_of``, ready to run; the module gives the order of parameters."""
+    # Parameters are those of all victims or (victim, *parameter); gradients are (victim, *parameter).
     places = {id(parameter): i for i, parameter in enumerate(module.parameters())}
     chain: list[layers.DifferentiatedLayer] = []
     for part in parts:

@@ -16,8 +16,7 @@ from seepage.errors import BadInputError, check_count
 from seepage.registry import attacks
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
-# The mean of log cosh of a standard normal variable.
-_NORMAL = 0.37456720
+_NORMAL = 0.37456720  # the mean of log cosh of a standard normal variable
 
 
 @attacks.register("cocktail_party", "horizontal")
@@ -27,14 +26,9 @@ class CocktailParty:
 
     Source: Kariyappa et al., Cocktail Party Attack (ICML 2023).
 
-    The rows are centred over the encoded columns and whitened to one component for each record of the batch. An
-    unmixing matrix of unit rows is sought whose sources are as far from normal as possible while its rows differ: the
-    mean over sources of (mean log cosh s - mean log cosh of a normal)^2 is maximised, less ``apart`` times the mean
-    over pairs of rows of exp(``sharpness`` |cosine|) - 1. The same map applied to weights and bias gives each record's
-    sign and scale, so that only the order is ambiguous.
-
-    It needs no more records than the rank of the gradient, and many columns: with the 40 to 110 encoded columns of
-    usual tables, independent components are weak.
+    The rows are centred and whitened to one component for each record. An unmixing matrix of unit rows maximises the
+    mean over sources of (mean log cosh s - mean log cosh of a normal)^2, less ``apart`` times the mean over pairs of
+    rows of exp(``sharpness`` |cosine|) - 1. Weights and bias give each record's sign and scale.
 
     Deviations: the released code overwrites its measure of non-normality with zero, so that only the decorrelation
     remains (D26); here the measure is Hyvärinen's, with the normal's own value subtracted, so that sparse sources
@@ -64,11 +58,7 @@ class CocktailParty:
     def __call__(
         self, view: View, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
-        """Return the guessed records; ``seeds`` are not used, the search starts from the whitened rows.
-
-        Raises:
-            BadInputError: the view does not fit its model, or that begins with no affine layer with a bias.
-        """
+        """Return the guessed records; ``seeds`` are not used, the search starts from the whitened rows."""
         check(view, knowledge, seeds)
         read, knowledge = as_gradient(view, knowledge)
         layer = first_layer(read)

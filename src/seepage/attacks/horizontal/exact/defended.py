@@ -13,20 +13,16 @@ from seepage.models.model import Model
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge
 
-_DUMMY_BATCHES = 16
-_RECORDS_AT_ONCE = 64
+_DUMMY_BATCHES, _RECORDS_AT_ONCE = 16, 64
 # Relative distance to the bound within which a norm was scaled down to it; rounding moves it by far less.
 _AT_THE_BOUND = 1 - 1e-4
 
 
 def undo_clipping(view: GradientView, knowledge: Knowledge, encoder: Encoder, seed: int = 0) -> GradientView:
-    """Return the gradients scaled to their likely length before they were clipped.
-
-    A clipped gradient has kept its direction and lost its length. The length is taken to be the mean over dummy
-    batches, whose rows and labels follow the public marginals. Gradients that are shorter than the bound, and those
-    whose bound is longer than the dummies', are not changed; without a bound, none is. Without this step, the bias of
-    a clipped gradient would pull all restored label counts towards the model's mean prediction.
-    """
+    """Return the gradients scaled to their likely length before they were clipped: the mean over dummy batches."""
+    # Rows and labels of dummies follow the public marginals. Gradients shorter than the bound, and those whose bound is
+    # longer than the dummies', are not changed. Without this step, the bias of a clipped gradient would pull all
+    # restored label counts towards the model's mean prediction.
     bound = knowledge.defense.norm
     if bound is None:
         return view
@@ -57,15 +53,9 @@ def _norms(gradients: dict[str, Tensor]) -> Float[Tensor, " batch"]:
 def lost_to_clipping(
     model: Model, bias: str, rows: Float[Tensor, "record encoded"], bound: float, parameters: Mapping[str, Tensor]
 ) -> Float[Tensor, "class output"]:
-    """Return the mean loss by clipping of a record's part in the output bias's gradient, for each class of the record.
-
-    Unclipped, that part is the mean probability of each output less 1 for the record's class. A record that the model
-    gets wrong has the longer gradient and loses more of it, so that the parts no longer follow from the mean
-    probabilities alone.
-
-    Args:
-        rows: dummy rows, which have each class in turn.
-    """
+    """Return the mean loss by clipping of a record's part in the output bias's gradient, for each class of record."""
+    # Unclipped, that part is the mean probability of each output less 1 for the record's class. A record that the model
+    # gets wrong has the longer gradient and loses more of it, so that the parts no longer follow from the mean alone.
     classes = 2 if model.head == "sigmoid" else parameters[bias].numel()
     lost = []
     for label in range(classes):
@@ -82,23 +72,9 @@ def lost_to_clipping(
 def counts_by_effects(
     moved: Float[Tensor, "victim output"], effects: Float[Tensor, "... class output"], records: int
 ) -> tuple[Float[Tensor, "victim class"], Float[Tensor, "... class"]]:
-    """Return the class counts whose effects fit a bias's gradient best, and the growth of its noise in them.
-
-    Least squares over counts that add up to the number of records.
-
-    Args:
-        effects: part of a record of each class in that gradient; one for each victim, or one for all.
-        records: number of records of each gradient.
-
-    Returns:
-        Counts, and the norm of each count's derivative in the gradient's entries times the number of records.
-
-    Example:
-        >>> effects = torch.tensor([[[-0.25, 0.25], [0.5, -0.5]]]).double()
-        >>> counts, growth = counts_by_effects(torch.tensor([[0.125, -0.125]]).double(), effects, 4)
-        >>> [round(float(count), 6) for count in counts[0]], round(float(growth[0, 0]), 3)
-        ([2.0, 2.0], 0.943)
-    """
+    """Return the class counts whose effects fit a bias's gradient best, and the growth of its noise in them."""
+    # Least squares over counts that add up to the number of records. Effects are a record's part by its class; growth
+    # is the norm of each count's derivative in the gradient's entries times the number of records.
     classes = effects.shape[-2]
     # Counts with the right sum: equal ones, moved along directions whose entries sum to 0.
     along = torch.linalg.svd(effects.new_ones(1, classes)).Vh[1:].mT
@@ -114,24 +90,10 @@ def weigh_counts(
     share: Float[Tensor, " class"],
     growth: Float[Tensor, "... class"] | float = 1.0,
 ) -> Float[Tensor, "victim class"]:
-    """Weigh class counts from a noisy gradient against those that the public marginal expects.
-
-    The count of class c has mean B p and variance B p (1 - p) before the gradient is seen, B the batch size and p the
-    class's public share; noise of standard deviation s on the bias adds an error of B s, times ``growth``, to the
-    restored count. The two are combined in proportion to their precision.
-
-    Args:
-        knowledge: side information with the batch size and the noise; without noise the counts are returned unchanged.
-        growth: growth of the noise, see ``counts_by_effects``.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> from seepage.wire.horizontal import KnownDefense
-        >>> data, noise = telling(), KnownDefense("gaussian_noise", {"scale": 0.125}, noise=0.125)
-        >>> knowledge = Knowledge(data.schema, data.statistics, 16, defense=noise)
-        >>> weigh_counts(torch.tensor([[12.0, 4.0]]), knowledge, torch.tensor([0.5, 0.5])).tolist()
-        [[10.0, 6.0]]
-    """
+    """Weigh class counts from a noisy gradient against those that the public marginal expects."""
+    # The count of class c has mean B p and variance B p (1 - p) before the gradient is seen, B the batch size and p the
+    # class's public share; noise of standard deviation s on the bias adds an error of B s, times ``growth``, to the
+    # restored count. The two are combined in proportion to their precision; without noise nothing is changed.
     noise, records = knowledge.defense.noise, knowledge.batch_size
     if noise == 0:
         return counts
@@ -142,20 +104,10 @@ def weigh_counts(
 def counts_by_sign(
     signs: Float[Tensor, "victim class"], mean: Float[Tensor, " class"], records: int, share: Float[Tensor, " class"]
 ) -> Float[Tensor, "victim class"]:
-    """Return the expected class counts of a batch for which only the signs of the bias gradient are known.
-
-    The derivative with respect to the bias of class c is positive where fewer than B m records are labelled c, with m
-    the mean predicted probability of c and B the batch size, and negative where more are. The expectation is that of a
-    binomial count of the class's public share, on that side of B m.
-
-    Args:
-        signs: signs of the derivatives; where one is 0 the count is B m itself.
-
-    Example:
-        >>> half = torch.tensor([0.5])
-        >>> [round(float(counts_by_sign(torch.tensor([[s]]), half, 4, half)), 2) for s in (1.0, -1.0)]
-        [0.8, 3.2]
-    """
+    """Return the expected class counts of a batch for which only the signs of the bias gradient are known."""
+    # The derivative with respect to the bias of class c is positive where fewer than B m records are labelled c, with m
+    # the mean predicted probability of c and B the batch size, and negative where more are. The expectation is that of
+    # a binomial count of the class's public share, on that side of B m; where a sign is 0 the count is B m itself.
     counts = torch.arange(records + 1, dtype=mean.dtype, device=mean.device)[:, None]
     whole = torch.full_like(counts, records)
     ways = torch.lgamma(whole + 1) - torch.lgamma(counts + 1) - torch.lgamma(whole - counts + 1)

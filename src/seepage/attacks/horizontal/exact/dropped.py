@@ -29,18 +29,12 @@ from seepage.wire.horizontal import GradientView, RecordsGuess
 
 # Least number of dimensions outside the rows' span: fewer seldom distinguish records from their combinations.
 _LEAST_OUTSIDE = 8
-# Number of a record's units without an error, above the rank, that distinguish it from others.
-_LEAST_SILENT = 4
-# Share of an error's length at units that should have none.
-_NO_ERROR = 1e-2
-# Share of a row that may lie outside the span.
-_OFF = 1e-4
-# Rounds without a find after which nothing more is expected.
-_PATIENCE = 3
-# Chance of a guessed cell to be drawn again where a search begins near it.
-_REDRAWN = 0.2
-# Rows with which it is seen whether anything is dropped before the first layer.
-_FEW_ROWS = 8
+_LEAST_SILENT = 4  # number of a record's units without an error, above the rank, that distinguish it from others
+_NO_ERROR = 1e-2  # share of an error's length at units that should have none
+_OFF = 1e-4  # share of a row that may lie outside the span
+_PATIENCE = 3  # rounds without a find after which nothing more is expected
+_REDRAWN = 0.2  # chance of a guessed cell to be drawn again where a search begins near it
+_FEW_ROWS = 8  # rows with which it is seen whether anything is dropped before the first layer
 
 
 def obstacle(network: TracedNetwork, model: Model) -> str | None:
@@ -73,12 +67,9 @@ class DroppedHarvester(RecordHarvester):
     def run(
         self, network: TracedNetwork, view: GradientView, victim: int, records: int, seed: int, guess: _Estimate
     ) -> Harvest:
-        """Read the records that can be distinguished from combinations of records.
-
-        Args:
-            guess: function that returns an estimate of the batch, near which further searches begin once those
-                from public marginals find nothing more: many combinations of records lie in the span, too.
-        """
+        """Read the records that can be distinguished from combinations of records."""
+        # Many combinations of records lie in the span, too: where searches from public marginals find nothing more,
+        # further ones begin near ``guess``, an estimate of the batch.
         generator = torch.Generator().manual_seed(seed)
         network = replace(network, layers=network.layers[:1], maps=network.maps[:1], taps=())
         gradient, starts = TracedGradient(network, view, victim, records), self._starts
@@ -142,10 +133,8 @@ class _Taken:
 def _own_errors(
     network: TracedNetwork, span: Span, rows: Float[Tensor, "row encoded"]
 ) -> tuple[Float[Tensor, "row unit"], Bool[Tensor, " row"], Bool[Tensor, " row"]]:
-    """Return the direction of each row's error, where its zeros determine it, and where they could.
-
-    An error lies in the span of the columns and is zero at the units that the row does not activate.
-    """
+    """Return the direction of each row's error, where its zeros determine it, and where they could."""
+    # An error lies in the span of the columns and is zero at the units that the row does not activate.
     units = len(span.scale)
     errors = rows.new_zeros(len(rows), units)
     sure = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)

@@ -15,26 +15,19 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 # Share of a direction's largest product with a unit that counts as 0: before and after it is refined.
-_NEARLY_ZERO = 1e-4
-_ZERO = 1e-5
+_NEARLY_ZERO, _ZERO = 1e-4, 1e-5
 # Largest product of a silent unit with its direction, in root mean squares of those that determine the direction.
 _LEFT = 6.0
-# Number of units beyond those that determine a direction: with few, more of them are silent; with many, rounding hides
-# less.
+# Number of units beyond those that determine a direction: of few more are silent; with many, rounding hides less.
 _SPARE = (2, 8, 16)
-# Least second null value, as a share of the largest singular value, that can be distinguished from 0.
-_SECOND = 1e-4
+_SECOND = 1e-4  # least second null value, as a share of the largest singular value, that can be distinguished from 0
 
 
 class Directions(NamedTuple):
-    """Directions in the coordinates of the row space, the sparsest first.
-
-    Attributes:
-        silent: whether each unit's share is orthogonal to the direction.
-    """
+    """Directions in the coordinates of the row space, the sparsest first."""
 
     vectors: Float[Tensor, "direction rank"]
-    silent: Bool[Tensor, "direction unit"]
+    silent: Bool[Tensor, "direction unit"]  # whether each unit's share is orthogonal to the direction
 
     @classmethod
     def none(cls, shares: Float[Tensor, "unit rank"]) -> Directions:
@@ -53,15 +46,8 @@ class Directions(NamedTuple):
 def sampled(
     shares: Float[Tensor, "unit rank"], count: int, generator: torch.Generator
 ) -> Float[Tensor, "submatrix rank"]:
-    """Return a vector orthogonal to the shares of rank - 1 units, for many random choices of these.
-
-    Where the chosen shares are dependent the vector is one of many, or not finite.
-
-    Example:
-        >>> shares = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
-        >>> sampled(shares, 1, torch.Generator().manual_seed(0)).abs().tolist()
-        [[0.0, 1.0]]
-    """
+    """Return a vector orthogonal to the shares of rank - 1 units, for many random choices of these."""
+    # Where the chosen shares are dependent the vector is one of many, or not finite.
     units, rank = shares.shape
     chosen = torch.rand(count, units, generator=generator).topk(rank - 1, dim=1).indices
     # A random last equation turns the null vector into the solution of a square system, several times faster than a
@@ -74,18 +60,8 @@ def sampled(
 
 
 def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "direction rank"], least: int) -> Directions:
-    """Return the distinct directions that are determined by the units they nearly vanish on, the sparsest first.
-
-    Args:
-        least: number of units that a direction has to vanish on.
-        shares: shares of all units, of unit length where they reacted.
-
-    Example:
-        >>> shares = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8]], dtype=torch.float64)
-        >>> directions = refined(shares, torch.tensor([[1e-6, 1.0], [0.6, 0.8]], dtype=torch.float64), 2)
-        >>> directions.vectors.abs().tolist(), directions.silent.tolist()
-        ([[0.0, 1.0]], [[True, True, False]])
-    """
+    """Return distinct directions that ``least`` units or more, on which they vanish, determine; the sparsest first."""
+    # Shares are of unit length where a unit reacted.
     vectors = vectors[vectors.isfinite().all(1)]
     silent = _silent(shares, vectors, _NEARLY_ZERO)
     silent = silent[silent.sum(1) >= least].unique(dim=0)
@@ -99,20 +75,8 @@ def refined(shares: Float[Tensor, "unit rank"], vectors: Float[Tensor, "directio
 
 
 def guided(shares: Float[Tensor, "unit rank"], activity: Float[Tensor, "record unit"], least: int) -> Directions:
-    """Return distinct directions of records whose activity is roughly known, the sparsest first.
-
-    For each record, the units that it activates least are taken as silent, some more than determine a direction.
-
-    Args:
-        least: number of units that a direction has to vanish on.
-        shares: shares of all units, 0 where they did not react.
-        activity: outputs of the units for the records, before their ReLU.
-
-    Example:
-        >>> shares = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-        >>> guided(shares, torch.tensor([[-2.0, -1.0, -0.5, 3.0]], dtype=torch.float64), 2).silent.tolist()
-        [[True, True, True, False]]
-    """
+    """Return distinct directions of records whose activity before the ReLU is roughly known, the sparsest first."""
+    # For each record, the units that it activates least are taken as silent, some more than determine a direction.
     rank = shares.shape[1]
     reacting = (shares != 0).any(1)
     order = activity.masked_fill(~reacting, torch.inf).argsort(1)[:, : int(reacting.sum())]
@@ -124,13 +88,7 @@ def guided(shares: Float[Tensor, "unit rank"], activity: Float[Tensor, "record u
 
 
 def merged(directions: Directions, most: int) -> Directions:
-    """Return distinct directions, at most a given number, the sparsest first.
-
-    Example:
-        >>> silent = torch.tensor([[True, False], [True, True], [True, False]])
-        >>> merged(Directions(torch.eye(3), silent), 5).vectors.tolist()
-        [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
-    """
+    """Return distinct directions, at most a given number, the sparsest first."""
     kinds, which = directions.silent.unique(dim=0, return_inverse=True)
     first = torch.full((len(kinds),), len(which), device=which.device)
     first = first.scatter_reduce(0, which, torch.arange(len(which), device=which.device), "amin")

@@ -27,18 +27,7 @@ class FirstLayer(NamedTuple):
 
 
 def first_layer(view: GradientView) -> FirstLayer:
-    """Return the gradient of the affine layer that takes the encoded rows.
-
-    Raises:
-        BadInputError: the model does not begin with an ``nn.Linear`` that has a bias.
-
-    Example:
-        >>> from seepage.models.model import Model
-        >>> model = Model(nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2)), "softmax", "mine")
-        >>> view = GradientView(model, {name: p[None] for name, p in model.parameters.items()})
-        >>> first_layer(view).weight.shape
-        torch.Size([1, 5, 3])
-    """
+    """Return the gradient of the affine layer that takes the encoded rows; refused where there is none with a bias."""
     names = list(view.model.parameters)
     leaves = [(name, part) for name, part in view.model.module.named_modules() if not list(part.children())]
     name, layer = leaves[0] if leaves else ("", view.model.module)
@@ -58,17 +47,7 @@ def nearest_records(knowledge: Knowledge, candidates: Float[Tensor, "victim cand
 
 
 def refuse_frozen(attack: str, view: GradientView, names: Sequence[str]) -> None:
-    """Refuse a layer whose weight or bias is needed with its gradient but has none, as frozen ones.
-
-    Raises:
-        BadInputError: the gradient holds nothing of one of them.
-
-    Example:
-        >>> from seepage.models.model import Model
-        >>> model = Model(nn.Linear(3, 5), "softmax", "mine")
-        >>> view = GradientView(model, {name: p[None] for name, p in model.parameters.items()})
-        >>> refuse_frozen("rgap", view, ["weight", "bias"])
-    """
+    """Refuse a layer whose weight or bias is needed with its gradient but has none, as frozen ones."""
     lacking = [name for name in names if name not in view.gradient]
     if lacking:
         raise BadInputError(
@@ -81,12 +60,7 @@ def refuse_frozen(attack: str, view: GradientView, names: Sequence[str]) -> None
 def quotients(
     weight: Float[Tensor, "victim candidate encoded"], bias: Float[Tensor, "victim candidate"]
 ) -> Float[Tensor, "victim candidate encoded"]:
-    """Return each candidate's row: a record where a single one reacted; not finite where none did.
-
-    Example:
-        >>> quotients(torch.tensor([[[2.0, 4.0], [1.0, 1.0]]]), torch.tensor([[2.0, 0.0]])).tolist()
-        [[[1.0, 2.0], [inf, inf]]]
-    """
+    """Return each candidate's row: a record where a single one reacted; not finite where none did."""
     largest = bias.abs().amax(1, keepdim=True)
     # A neuron that hardly reacted contains only rounding errors.
     silent = bias.abs() <= largest * torch.finfo(bias.dtype).eps
@@ -96,25 +70,9 @@ def quotients(
 def choose_records(
     encoder: Encoder, knowledge: Knowledge, rows: Float[Tensor, "victim candidate encoded"]
 ) -> Float[Tensor, "victim record column"]:
-    """Return different records, as many as a batch holds: those whose rows are nearest to valid ones.
-
-    A valid row has one 1 and zeros in each discrete group and numbers within their bounds. A candidate's distance is
-    that of its worst entry: the distance to the nearest 0 or 1, or the distance of a number from its bounds in units
-    of its range. Candidates that decode to the same cells count once. Missing records are filled with the row of most
-    frequent values.
-
-    Args:
-        rows: standardised rows; not finite where there is none.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> data = distinct(rows=5)
-        >>> encoder, knowledge = Encoder(data.schema, data.statistics), Knowledge(data.schema, data.statistics, 2)
-        >>> true = encoder.encode(data.train.cells[:2])
-        >>> records = choose_records(encoder, knowledge, torch.stack([true.mean(0), true[1], true[1], true[0]])[None])
-        >>> sorted(records[0, :, 0].tolist()) == sorted(data.train.cells[:2, 0].tolist())
-        True
-    """
+    """Return different records, as many as a batch holds: those whose standardised rows are nearest to valid ones."""
+    # A candidate's distance is that of its worst entry: the distance of a discrete one to the nearest 0 or 1, or that
+    # of a number from its bounds in units of its range. Missing records get the row of most frequent values.
     there = rows.isfinite().all(-1)
     rows = torch.where(there[..., None], rows, torch.zeros_like(rows)).double()
     raw = encoder.destandardise(rows)

@@ -14,32 +14,23 @@ from seepage.attacks.horizontal.exact.spans import ROUNDINGS, Span, row_scale
 from seepage.models.model import Head
 from seepage.wire.horizontal import GradientView
 
-# Largest difference of the replayed gradient from the received one that counts as none, in roundings.
-SAME = 100.0
-# Roundings by which the direction of a record's error may be off, at an error of 1.
-_TURNED = 32.0
-# Roundings of a record's part in a message that count as no trace of it.
-_TRACE = 32.0
+SAME = 100.0  # largest difference of the replayed gradient from the received one that counts as none, in roundings
+_TURNED = 32.0  # roundings by which the direction of a record's error may be off, at an error of 1
+_TRACE = 32.0  # roundings of a record's part in a message that count as no trace of it
+_Rows = Float[Tensor, "record encoded"]
+_Counts = Float[Tensor, "record label"]
 
 
 class Tolerances(NamedTuple):
-    """Distances from the spans within which a record counts.
+    """Distances from the spans within which a record counts."""
 
-    Attributes:
-        roundings: bound on rounding in singular values, as in ``Span.of``.
-        misfit: squared misfit at which a search has arrived. False ends lie at 1e-3 and above.
-        outside: share of inputs and errors that may lie outside their spans.
-        uncounted: distance of a count of copies from a whole number.
-    """
-
-    roundings: float
-    misfit: float
-    outside: float
-    uncounted: float
+    roundings: float  # bound on rounding in singular values, as in ``Span.of``
+    misfit: float  # squared, at which a search has arrived; false ends lie at 1e-3 and above
+    outside: float  # share of inputs and errors outside their spans
+    uncounted: float  # distance of a count of copies from a whole number
 
 
-# What proves a record, and what is enough to estimate one of which the network is so sure that little of its error is
-# above rounding.
+# What proves a record, and what is enough to estimate one whose error is hardly above rounding.
 STRICT = Tolerances(ROUNDINGS, 1e-6, 1e-4, 3e-4)
 LOOSE = Tolerances(1.0, 1e-4, 3e-3, 1e-2)
 
@@ -56,13 +47,8 @@ class Passed(NamedTuple):
         return Passed(self.passed | other.passed, counts)
 
 
-def copies_labels(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
-    """Return the label of each copy, record by record.
-
-    Example:
-        >>> copies_labels(torch.tensor([[0.0, 2.0], [1.0, 0.0]])).tolist()
-        [1.0, 1.0, 0.0]
-    """
+def copies_labels(counts: _Counts) -> Float[Tensor, " copy"]:
+    """Return the label of each copy, record by record."""
     labels = torch.arange(counts.shape[1], device=counts.device).expand(len(counts), -1)
     return labels.flatten().repeat_interleave(counts.flatten().long()).double()
 
@@ -70,11 +56,9 @@ def copies_labels(counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy
 class CandidateEvidence(NamedTuple):
     """Evidence of a layer's gradient about candidates.
 
-    Attributes:
-        outside, off: share of the input and of the error that lies outside their spans.
-        chances: probability of each label, by the network; of a number as target, the output.
-        total: copies times chances, less the number of copies with each label, if the candidate is a record; of
-            a number as target, twice the difference of output and target.
+    ``outside`` and ``off`` are the shares of input and error outside their spans; ``chances`` of each label are the
+    network's (of a number as target, the output); ``total`` is copies times chances, less the number of copies with
+    each label, if the candidate is a record (of a number as target, twice the difference of output and target).
     """
 
     outside: Float[Tensor, " candidate"]
@@ -84,13 +68,7 @@ class CandidateEvidence(NamedTuple):
 
 
 class Gradient:
-    """One victim's gradient layer by layer, and the rest of it without the records read.
-
-    Args:
-        rounding: relative precision of the numbers.
-        layers: weights and bias side by side, (unit, input + 1), or weights where there is no bias.
-        records: number of records of whose losses the gradient is the mean.
-    """
+    """One victim's gradient by layer, weights beside bias, and the rest of it without the records read."""
 
     def __init__(self, network: Layered, head: Head, layers: Sequence[Tensor], records: int, rounding: float) -> None:
         self.network, self.records, self.rounding = network, records, rounding
@@ -118,17 +96,14 @@ class Gradient:
 
     @property
     def classes(self) -> int:
-        """Width of counts: number of labels, of which one output under a sigmoid tells two apart.
-
-        Of a number as target there are two: that of copies, and the sum of their targets.
-        """
+        """Width of counts: labels, two behind a sigmoid; of a number as target, copies and their sum of targets."""
         return self.network.outputs if self.head == "softmax" else 2
 
-    def copies(self, counts: Float[Tensor, "record label"]) -> Float[Tensor, " record"]:
+    def copies(self, counts: _Counts) -> Float[Tensor, " record"]:
         """Return how often each record is there."""
         return counts[:, 0] if self.head == "regression" else counts.sum(1)
 
-    def labels(self, counts: Float[Tensor, "record label"]) -> Float[Tensor, " copy"]:
+    def labels(self, counts: _Counts) -> Float[Tensor, " copy"]:
         """Return the label of each copy, record by record."""
         if self.head == "regression":
             return (counts[:, 1] / counts[:, 0]).repeat_interleave(counts[:, 0].long())
@@ -140,7 +115,7 @@ class Gradient:
             return torch.stack([torch.ones_like(labels), labels], 1).double()
         return torch.nn.functional.one_hot(labels.long(), self.classes).double()
 
-    def explained(self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]) -> bool:
+    def explained(self, rows: _Rows, counts: _Counts) -> bool:
         """Return whether these records leave nothing but rounding of the message."""
         return self._explained(rows, counts, self._unsure(rows, counts))
 
@@ -165,9 +140,7 @@ class Gradient:
             ]
         return sizes
 
-    def remaining(
-        self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
-    ) -> dict[str, Tensor]:
+    def remaining(self, rows: _Rows, counts: _Counts) -> dict[str, Tensor]:
         """Return the message without these records, by parameter."""
         parts = [part for layer in self.left for part in (layer[..., :-1], layer[..., -1])]
         return dict(zip(self._names, parts, strict=bool(self._names)))
@@ -186,9 +159,7 @@ class Gradient:
         run = self.network.run(rows)
         return run.errors(self._error(run.outputs, counts)), run.entering
 
-    def traceless(
-        self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
-    ) -> Bool[Tensor, " record"]:
+    def traceless(self, rows: _Rows, counts: _Counts) -> Bool[Tensor, " record"]:
         """Return which records leave nothing but rounding in the first two layers."""
         errors, inputs = self.contributions(rows, counts)
         least = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
@@ -203,14 +174,10 @@ class Gradient:
             layer - error.T @ entered for layer, error, entered in zip(self.received, errors, inputs, strict=True)
         ]
 
-    def roundings(
-        self, rows: Float[Tensor, "record encoded"], counts: Float[Tensor, "record label"]
-    ) -> list[Float[Tensor, " unit"]]:
-        """Return the length of the rounding in each unit's row of the first two layers; infinite where nothing reacts.
-
-        The client adds up numbers that may cancel, in a row as in a unit or in the difference of a chance and 1, and
-        rounds each of them. So a record counts with the sizes of what is added up, an error at the outputs with 1.
-        """
+    def roundings(self, rows: _Rows, counts: _Counts) -> list[Float[Tensor, " unit"]]:
+        """Return the length of the rounding in each unit's row of the first two layers; infinite without a reaction."""
+        # The client adds up numbers that may cancel, in a row as in a unit or in the difference of a chance and 1, and
+        # rounds each of them. So a record counts with the sizes of what is added up, an error at the outputs with 1.
         run = self.network.run(rows)
         each = [run.errors(basis.expand_as(run.outputs))[:2] for basis in self._basis(run.outputs)]
         entering = run.reach()
@@ -238,11 +205,7 @@ class Gradient:
         return (copies * outputs.sigmoid() - counts[:, 1:]) / self.records
 
     def prove(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"], most: int) -> Passed:
-        """Test candidates against one layer: input and error in its spans, and a whole number of copies.
-
-        Args:
-            most: number of records not yet read.
-        """
+        """Test candidates against one layer: input and error in its spans, and ``most`` or fewer whole copies."""
         evidence = self.evidence(at, span, rows)
         most_outside = self.tolerances.outside
         inside = evidence.outside < most_outside
@@ -264,12 +227,10 @@ class Gradient:
         return Passed(~open_ & inside & (evidence.off < most_outside + _TURNED * self.rounding / size), counts)
 
     def evidence(self, at: int, span: Span, rows: Float[Tensor, "candidate encoded"]) -> CandidateEvidence:
-        """Return one layer's evidence about candidates.
-
-        With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
-        removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
-        (Wedderburn). c says how many copies there are and of which labels.
-        """
+        """Return one layer's evidence about candidates."""
+        # With u the error of one copy and v its extended input at the layer, c u v^T is part of the gradient G, and its
+        # removal lowers the rank, just if v lies in the span of G's rows, u in that of its columns and c v^T G^+ u = 1
+        # (Wedderburn). c says how many copies there are and of which labels.
         run = self.network.run(rows)
         entered = run.entering[at]
         outside = (entered @ span.off_rows.T).norm(dim=1) / entered.norm(dim=1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.attacks.horizontal.exact.cells_search import CellsSearch, SearchEnds, occurring
+from seepage.attacks.horizontal.exact.cells_search import CellsSearch, occurring
 from seepage.attacks.horizontal.exact.first_layer import quotients
 from seepage.attacks.horizontal.exact.gradients import LOOSE, STRICT, Gradient, Passed
 from seepage.attacks.horizontal.exact.networks import Network, Tower
@@ -20,59 +20,36 @@ from seepage.attacks.horizontal.exact.spans import Span, row_scale
 from seepage.attacks.horizontal.matching.starts import Starts, rounds_within
 from seepage.tabular.encoder import Encoder
 
-# Fewer dimensions outside a span prove nothing.
-_LEAST_OUTSIDE = 2
-# Changes of one start; half a dozen are usual.
-CHANGES = 40
-# Rounds without a find after which nothing more is expected.
-_PATIENCE = 3
+_LEAST_OUTSIDE = 2  # fewer dimensions outside a span prove nothing
+CHANGES = 40  # changes of one start; half a dozen are usual
+_PATIENCE = 3  # rounds without a find after which nothing more is expected
 # Unknown numbers up to which those of all records are found by elimination, and their standard errors by an inverse.
-_SOLVED_AT_ONCE = 4000
-_INVERTED_AT_ONCE = 6000
+_SOLVED_AT_ONCE, _INVERTED_AT_ONCE = 4000, 6000
 # Most steps of conjugate gradients for more of them, and the share of the squared length at which they end.
-_CONJUGATE = 200
-_CONJUGATE_END = 1e-7
-# Largest number of combinations of the parts from a network's towers that are tried.
-_RECOMBINED = 4096
-# Relative difference up to which two towers say the same of a record's copies and its target.
-_AGREED = 1e-3
-# Usual error of numbers before they are refined, standardised.
-_MOVE = 1e-3
-# Least remainder of a unit's received row, in roundings, at which it is decoded.
-_DECODED = 32.0
-# Rows among which one that activates no unit is searched.
-_TYPICAL = 256
-# Relative distance of inputs that count as the same: less than a rounding of what the client sends.
-_ALIKE = 1e-8
+_CONJUGATE, _CONJUGATE_END = 200, 1e-7
+_RECOMBINED = 4096  # largest number of combinations of the parts from a network's towers that are tried
+_AGREED = 1e-3  # relative difference up to which two towers say the same of a record's copies and its target
+_MOVE = 1e-3  # usual error of numbers before they are refined, standardised
+_DECODED = 32.0  # least remainder of a unit's received row, in roundings, at which it is decoded
+_TYPICAL = 256  # rows among which one that activates no unit is searched
+_ALIKE = 1e-8  # relative distance of inputs that count as the same: less than a rounding of what the client sends
 # Times that all numbers of a whole batch are fitted, of which each has to bring them nearer by this factor.
-_FITS = 8
-_NEARER = 0.9
-# Step of their central differences, standardised.
-_MOVED = 1e-5
+_FITS, _NEARER = 8, 0.9
+_MOVED = 1e-5  # step of their central differences, standardised
 
 
 @dataclass(frozen=True)
 class Harvest:
-    """Records read from one victim's gradient.
-
-    Attributes:
-        cells: cells of the records, copies in rows of their own.
-        spread: standard error of each number in its column's unit, NaN for discrete columns.
-        left: remaining gradient by parameter; empty where it was not taken apart.
-        complete: whether the records replay the message, so that nothing but rounding is left.
-        traceless: records whose cells leave no trace in the message.
-        dimensions: rank of each hidden layer's gradient, in the order of the layers.
-        ceiling: largest number of records that the layers behind the first can distinguish; None where it is not known.
-    """
+    """Records read from one victim's gradient, copies in rows of their own."""
 
     cells: Float[Tensor, "record column"]
     labels: Float[Tensor, " record"]
-    spread: Float[Tensor, "record column"]
-    left: Mapping[str, Tensor]
-    complete: bool
-    traceless: Bool[Tensor, " record"]
-    dimensions: tuple[int, ...]
-    ceiling: int | None = None
+    spread: Float[Tensor, "record column"]  # standard error in a column's unit, NaN for discrete columns
+    left: Mapping[str, Tensor]  # remaining gradient by parameter; empty where it was not taken apart
+    complete: bool  # whether the records replay the message up to rounding
+    traceless: Bool[Tensor, " record"]  # records whose cells leave no trace in the message
+    dimensions: tuple[int, ...]  # rank of each hidden layer's gradient
+    ceiling: int | None = None  # most records that the layers behind the first distinguish; None if not known
 
     @classmethod
     def of_spans(
@@ -102,16 +79,14 @@ class RecordHarvester:
 class Harvester(RecordHarvester):
     """Reads records from gradients, one victim at a time; the kernel decides what is proved, see ``seepage.kernel``.
 
-    Records of no active unit add the same to the gradient, whatever their cells are. A typical one of them stands for
-    each.
+    Records of no active unit add the same to the gradient, whatever their cells are: a typical one stands for each.
     """
 
     def run(self, gradient: Gradient, seed: int) -> Harvest:
         """Read the records that can be proved, and remove them from the gradient."""
         generator = torch.Generator().manual_seed(seed)
-        device = self._encoder.mean.device
-        cells = torch.empty(0, len(self._encoder.schema.columns), dtype=torch.float64, device=device)
-        counts = torch.empty(0, gradient.classes, dtype=torch.float64, device=device)
+        cells = self._encoder.mean.new_empty(0, len(self._encoder.schema.columns))
+        counts = cells.new_empty(0, gradient.classes)
         spans = gradient.spans()
         dimensions = tuple(span.rank for span in spans)
         taps = [spans[tap.at] for tap in gradient.network.taps if tap.at < len(spans)]
@@ -189,11 +164,10 @@ class Harvester(RecordHarvester):
             draw = partial(self._starts.draw, allowed, generator)
             ends, rows = search_one_layer(self._encoder, network, gradient.left[0], spans[0], allowed, draw, CHANGES)
             single = torch.cat([single, self._encoder.decode(rows)])
-        return self._starts.distinct(torch.cat([single, *(self._arrived(gradient, part) for part in ends)]))
-
-    def _arrived(self, gradient: Gradient, ends: SearchEnds) -> Tensor:
-        arrived = self._starts.ends(ends, gradient.tolerances.misfit)
-        return torch.cat([arrived, self._recombined(arrived, gradient.network.towers)])
+        for part in ends:
+            arrived = self._starts.ends(part, gradient.tolerances.misfit)
+            single = torch.cat([single, arrived, self._recombined(arrived, network.towers)])
+        return self._starts.distinct(single)
 
     def _recombined(self, cells: Tensor, towers: Sequence[Tower]) -> Tensor:
         """Return all combinations of the parts that towers gave: of one record, and of different ones."""
@@ -258,12 +232,8 @@ class Harvester(RecordHarvester):
         self, gradient: Gradient, spans: Sequence[tuple[int, Span]], rows: Tensor, left: int
     ) -> Passed | None:
         """Return which candidates pass in one of these layers; None where no layer can decide."""
-        merged: Passed | None = None
-        for at, span in spans:
-            if tells(span) and len(rows):
-                proof = gradient.prove(at, span, rows, left)
-                merged = proof if merged is None else merged.joined(proof)
-        return merged
+        proofs = [gradient.prove(at, span, rows, left) for at, span in spans if tells(span) and len(rows)]
+        return reduce(Passed.joined, proofs) if proofs else None
 
     def _refine(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> Tensor:
         """Return the cells with the numbers that explain the gradient best, and remove the records."""
@@ -281,12 +251,11 @@ class Harvester(RecordHarvester):
         """Return the equations of the numbers, outside of what the records not yet found can span; None without any."""
         if not self._continuous or not len(cells):
             return None
-        errors, _ = gradient.contributions(self._rows(cells), counts)
+        rows = self._rows(cells)
+        errors, _ = gradient.contributions(rows, counts)
         network, spans = gradient.network, gradient.spans()
         # How the layers' inputs move with each number: of those that take the row, and the taps'.
-        entries = [entry[:, self._place].T[None] for entry in network.entries()]
-        changes = list(enumerate(entries))
-        rows = self._rows(cells)
+        changes = list(enumerate(entry[:, self._place].T[None] for entry in network.entries()))
         state = torch.nn.functional.linear(rows, network.state_weight, network.state_bias)
         taps = [tap.at for tap in network.taps if tap.at < len(spans)]
         slopes = network.slopes(state, network.state_weight[:, self._place]) if taps else []
@@ -301,10 +270,8 @@ class Harvester(RecordHarvester):
         return _NumberEquations(terms)
 
     def _fitted(self, gradient: Gradient, cells: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all records with the numbers and targets that explain all layers best, and remove them.
-
-        Gauss-Newton steps from central differences of what each record adds, in roundings of the layers' rows.
-        """
+        """Return all records with the numbers and targets that explain all layers best, and remove them."""
+        # Gauss-Newton steps from central differences of what each record adds, in roundings of the layers' rows.
         columns = len(self._continuous)
         targets = int(gradient.head == "regression")
         free = columns + targets
@@ -384,15 +351,12 @@ def _first_of_alike(entering: Sequence[Float[Tensor, "record _"]]) -> Bool[Tenso
 
 
 class _Term(NamedTuple):
-    """Equations of one layer for the numbers of the records, outside of what other records' errors and inputs span.
-
-    ``changes`` are the derivatives of the records' inputs by each number: once for all where they are the same, as in
-    a first layer; ``rest`` is the remaining gradient.
-    """
+    """Equations of one layer for the numbers of the records, outside of what other records' errors and inputs span."""
 
     errors: Float[Tensor, "record other"]
+    # Derivatives of the records' inputs by each number; once for all in a first layer.
     changes: Float[Tensor, "record number rest"] | Float[Tensor, "1 number rest"]
-    rest: Float[Tensor, "other rest"]
+    rest: Float[Tensor, "other rest"]  # remaining gradient
 
     @property
     def together(self) -> Float[Tensor, "record record"]:

@@ -19,41 +19,26 @@ from seepage.attacks.horizontal.matching.starts import rounds_within
 _ARRIVED = 0.05
 # Ends nearer to each other than so many standard deviations are one record's; up to the second number they are if one
 # is so many times farther from the spans.
-_SAME_RECORD = 0.1
-_NEAR = 0.5
-_WORSE = 10.0
-# Rounds without an improvement after which no more is expected.
-_PATIENCE = 2
+_SAME_RECORD, _NEAR, _WORSE = 0.1, 0.5, 10.0
+_PATIENCE = 2  # rounds without an improvement after which no more is expected
 # How many times what single records are usually off several copies have to explain better, and the least that counts.
-_SEVERAL = 5.0
-_COUNTED = 1e-3
-# Standard deviations above what chance makes of a category that no record has.
-_OCCURS = 4.0
-# Roundings of a sum's terms that may be left of a sum that is zero.
-_ROUNDINGS = 1e3
+_SEVERAL, _COUNTED = 5.0, 1e-3
+_OCCURS = 4.0  # standard deviations above what chance makes of a category that no record has
+_ROUNDINGS = 1e3  # roundings of a sum's terms that may be left of a sum that is zero
 
 
 class InexactHarvester(RecordHarvester):
-    """Reads records from gradients blurred by noise or by several local steps, one victim at a time.
+    """Reads records from gradients blurred by noise or by several local steps, one victim at a time; nothing is proved.
 
-    The size of the blur is known: the standard deviation of a defense's noise, or the rounding of an update's
-    parameters. Directions below it are left out. The inputs of the first layer do not change while a client trains, so
-    that their span in an update is as exact as in a gradient; the outputs of the first hidden layer are taken in the
-    middle of the way, where the client was on average, and their span is cut off at as many dimensions as there are
-    records. Nothing can be taken away exactly, nor has to be: searches from other starts end at other records, and
-    those that are missing are also sought near what the others leave of the gradient. Of the ends those nearest to the
-    spans are taken, at most as many as there are records. With which label each is there, and at last how often, is
-    what comes nearest to the second layer's gradient, see ``Gradient.evidence``.
-
-    Nothing is proved here, see ``replayed``.
+    The size of the blur is known: directions below it are left out. The first layer's inputs do not change while a
+    client trains; the outputs of the first hidden layer are taken in the middle of the way, and their span is cut off
+    at as many dimensions as there are records. Nothing has to be taken away: searches from other starts end at other
+    records, and missing ones are also sought near what the others leave. Labels, and at last copies, come nearest to
+    the second layer's gradient, see ``Gradient.evidence``. See docs/methods/unmix.md.
     """
 
     def run(self, gradient: Gradient, noise: Sequence[float], seed: int) -> Harvest:
-        """Read the records that can be distinguished from combinations of records.
-
-        Args:
-            noise: standard deviation of what was added to each layer's entries.
-        """
+        """Read the records that can be distinguished, with each layer's noise as a standard deviation."""
         generator = torch.Generator().manual_seed(seed)
         network = gradient.network
         deeper = network.taps[0].at
@@ -142,12 +127,8 @@ class InexactHarvester(RecordHarvester):
     def _spans(
         self, gradient: Gradient, layers: Sequence[Tensor], noise: Sequence[float], most: int, first: int | None
     ) -> list[Span]:
-        """Return the spans of the layers up to the one behind the first that a search compares.
-
-        Args:
-            layers: received or remaining gradient, layer by layer.
-            first: largest number of dimensions for layers that take the row; None for any.
-        """
+        """Return the spans of the layers up to the one behind the first that a search compares."""
+        # ``first``: largest number of dimensions for layers that take the row; None for any.
         affine, spans = len(gradient.network.entries()), []
         for at, layer in enumerate(layers[: gradient.network.taps[0].at + 1]):
             largest, dimensions = float(torch.linalg.matrix_norm(layer, 2)), most if at >= affine else first

@@ -130,8 +130,7 @@ class Affine:
 class _AffinePass(Pass):
     """With ``a`` the inputs and ``e`` the errors the gradient is G = e'a, and 1'e for the bias.
 
-    Where a batch has few records, G (units x inputs) is never formed: norms and products with it follow from the
-    records' Gram matrices aa' and ee'.
+    Where a batch has few records, G (units x inputs) is never formed: products follow from the Grams aa' and ee'.
     """
 
     _error: Tensor

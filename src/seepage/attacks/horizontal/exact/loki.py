@@ -23,12 +23,9 @@ class Loki:
 
     Source: Zhao et al., LOKI (IEEE S&P 2024).
 
-    The received gradient of the second layer's weights has one block a client: its records times a scale, and the
-    scale itself, each times the error of their bin. A record alone in its bin is the quotient of the two, exactly, for
-    any number of clients in the aggregate. With B records a client in k bins, about the share (1 - 1/k)^(B - 1) are
-    alone. In an update of local steps the same holds as long as no other record moves into the bin, since a record
-    adds only multiples of itself to a bin. For each client the rows nearest to valid ones are taken, so that the guess
-    comes client after client.
+    The gradient of the second layer's weights has one block a client: its records times a scale, and the scale itself,
+    each times the error of their bin. A record alone in its bin is the quotient of the two, exactly; with B records a
+    client in k bins, about the share (1 - 1/k)^(B - 1) are. The rows nearest to valid ones are taken, client by client.
 
     Example:
         >>> import torch
@@ -48,11 +45,7 @@ class Loki:
     network: ClassVar[str] = "loki"
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guessed records, one client's after the other's; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: the view does not fit its model, or that was not crafted for the attack.
-        """
+        """Return the guessed records, one client's after the other's; ``seeds`` are not used."""
         check(view, knowledge, seeds)
         blocks = _blocks(view, knowledge)
         clients = blocks.shape[1]

@@ -16,22 +16,14 @@ from seepage.attacks.horizontal.exact.spans import Span
 
 @dataclass(frozen=True)
 class ForwardRun:
-    """Records on their way through a network.
+    """Records on their way through a network."""
 
-    Attributes:
-        entering: inputs of each layer, with an appended 1 where it has a bias: errors times these add up to its
-            gradient.
-        outputs: outputs of the network.
-        errors: derivative with respect to each layer's outputs, from that with respect to the network's.
-        quiet: whether each unit of the first layer has no error by a record, whatever its label is.
-        reach: squared length, for the first two layers, of the terms that add up to a record's inputs; generous.
-    """
-
-    entering: list[Float[Tensor, "record _"]]
+    entering: list[Float[Tensor, "record _"]]  # with an appended 1 where a layer has a bias
     outputs: Float[Tensor, "record output"]
-    errors: Callable[[Tensor], list[Tensor]]
+    errors: Callable[[Tensor], list[Tensor]]  # by each layer's outputs, from those by the network's
+    # Whether each unit of the first layer has no error by a record, whatever its label.
     quiet: Callable[[], Bool[Tensor, "record unit"]]
-    reach: Callable[[], list[Tensor]]
+    reach: Callable[[], list[Tensor]]  # squared length of the terms of a record's inputs, two layers; generous
 
     def silent(self) -> Bool[Tensor, " record"]:
         """Return which records leave the first layer's units without an error."""
@@ -127,16 +119,7 @@ class Layered(Protocol):
 
 @dataclass(frozen=True)
 class Network:
-    """A fully connected ReLU network in float64.
-
-    Example:
-        >>> network = Network((torch.eye(2), torch.ones(1, 2)), (torch.zeros(2), torch.zeros(1)))
-        >>> passed = network.inputs(torch.tensor([[1.0, -1.0]]))
-        >>> [entry.tolist() for entry in passed]
-        [[[1.0, -1.0]], [[1.0, 0.0]], [[1.0]]]
-        >>> [error.tolist() for error in network.errors(passed, torch.ones(1, 1))]
-        [[[1.0, 0.0]], [[1.0]]]
-    """
+    """A fully connected ReLU network in float64."""
 
     weights: tuple[Tensor, ...]
     biases: tuple[Tensor, ...]
@@ -236,24 +219,12 @@ class Network:
 
 
 def extended(rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch extended"]:
-    """Return rows with an appended 1, which the bias multiplies.
-
-    Example:
-        >>> extended(torch.zeros(1, 2)).tolist()
-        [[0.0, 0.0, 1.0]]
-    """
+    """Return rows with an appended 1, which the bias multiplies."""
     return torch.cat([rows, rows.new_ones(*rows.shape[:-1], 1)], dim=-1)
 
 
 def errors_back(network: Network) -> Float[Tensor, "difference unit"]:
-    """Return a basis of the errors at the last hidden layer's units, if all of them are active.
-
-    With several outputs, which are classes, errors sum to 0, so that only their differences from the first count.
-
-    Example:
-        >>> network = Network((torch.eye(2), torch.tensor([[1.0, 2.0], [3.0, 5.0]])), (torch.zeros(2), torch.zeros(2)))
-        >>> errors_back(network).tolist()
-        [[2.0, 3.0]]
-    """
+    """Return a basis of the errors at the last hidden layer's units, if all of them are active."""
+    # With several outputs, which are classes, errors sum to 0, so that only their differences from the first count.
     last = network.weights[-1]
     return last if len(last) == 1 else last[1:] - last[:1]

@@ -25,53 +25,34 @@ from seepage.models.resnet import Residual
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView
 
-# Squared misfit at which a search has arrived; false ends lie at 1e-3 and above.
-_ARRIVED = 1e-6
+_ARRIVED = 1e-6  # squared misfit at which a search has arrived; false ends lie at 1e-3 and above
 # Dimensions outside the spans, more than a table has columns, without which lying inside says nothing.
 _LEAST_OUTSIDE = 2
 # Of the largest singular value, in roundings of the received numbers: what is smaller is rounding. Sums over a batch
 # that would be zero leave more of it than single products do.
 _ROUNDINGS = 100.0
-# Share of the largest singular value that is too small to count in the received precision.
-_DETERMINED = 1e-6
-# Rounds without an improvement after which no more is expected.
-_PATIENCE = 4
-# Share of a column in a span of differences that is more than rounding.
-_VARIES = 1e-4
-# Largest difference of a replay from what was received that counts as none, in roundings.
-SAME = 300.0
+_DETERMINED = 1e-6  # share of the largest singular value that is too small to count in the received precision
+_PATIENCE = 4  # rounds without an improvement after which no more is expected
+_VARIES = 1e-4  # share of a column in a span of differences that is more than rounding
+SAME = 300.0  # largest difference of a replay from what was received that counts as none, in roundings
 # Times that numbers are fitted, and unknown numbers up to which they are.
-_FITS = 3
-_FITTED_AT_ONCE = 1000
+_FITS, _FITTED_AT_ONCE = 3, 1000
 # Step of the difference quotients, standardised, and how many are taken at a time.
-_STEP = 1e-6
-_AT_ONCE = 64
+_STEP, _AT_ONCE = 1e-6, 64
 
 
 class Opening(NamedTuple):
-    """The first two affine layers of a network, both followed by a ReLU, and their normalisations.
-
-    Attributes:
-        beside: whether encoded rows enter the second layer beside what the first one makes of them.
-    """
+    """The first two affine layers of a network, both followed by a ReLU, and their normalisations."""
 
     first: nn.Linear | nn.Conv1d
     first_norm: BatchNorm | None
-    beside: bool
+    beside: bool  # whether encoded rows enter the second layer, too
     second: nn.Linear
     second_norm: BatchNorm | None
 
 
 def opening(module: nn.Module) -> Opening | None:
-    """Return the first layers of a network with batch normalisation; None where it has none, or begins with others.
-
-    Example:
-        >>> layers = [nn.Linear(2, 3), BatchNorm(3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)]
-        >>> opening(nn.Sequential(*layers)).first_norm
-        BatchNorm(3, eps=1e-05, momentum=0.1, affine=True)
-        >>> opening(nn.Sequential(*layers[:3], nn.Linear(3, 2))) is None
-        True
-    """
+    """Return the first layers of a network with batch normalisation; None where it has none, or begins with others."""
     parts = parts_of(module)
     if parts is None or not normalisations(module):
         return None
@@ -101,16 +82,11 @@ def _block(parts: list[nn.Module]) -> tuple[_Block | None, bool, list[nn.Module]
 class NormalisedHarvester(RecordHarvester):
     """Reads records from gradients of networks with batch normalisation, one victim at a time.
 
-    With the statistics of a batch at hand, normalisation is an affine map of each record by itself, so that what the
-    layers make of a record does not depend on the others. Its errors do: they come back without their mean and without
-    what goes along with the normalised values. So the errors of a normalised layer add up to zero over the batch, and
-    its gradient spans only differences of the records' inputs. What is missing is the inputs' mean, and what the layer
-    makes of it is granted. The rest is the search of ``CellsSearch``. The mean of the encoded rows also tells how often
-    each category occurs, and so in the course of the search which ones the missing records still hold. A convolution in
-    front leaves no such span; there the second layer's alone is searched.
-
-    A whole batch is read where the client's computation on it leaves no more than rounding of the received gradient and
-    of the statistics. That is likely to be right, and no proof.
+    With a batch's statistics, normalisation is an affine map of each record by itself; but its errors add up to zero,
+    so that a gradient spans only differences of the records' inputs. Their mean follows from what the layer makes of
+    it, which is granted; that of the encoded rows counts categories. A convolution in front leaves no such span; there
+    the second layer's alone is searched. A whole batch is read where its replay leaves no more than rounding of
+    gradient and statistics: likely to be right, and no proof. See docs/methods/unmix.md.
     """
 
     def run(self, seen: ReplayedBatch, records: int, seed: int) -> Harvest:
@@ -187,11 +163,7 @@ class NormalisedHarvester(RecordHarvester):
 
 
 class ReplayedBatch:
-    """One victim's gradient and the moments of its batch, against which whole batches are replayed.
-
-    Attributes:
-        occurring: whether some record has each encoded column, as far as the rows' mean says so.
-    """
+    """One victim's gradient and the moments of its batch, against which whole batches are replayed."""
 
     network: Layered
     spans: list[Span]
@@ -241,10 +213,8 @@ class ReplayedBatch:
     def left(
         self, rows: Float[Tensor, "try record encoded"], labels: Float[Tensor, " record"]
     ) -> Float[Tensor, "try entry"]:
-        """Return the gradient and the statistics without whole batches, in roundings of their usual entries.
-
-        A shift that all records share is normalised away; only the statistics reveal it.
-        """
+        """Return the gradient and the statistics without whole batches, in roundings of their usual entries."""
+        # A shift that all records share is normalised away; only the statistics reveal it.
         place = {name: p.expand(len(rows), *p.shape) for name, p in self._place.items()}
         sent = gradient(self._model, rows, labels.expand(len(rows), -1), place)
         rest = [(part - sent[name]) / self._usual(name) for name, part in self._received.items()]
@@ -360,11 +330,7 @@ class Seen(ReplayedBatch):
         return scale.repeat_interleave(positions), (bias - scale * mean).repeat_interleave(positions)
 
     def _frozen(self, positions: Mapping[BatchNorm | None, int]) -> tuple[nn.Module, nn.Linear]:
-        """Return the module without its last layer, which normalises every row as this batch was, and that layer.
-
-        Args:
-            positions: number of positions that a normalisation takes together, where it is not one.
-        """
+        """Return the module without its last layer, which normalises every row as this batch was, and that layer."""
         parts = parts_of(self._model.module)
         assert parts is not None
         last = parts[-1]
@@ -386,12 +352,8 @@ def mean_row(
     outputs: Float[Tensor, " unit"],
     basis: Float[Tensor, "rank encoded"],
 ) -> tuple[Float[Tensor, " encoded"], Float[Tensor, "free encoded"]]:
-    """Return the mean of a batch's raw rows, and the directions in which the encoded one may lie anywhere.
-
-    Args:
-        outputs: output of the first layer for the encoded mean, without its bias.
-        basis: basis of the differences of encoded rows.
-    """
+    """Return the mean of a batch's raw rows, and the directions in which the encoded one may lie anywhere."""
+    # From the first layer's output for the encoded mean, less its bias, and a basis of the differences of encoded rows.
     open_ = torch.linalg.vector_norm(basis, dim=0) > _VARIES
     sums = weight.new_zeros(len(encoder.schema.discrete), encoder.width)
     for at, i in enumerate(encoder.schema.discrete):

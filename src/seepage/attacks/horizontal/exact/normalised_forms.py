@@ -19,8 +19,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView
 
-# Share of the largest entry of a diagonal matrix at which an entry counts as zero.
-_NONE = 1e-12
+_NONE = 1e-12  # share of the largest entry of a diagonal matrix at which an entry counts as zero
 
 
 def seen_of(
@@ -31,28 +30,18 @@ def seen_of(
     encoder: Encoder,
     statistics: Statistics,
 ) -> ReplayedBatch:
-    """Return the evidence about records in a victim's gradient and the statistics of its batch.
-
-    Raises:
-        UnreadableError: no layer distinguishes single records.
-    """
+    """Return the evidence about records in a victim's gradient and the statistics of its batch."""
     if opening(view.model.module) is not None:
         return Seen(view, victim, records, moments, encoder)
     return TracedSeen(view, victim, records, moments, encoder, statistics)
 
 
 class TracedSeen(ReplayedBatch):
-    """Evidence about records in the gradient and the statistics of a network of any form.
+    """Evidence about records in the gradient and the statistics (``moments``) of a network of any form.
 
-    With the moments of the batch in place, what a layer takes is a function of one record. Where the errors of a layer
-    add up to zero, its gradient spans differences of its inputs alone; their mean follows from the moments of what the
-    layer returns.
-
-    Args:
-        moments: moments of all victims' batches, by name of the normalisation.
-
-    Raises:
-        UnreadableError: no layer distinguishes single records, or no layer's errors are those of the outputs.
+    Where the errors of a layer add up to zero, its gradient spans differences of its inputs alone; their mean follows
+    from the moments of what the layer returns. Unreadable where no layer distinguishes records or has the outputs'
+    errors.
     """
 
     def __init__(

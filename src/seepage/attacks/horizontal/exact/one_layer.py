@@ -18,16 +18,11 @@ from seepage.tabular.encoder import Encoder
 # Weights of the errors in the searches' misfit, in turn: searches with and without find different records.
 _WEIGHTS = (10.0, 0.0)
 # Largest number of searches, and number of searches without a new direction after which no other is expected.
-_SEARCHES = 12
-_PATIENCE = 3
-# Number of ends of searches from which each known record is searched again.
-_NEAREST = 8
-# Number of units, beyond those that determine a direction, that it has to vanish on.
-_BEYOND_CHANCE = 6
-# Share of an error's norm that may lie outside the errors that its active units allow.
-_OFF = 1e-3
-# Share of a unit vector that has to lie outside the span of others.
-_INDEPENDENT = 1e-4
+_SEARCHES, _PATIENCE = 12, 3
+_NEAREST = 8  # number of ends of searches from which each known record is searched again
+_BEYOND_CHANCE = 6  # number of units, beyond those that determine a direction, that it has to vanish on
+_OFF = 1e-3  # share of an error's norm that may lie outside the errors that its active units allow
+_INDEPENDENT = 1e-4  # share of a unit vector that has to lie outside the span of others
 
 
 def search_one_layer(
@@ -39,18 +34,10 @@ def search_one_layer(
     draw: Callable[[], tuple[Tensor, Tensor]],
     rounds: int,
 ) -> tuple[list[SearchEnds], Float[Tensor, "record encoded"]]:
-    """Return the ends of searches for single records, and rows computed from the errors of all records.
-
-    With one hidden layer only the first layer's rows distinguish records from their combinations, and from about
-    twenty records on, searches find mostly combinations. But even these are inactive on units of true records, and a
-    true record's inactive units determine its dual vector: a direction that is orthogonal to all other records. Every
-    search is followed by one for such directions. The next search is restricted to the space orthogonal to all of
-    them, which has fewer dimensions and contains the records without a direction. When every record has one, the
-    records are solved for.
-
-    Args:
-        allowed: whether each encoded column can differ from 0, as in ``CellsSearch``.
-    """
+    """Return the ends of searches for single records, and rows computed from the errors of all records."""
+    # With one hidden layer, searches find mostly combinations from about twenty records on. But even these are inactive
+    # on units of true records, which determine a dual vector: a direction orthogonal to all other records. The next
+    # search is in the space orthogonal to those known. When every record has one, the records are solved for.
     shares = (left / span.scale[:, None]) @ span.rows.T
     norms = torch.linalg.vector_norm(network.weights[0], dim=1)
     duals = Directions.none(shares)

@@ -12,25 +12,7 @@ _USUAL = 4
 
 
 class Pace:
-    """Progress of searches: each share of the work is reported once.
-
-    A search is reported as if it took four rounds; where it ends earlier, the rest is reported at once.
-
-    Args:
-        progress: called with the share of the work done since the last call; None for nobody.
-        rounds: largest number of rounds of a victim's search.
-
-    Example:
-        >>> shares = []
-        >>> pace = Pace(shares.append, victims=2, rounds=4)
-        >>> pace.begin()
-        >>> pace.searched(1.0)
-        >>> pace.end()
-        >>> pace.begin()
-        >>> pace.rest(0.5)
-        >>> shares
-        [0.5, 0.5]
-    """
+    """Progress of searches: each share of the work is reported once, as if a search took four rounds."""
 
     def __init__(self, progress: Callable[[float], None] | None, victims: int, rounds: int) -> None:
         self._progress, self._victims, self._rounds = progress, victims, min(rounds, _USUAL)

@@ -22,17 +22,12 @@ from seepage.tabular.encoder import Encoder
 # Typical rows, between these numbers, with which the layers of a network are looked at.
 _LEAST_ROWS, _MOST_ROWS = 64, 1024
 # Relative difference of two float64 computations that counts as none, and that of a system solved by steps.
-_SAME = 1e-9
-_SOLVED = 1e-7
-# Share of the largest error that counts as none.
-_SILENT = 1e-12
-# Length that inputs of a layer are brought to on average, where searches compare them.
-_USUAL = 4.0
+_SAME, _SOLVED = 1e-9, 1e-7
+_SILENT = 1e-12  # share of the largest error that counts as none
+_USUAL = 4.0  # length that inputs of a layer are brought to on average, where searches compare them
 # Most steps of conjugate gradients, and the share of the squared length at which they end.
-_CONJUGATE = 200
-_CONJUGATE_END = 1e-24
-# Layers that a message names.
-NAMED = 3
+_CONJUGATE, _CONJUGATE_END = 200, 1e-24
+NAMED = 3  # layers that a message names
 
 
 class UnreadableError(Exception):
@@ -41,32 +36,16 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class WatchedLayer:
-    """A linear map whose gradient is a sum over records of error times input.
+    """A linear map whose gradient is a sum over records of error times input."""
 
-    Attributes:
-        place: index among the linear calls of a run.
-        name: name in the module: of the layer, or of the parameter where that is no layer's weight.
-        weights: parameters that its weight is, or is computed from.
-        computed: whether its weight is computed from them.
-        isometric: whether entries of the weight's gradient are those of the parameters', in another order.
-        bias: parameter whose gradient is the sum of the errors; None without.
-        token: place of the only input of a record that has an error, where the layer takes several; else None.
-        centred: normalisation behind it that makes errors add up to zero over a batch; None where they do not.
-    """
-
-    name: str
-    place: int
-    weights: tuple[str, ...]
-    computed: bool = False
-    isometric: bool = True
-    bias: str | None = None
-    token: int | None = None
-    centred: str | None = None
-
-    @property
-    def biased(self) -> bool:
-        """Whether it has a bias."""
-        return self.bias is not None
+    name: str  # in the module: of the layer, else of the parameter
+    place: int  # index among the linear calls of a run
+    weights: tuple[str, ...]  # parameters that its weight is, or is computed from
+    computed: bool = False  # whether its weight is computed from them
+    isometric: bool = True  # whether its weight's gradient has the parameters' entries, in another order
+    bias: str | None = None  # parameter whose gradient is the sum of the errors
+    token: int | None = None  # place of the only one of several inputs of a record that has an error
+    centred: str | None = None  # normalisation behind it that makes errors add up to zero
 
     def chosen(self, values: Tensor) -> Tensor:
         """Return the values of the record's only input that has an error."""
@@ -75,7 +54,7 @@ class WatchedLayer:
     def entered(self, call: LinearCall) -> Float[Tensor, "record extended"]:
         """Return the inputs of a run, with an appended 1 where the layer has a bias."""
         values = self.chosen(call.entering).detach()
-        return extended(values) if self.biased else values
+        return values if self.bias is None else extended(values)
 
     def received(self, module: nn.Module, message: Mapping[str, Tensor], row: Tensor) -> Float[Tensor, "unit _"]:
         """Return the gradient of weight and bias side by side; any encoded row does."""
@@ -95,10 +74,7 @@ class WatchedLayer:
 class Probes:
     """Rows that determine the affine map from encoded rows to the inputs of a layer.
 
-    Attributes:
-        rows: a row, and one more for each encoded column.
-        scale, shift: raw entry of an encoded column, as a multiple of the encoded one and a constant; None for rows
-            of zeros and ones, which are no table's.
+    Raw entries of columns are ``scale`` times the encoded one plus ``shift``; None for rows that are no table's.
     """
 
     rows: Float[Tensor, "probe encoded"]
@@ -141,39 +117,24 @@ class Probes:
 
 @dataclass(frozen=True)
 class LayerProbe:
-    """Properties of a linear map, measured on typical rows.
-
-    Attributes:
-        outputs: number of the network's outputs.
-        linear: map from the encoded row to its input and the constant part, where that is affine.
-        rank: number of dimensions of its gradient, however many records there are.
-        scale: factor that brings its inputs to the usual length.
-        numbers: numbers a row that all linear maps take and return.
-        work: multiplications a row of all linear maps.
-        at_end: whether its errors are those of the outputs.
-    """
+    """Properties of a linear map, measured on typical rows."""
 
     layer: WatchedLayer
     inputs: int
-    outputs: int
-    linear: tuple[Tensor, Tensor] | None
-    rank: int
-    scale: float
-    numbers: int
-    work: int
-    at_end: bool
+    outputs: int  # number of the network's outputs
+    linear: tuple[Tensor, Tensor] | None  # map from the encoded row to its input and the constant, where affine
+    rank: int  # dimensions of its gradient, however many records
+    scale: float  # factor that brings its inputs to the usual length
+    numbers: int  # numbers a row that all linear maps take and return
+    work: int  # multiplications a row of all linear maps
+    at_end: bool  # whether its errors are those of the outputs
 
 
 def probed(
     module: nn.Module, trained: nn.Module, head: Head, rows: Float[Tensor, "row encoded"], encoder: Encoder | None
 ) -> tuple[list[LayerProbe], Probes, list[str]]:
-    """Return the layers that take one input a record in the order in which they run, probes, and why others do not.
-
-    Args:
-        module: module in which each record is computed by itself.
-        trained: module as clients train it: the same, unless it normalises by the batch.
-        encoder: encoder of the table, for networks that take its rows alone.
-    """
+    """Return the layers that take one input a record in the order in which they run, probes, and why others do not."""
+    # ``module`` computes each record by itself; ``trained`` is as clients train it, and may normalise by the batch.
     wide = max((max(p.shape[0], p[0].numel()) for p in module.parameters() if p.dim() > 1), default=0)
     if not wide:
         raise UnreadableError("no affine layer")
@@ -259,10 +220,8 @@ def _layer(
     gradients: Mapping[str, Tensor | None],
     inputs: Mapping[str, Tensor],
 ) -> WatchedLayer | str:
-    """Return the layer of a call; else why its gradient is no sum of one error times one input a record.
-
-    Empty where the call applies no parameter.
-    """
+    """Return the layer of a call; else why its gradient is no sum of one error times one input a record."""
+    # Empty where the call applies no parameter.
     own = next((name for name, p in parameters.items() if p is call.weight), None)
     if own is None:
         if not call.weight.requires_grad:

@@ -17,8 +17,7 @@ from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import Knowledge, UpdateView, View
 
-# Numbers of a batch that are moved together, at the most.
-_MOVED_TOGETHER = 200
+_MOVED_TOGETHER = 200  # numbers of a batch that are moved together, at the most
 
 
 # Doubt where only some records were read.
@@ -28,14 +27,7 @@ _Cells = Float[Tensor, "record column"]
 
 
 def columns_of(schema: Schema, statistics: Statistics) -> tuple[kernel.EncodedColumn, ...]:
-    """Return the columns of a schema as the kernel takes them.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> data = distinct(rows=8, continuous=1, discrete=0)
-        >>> [column.low for column in columns_of(data.schema, data.statistics)]
-        [0.0]
-    """
+    """Return the columns of a schema as the kernel takes them."""
     columns = []
     for column, block in zip(schema.columns, schema.blocks, strict=True):
         moments = tuple(statistics.mean[block].tolist()), tuple(statistics.std[block].tolist())
@@ -48,11 +40,7 @@ def columns_of(schema: Schema, statistics: Statistics) -> tuple[kernel.EncodedCo
 
 
 def declaration(view: View, knowledge: Knowledge) -> kernel.Declaration:
-    """Return the attacker's knowledge of how messages were computed.
-
-    Raises:
-        kernel.RefusedError: the recipe is none that the kernel has a rule for.
-    """
+    """Return the attacker's knowledge of how messages were computed; refused where the kernel has no rule."""
     training = view.training if isinstance(view, UpdateView) else None
     if training is not None:
         usual = {f.name: f.default for f in fields(training) if f.default is not MISSING}
@@ -90,12 +78,7 @@ def proofs_of(
 def proof_of(
     view: View, knowledge: Knowledge, victim: int, cells: _Cells, labels: Tensor | None, doubt: str | None
 ) -> kernel.Certified:
-    """Return the proof of a victim's guess.
-
-    Args:
-        labels: their labels; None where they are derived from the message.
-        doubt: why the records are no witness, such as that some are estimates; None where they are.
-    """
+    """Return the proof of a victim's guess; ``doubt`` says why the records are no witness, such as estimates."""
     try:
         if doubt is not None:
             raise kernel.RefusedError(doubt)
@@ -114,11 +97,8 @@ def proof_of(
 def labels_of(
     model: Model, parameters: _Tensors, message: _Tensors, declared: kernel.Declaration, cells: _Cells
 ) -> Float[Tensor, " record"]:
-    """Return the labels with which records explain a mean gradient best.
-
-    The gradient is linear in the errors at the outputs, which are least squares' answer; an output less its error is
-    what the label says.
-    """
+    """Return the labels with which records explain a mean gradient best."""
+    # It is linear in the errors at the outputs, which are least squares' answer; an output less its error is the label.
     at = {name: part.double() for name, part in parameters.items()}
     module, rows = copied(model.module).double(), declared.rows(cells)
 
@@ -142,10 +122,8 @@ def labels_of(
 def _refined(
     model: Model, parameters: _Tensors, message: _Tensors, declared: kernel.Declaration, cells: _Cells, labels: Tensor
 ) -> _Cells:
-    """Return cells whose numbers, where they are not whole, are moved to explain a gradient best.
-
-    What an attack reads to its own precision may miss the message by more than the message's roundings.
-    """
+    """Return cells whose numbers, where they are not whole, are moved to explain a gradient best."""
+    # What an attack reads to its own precision may miss the message by more than the message's roundings.
     place = [i for i, column in enumerate(declared.columns) if column.categories is None and not column.integer]
     if not place or declared.steps > 1 or len(cells) * len(place) > _MOVED_TOGETHER or not cells.isfinite().all():
         return cells

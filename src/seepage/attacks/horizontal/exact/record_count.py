@@ -18,25 +18,20 @@ from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView
 
-# Relative distance of a count from a whole number.
-_WHOLE = 1e-2
-_STARTS = 256
-_ROUNDS = 4
+_WHOLE = 1e-2  # relative distance of a count from a whole number
+_STARTS, _ROUNDS = 256, 4
 
 
 def count_records(
     view: GradientView, schema: Schema, statistics: Statistics, victim: int = 0, seed: int = 0
 ) -> int | None:
-    """Return the number of records that a gradient is the mean of, where single records can be read from it.
+    """Return the number of records that a gradient is the mean of, or None where no record is found.
 
     Records are sought one by one, as ``Unmix`` does, which takes no count. What one of them has added to the gradient
     is its own gradient over the count: with its chances p by the network and its label y, the second layer says what
-    (p - y) / count is, and only one label makes the count a positive number. Copies of a record divide it, so
-    that the count on which most records agree is taken, the larger one of several.
-
-    Returns:
-        The count, or None where no record is found: no network with two hidden layers or more, noise, or more records
-        than the layers are wide.
+    (p - y) / count is, and only one label makes the count a positive number. Copies of a record divide it, so that the
+    count on which most records agree is taken, the larger one of several. None is found with fewer than two hidden
+    layers, noise, or more records than the layers are wide.
 
     Example:
         >>> from seepage.datasets.planted import distinct

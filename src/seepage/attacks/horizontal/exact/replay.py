@@ -19,29 +19,21 @@ from seepage.wire.horizontal import GradientView, UpdateView, View
 
 # Largest excess of the remaining squared length over that of noise alone, in standard deviations of the latter.
 _CHANCE = 4.0
-# Standard deviations of a record's part in a message that count as no trace of it.
-_TRACE = 40.0
+_TRACE = 40.0  # standard deviations of a record's part in a message that count as no trace of it
 # Least standard deviation of an entry: that of a clipped message may be none, and its square must not be.
 _LEAST = 1e-150
-# Standard deviations of the noise that count as none.
-_NONE = 1e-3
-# Share of the errors that is rounding in float64.
-_PRECISE = 1e-12
-# Standard deviations of a column by which copies of a record may differ after their numbers were fitted.
-_COPIES = 1e-2
-# Times that cells are fitted.
-_FITS = 8
+_NONE = 1e-3  # standard deviations of the noise that count as none
+_PRECISE = 1e-12  # share of the errors that is rounding in float64
+_COPIES = 1e-2  # standard deviations of a column by which copies of a record may differ after their numbers were fitted
+_FITS = 8  # times that cells are fitted
 # Shares of a Newton step that are tried, and of the largest singular value, what a careful one leaves out.
-_STEPS = (1.0, 0.3)
-_DAMPED = 0.1
+_STEPS, _DAMPED = (1.0, 0.3), 0.1
 
 
 def can_replay(view: View, records: int) -> bool:
-    """Return whether the client's computation follows from its records: the order of several batches is unknown.
-
-    Of Adam's steps the rounding is not one noise for all entries, and those of alternatives hardly differ: what would
-    fit proves nothing. Nor is there a noise of one size where a client has cast its message to fewer bits.
-    """
+    """Return whether the client's computation follows from its records: the order of several batches is unknown."""
+    # Of Adam's steps the rounding is not one noise for all entries, and those of alternatives hardly differ: what would
+    # fit proves nothing. Nor is there a noise of one size where a client has cast its message to fewer bits.
     if view.precision != "full":
         return False
     if isinstance(view, GradientView):
@@ -51,18 +43,12 @@ def can_replay(view: View, records: int) -> bool:
 
 @dataclass(frozen=True)
 class Replay:
-    """Result of a replay of one victim's records.
-
-    Attributes:
-        fits: whether they leave no more of the message than noise makes.
-        traceless: records whose cells leave nothing but noise in the message.
-        error: standard error of each record's standardised row; infinite where it leaves no trace of its own.
-    """
+    """Result of a replay of one victim's records."""
 
     cells: Float[Tensor, "record column"]
-    fits: bool
-    traceless: Bool[Tensor, " record"]
-    error: Float[Tensor, " record"]
+    fits: bool  # whether they leave no more of the message than noise makes
+    traceless: Bool[Tensor, " record"]  # records whose cells leave nothing but noise in it
+    error: Float[Tensor, " record"]  # standard error of standardised rows; infinite without a trace of its own
 
 
 def replayed(
@@ -76,17 +62,10 @@ def replayed(
     noise: Sequence[float],
     parameters: Sequence[tuple[str, str | None]] = (),
 ) -> Replay:
-    """Fit cells to the message, and return whether they explain it.
-
-    What the records leave of the message has to be no longer than noise makes it. A record's error at the first layer's
-    units, as far as it is independent of the other records', says how much the message moves with its row, to first
-    order.
-
-    Args:
-        read: message as a mean gradient, the form in which replays are compared.
-        noise: standard deviation of each layer's entries in the mean gradient.
-        parameters: names of each layer's weights and bias; those of all parameters in pairs if empty.
-    """
+    """Fit cells to the message, and return whether they explain it."""
+    # What the records leave of the message, ``read`` as a mean gradient, has to be no longer than each layer's noise
+    # makes it. A record's error at the first layer's units, as far as it is independent of the others', says how much
+    # the message moves with its row. ``parameters``: names of each layer's weights and bias; empty for all in pairs.
     names = list(view.message)
     layers = list(parameters) or list(zip(names[::2], names[1::2], strict=True))
     first = layers[0][0]

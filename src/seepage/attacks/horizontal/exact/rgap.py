@@ -18,15 +18,12 @@ from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess, View
 
-# Invertible activations; ReLU where its output is positive.
-ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid)
+ACTIVATIONS = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid)  # invertible activations; ReLU where its output is positive
 
 # Numbers of grid points and of powers of e in the search for the output's scale, which is then bisected.
 _PLACES, _POWERS, _BISECTIONS = 4096, 30.0, 60
-# Largest number of scales that may explain the output layer's gradient.
-_ROOTS = 3
-# Distance from their bounds up to which bounded activations are inverted.
-_EDGE = 1e-12
+_ROOTS = 3  # largest number of scales that may explain the output layer's gradient
+_EDGE = 1e-12  # distance from their bounds up to which bounded activations are inverted
 
 
 @attacks.register("rgap", "horizontal")
@@ -37,18 +34,11 @@ class RGap:
     Source: Zhu and Blaschko, R-GAP (ICLR 2021).
 
     With one record, each layer's gradient is the product k x' of the error k at its outputs and its input x. At the
-    output layer only the scale between the two is unknown, a single number that the loss's derivative determines: with
-    two classes and the margin u of the true one, -u / (1 + e^u) is the product of weights and their gradient. Below
-    it, k follows from the layer above and the activation's derivative, the outputs z from inverting the activation,
-    and the input solves W x = z and k x' = dW together, by least squares. A layer with a bias has k as its bias's
-    gradient, so that the recursion starts at the lowest layer with a bias. With a bias in the first layer it is the
-    quotient of the two gradients that ``single_activation`` takes.
-
-    The output layer may allow up to three scales, and without labels both signs (the paper's twin data). Those that do
-    not reproduce the gradient are dropped, and of the others the row nearest to a valid one is taken, which is more
-    selective for tables than for images. For a larger batch, where none of this holds, it returns one row.
-
-    Networks are affine layers with ReLU, leaky ReLU, tanh or sigmoid between them.
+    output layer the loss's derivative determines the scale between the two; below it, k follows from the layer above,
+    the outputs z from inverting the activation (ReLU, leaky ReLU, tanh or sigmoid), and the input solves W x = z and
+    k x' = dW together, by least squares. The recursion starts at the lowest layer with a bias, whose gradient is k.
+    Of scales and signs (the paper's twin data) that reproduce the gradient, the row nearest to a valid one is taken.
+    For a larger batch, where none of this holds, it returns one row.
 
     Deviations: the paper's rank analysis is left out, since the gradient of an affine layer determines its input as
     soon as one neuron has an error (the index distinguishes convolutions); equations of the gradient are divided
@@ -68,12 +58,7 @@ class RGap:
     """
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guessed records; nothing is random, so ``seeds`` are not used.
-
-        Raises:
-            BadInputError: the view does not fit its model, that holds layers that cannot be undone or are frozen, or
-                the label of a regression is not granted.
-        """
+        """Return the guessed records; nothing is random, so ``seeds`` are not used."""
         check(view, knowledge, seeds)
         read, facts = as_gradient(view, knowledge)
         layers = _layers(read)
@@ -187,11 +172,9 @@ def _of_squares(layer: _AffineLayer, labels: Float[Tensor, " victim"]) -> _Layer
 
 
 def _of_classes(layer: _AffineLayer) -> _LayerInputs:
-    """Solve for the scale of an output layer under cross-entropy.
-
-    The gradient is a u' with a unit vector a; the input is s u and the error a / s, which has to be the softmax of
-    s W u less the label's unit vector. The label y is where a is negative, so that s (1 - p_y) = |a_y|.
-    """
+    """Solve for the scale of an output layer under cross-entropy."""
+    # The gradient is a u' with a unit vector a; the input is s u and the error a / s, which has to be the softmax of s
+    # W u less the label's unit vector. The label y is where a is negative, so that s (1 - p_y) = |a_y|.
     left = torch.linalg.svd(layer.gradient, full_matrices=False)[0][..., 0]
     # A silent unit of the layer below is silent here, to the last bit.
     error = torch.stack([left, -left], 1)

@@ -29,11 +29,7 @@ class RobbingTheFed:
     network: ClassVar[str] = "imprint"
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guessed records; nothing is random, so ``seeds`` are not used.
-
-        Raises:
-            BadInputError: the view does not fit its model, or that was not crafted for the attack.
-        """
+        """Return the guessed records; nothing is random, so ``seeds`` are not used."""
         check(view, knowledge, seeds)
         read, knowledge = as_gradient(view, knowledge)
         layer = first_layer(read)

@@ -20,9 +20,7 @@ class SingleActivation:
 
     Where one record of the batch activates neuron j, the gradient of its weights over that of its bias is the record
     (Phong et al. 2018 for a batch of one; Boenisch et al. 2023 observe it in larger batches of untrained networks).
-    Every neuron is a candidate; those nearest to valid rows are taken. With one record it is exact for any network
-    that begins with an affine layer with a bias; for others ``rgap`` solves layer by layer. It needs no labels and no
-    optimisation; for updates of several local steps it uses the gradient of ``midway``.
+    Every neuron is a candidate; those nearest to valid rows are taken.
 
     Example:
         >>> import torch
@@ -39,11 +37,7 @@ class SingleActivation:
     """
 
     def __call__(self, view: View, knowledge: Knowledge, seeds: Sequence[int]) -> RecordsGuess:
-        """Return the guessed records; nothing is random, so ``seeds`` are not used.
-
-        Raises:
-            BadInputError: the view does not fit its model, or that begins with no affine layer with a bias.
-        """
+        """Return the guessed records; nothing is random, so ``seeds`` are not used."""
         check(view, knowledge, seeds)
         read, knowledge = as_gradient(view, knowledge)
         layer = first_layer(read)

@@ -13,30 +13,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Bound on rounding, as a share of the largest singular value, in roundings of the received numbers.
-ROUNDINGS = 16.0
-# Bound on noise, in units of the largest singular value that noise alone would have.
-_ABOVE_NOISE = 1.2
-# Ratio to the largest gradient below which a unit has not reacted.
-_DEAD = 1e-9
+ROUNDINGS = 16.0  # bound on rounding, as a share of the largest singular value, in roundings of the received numbers
+_ABOVE_NOISE = 1.2  # bound on noise, in units of the largest singular value that noise alone would have
+_DEAD = 1e-9  # ratio to the largest gradient below which a unit has not reacted
 
 
 @dataclass(frozen=True)
 class Span:
-    """Orthonormal bases of a gradient's span and of its complement.
-
-    Attributes:
-        scale: divisor of each unit's row.
-        rows, off_rows: bases of the span of the rows and of its complement, (rank, extended) and (rest, extended).
-        off_columns: basis of the complement of the span of the scaled columns, (rest, unit).
-        inverse: pseudo-inverse of the scaled gradient, (extended, unit).
-    """
+    """Orthonormal bases of a gradient's span and of its complement, rows scaled by ``scale``."""
 
     scale: Float[Tensor, " unit"]
     rows: Float[Tensor, "rank extended"]
-    off_rows: Float[Tensor, "rest extended"]
-    off_columns: Float[Tensor, "other unit"]
-    inverse: Float[Tensor, "extended unit"]
+    off_rows: Float[Tensor, "rest extended"]  # complement of the rows
+    off_columns: Float[Tensor, "other unit"]  # complement of the scaled columns
+    inverse: Float[Tensor, "extended unit"]  # pseudo-inverse of the scaled gradient
 
     @property
     def rank(self) -> int:
@@ -54,19 +44,8 @@ class Span:
         most: int | None = None,
         roundings: float = ROUNDINGS,
     ) -> Span:
-        """Return the spans of a gradient.
-
-        Args:
-            largest: largest singular value of the whole scaled gradient.
-            rounding: relative precision of the received numbers.
-            roundings: bound on rounding, in units of precision times the largest singular value.
-
-        Example:
-            >>> gradient = torch.tensor([[1.0, 1.0], [2.0, 2.0]], dtype=torch.float64)
-            >>> span = Span.of(gradient, row_scale(gradient), 1.0, 1e-7)
-            >>> span.rank, span.off_rows.shape, span.off_columns.shape
-            (1, torch.Size([1, 2]), torch.Size([1, 2]))
-        """
+        """Return the spans of a gradient whose whole has ``largest`` as largest singular value, once scaled."""
+        # Rounding is the relative precision of the numbers, of which singular values are off by so many ``roundings``.
         left, values, right = torch.linalg.svd(gradient / scale[:, None])
         # A matrix of noise alone has a norm next to this (Davidson and Szarek 2001).
         loudest = noise * (gradient.shape[0] ** 0.5 + gradient.shape[1] ** 0.5)
@@ -77,11 +56,6 @@ class Span:
 
 
 def row_scale(gradient: Float[Tensor, "unit extended"]) -> Float[Tensor, " unit"]:
-    """Return the norm of each unit's row; infinite where a unit has not reacted.
-
-    Example:
-        >>> row_scale(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
-        [5.0, inf]
-    """
+    """Return the norm of each unit's row; infinite where a unit has not reacted."""
     norms = torch.linalg.vector_norm(gradient, dim=1)
     return torch.where(norms > norms.max() * _DEAD, norms, torch.full_like(norms, torch.inf))

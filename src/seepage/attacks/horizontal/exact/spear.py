@@ -22,16 +22,12 @@ from seepage.registry import attacks
 from seepage.tabular.encoder import Encoder
 from seepage.wire.horizontal import Knowledge, RecordsGuess, View
 
-# Number of submatrices processed together.
-_AT_ONCE = {"cpu": 4096, "cuda": 65536}
+_AT_ONCE = {"cpu": 4096, "cuda": 65536}  # number of submatrices processed together
 # Probability that a record's direction is rejected for its sparsity, if units are active with probability one half.
 _TURNED_DOWN = 1e-5
-# Number of sparsest directions to choose from.
-_POOL = 512
-# Share of a unit vector that has to lie outside the span of others for it to count as independent.
-_INDEPENDENT = 1e-4
-# Exchanges evaluated together, in numbers.
-_NUMBERS_AT_ONCE = 2**19
+_POOL = 512  # number of sparsest directions to choose from
+_INDEPENDENT = 1e-4  # share of a unit vector that has to lie outside the span of others for it to count as independent
+_NUMBERS_AT_ONCE = 2**19  # exchanges evaluated together, in numbers
 
 
 @attacks.register("spear", "horizontal")
@@ -43,17 +39,12 @@ class Spear:
     Inversion of Batches in Federated Learning*, arXiv:2403.03945.
 
     The gradient of the first layer, weights and bias side by side, is a product of the records' errors and their rows
-    extended by a 1. Its decomposition gives both up to an invertible matrix. A unit that is inactive on a record has
-    no error on it. The null vector of r - 1 rows of the left factor, r its rank, is therefore a column of that matrix
-    if all of these units are inactive on one record. Submatrices are sampled, and directions that vanish on more units
-    than chance allows are kept. Among these, r independent ones are chosen greedily so that the zeros of the errors
-    match the units that the resulting rows leave inactive, by exchanging one direction after another while the match
-    improves. A complete match proves the batch. The last coordinate of a row, a 1, gives its scale.
+    extended by a 1. The null vector of r - 1 rows of its left factor, r its rank, unmixes a record if all those units
+    are inactive on it. Submatrices are sampled, and of directions that vanish on more units than chance allows, r
+    independent ones are chosen greedily so that the zeros match the units that the rows leave inactive.
 
     It needs about 2^(B-1) times the harmonic number of B submatrices for B records, a first affine layer followed by a
-    ReLU, and no more records than that layer has units and the batch's rows rank. Labels are not needed. The layers
-    after the first do not matter. A batch that is not solved within its submatrices stays unknown or uncertain, and
-    the guess says which.
+    ReLU, and no more records than that layer has units and the batch's rows rank. Labels are not needed.
 
     Deviations: the bias joins the weights' gradient before it is decomposed, so that the records' rows may be linearly
     dependent as long as they are affinely independent, and scales need no system of their own; rows are divided by
@@ -88,12 +79,7 @@ class Spear:
     def __call__(
         self, view: View, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
-        """Return the records of every victim.
-
-        Raises:
-            BadInputError: the view does not fit its model, or that does not begin with an affine layer that has a bias
-                and a ReLU behind it.
-        """
+        """Return the records of every victim."""
         check(view, knowledge, seeds)
         read, facts = as_gradient(view, knowledge)
         layer = first_layer(read)
@@ -165,12 +151,7 @@ class _SpearSearch(NamedTuple):
 
 
 def independent(vectors: Float[Tensor, "direction rank"]) -> list[int]:
-    """Return the positions of directions that are independent of all before them.
-
-    Example:
-        >>> independent(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.6, 0.8]]))
-        [0, 2]
-    """
+    """Return the positions of directions that are independent of all before them."""
     chosen: list[int] = []
     left = vectors.clone()
     for place in range(len(vectors)):
@@ -226,11 +207,9 @@ def _exchanged(
     quiet: Bool[Tensor, "direction unit"],
     place: int,
 ) -> Float[Tensor, " direction"]:
-    """Return the match with each direction in one position; 0 where it depends on the others.
-
-    With direction c in place of j, row j of the inverse is divided by w_j, the j-th of c's weights in the chosen ones,
-    and w_i times that leaves row i.
-    """
+    """Return the match with each direction in one position; 0 where it depends on the others."""
+    # With direction c in place of j, row j of the inverse is divided by w_j, the j-th of c's weights in the chosen
+    # ones, and w_i times that leaves row i.
     own = basis[place] / weight[:, place, None]
     moved = basis - weight[..., None] * own[:, None]
     moved[:, place] = own

@@ -36,53 +36,37 @@ from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
 from seepage.wire.horizontal import GradientView
 
-# Largest number of typical rows.
-_MOST_ROWS = 1024
-# Rows with which it is seen whether all else follows from the first layer's outputs.
-_FEW_ROWS = 64
-# Step of central differences, in standardised units.
-_STEP = 1e-6
-# Slope, as a share of the largest, that leaves no trace: above the error of central differences.
-_OPEN = 1e-7
-# Share of the best layer's dimensions that another one needs to be searched as well.
-_AS_GOOD = 0.9
+_MOST_ROWS = 1024  # largest number of typical rows
+_FEW_ROWS = 64  # rows with which it is seen whether all else follows from the first layer's outputs
+_STEP = 1e-6  # step of central differences, in standardised units
+_OPEN = 1e-7  # slope, as a share of the largest, that leaves no trace: above the error of central differences
+_AS_GOOD = 0.9  # share of the best layer's dimensions that another one needs to be searched as well
 # Most layers that are searched beside the first one, and those where no layer takes a row itself.
 _TAPS, _TAPS_ALONE = 1, 3
-# Squared length of what is added up to a deeper layer's input, in units of its own: generous.
-_ADDED_UP = 64.0
+_ADDED_UP = 64.0  # squared length of what is added up to a deeper layer's input, in units of its own: generous
 
 
 @dataclass(frozen=True)
 class TracedNetwork:
-    """A module whose linear maps are watched, see ``Layered``.
+    """A module in float64 and evaluation mode whose linear maps are watched, see ``Layered``.
 
     A layer counts whose weight's gradient is the sum over records of one error times one input, which depends on that
-    record alone. It may take several inputs of which one alone has an error, as the last attention block's of a
-    transformer that reads one token.
-
-    Attributes:
-        module: module in float64, in evaluation mode.
-        layers: watched layers that distinguish single records, the ones that are affine in the row first.
-        maps: maps from the encoded row to the inputs of those, with their constants.
-        by_outputs: whether all else depends on the first layer's outputs alone, which are the state then; else the
-            state is the encoded row.
-        memory: numbers a row that computing the taps' inputs takes.
-        work: multiplications of a row's pass.
-        last: layer whose errors are those of the outputs; None where there is none.
+    record alone; of several inputs one alone may have an error. The state is the first layer's outputs, or the row.
     """
 
     module: nn.Module
-    layers: tuple[WatchedLayer, ...]
+    layers: tuple[WatchedLayer, ...]  # the ones that are affine in the row first
     outputs: int
+    # From the encoded row to the affine layers' inputs.
     maps: tuple[tuple[Float[Tensor, "_ encoded"], Float[Tensor, " _"]], ...]
     state_weight: Float[Tensor, "state encoded"]
     state_bias: Float[Tensor, " state"]
-    by_outputs: bool
+    by_outputs: bool  # whether all else depends on the first layer's outputs alone
     taps: tuple[Tap, ...]
-    memory: int
-    work: int
+    memory: int  # numbers a row that computing the taps' inputs takes
+    work: int  # multiplications of a row's pass
     probes: Probes
-    last: WatchedLayer | None
+    last: WatchedLayer | None  # layer whose errors are those of the outputs
     towers: tuple[Tower, ...]
 
     @classmethod
@@ -94,27 +78,8 @@ class TracedNetwork:
         moments: Mapping[str, Moments] | None = None,
         encoder: Encoder | None = None,
     ) -> TracedNetwork:
-        """Return the traced network of a model, whose layers are probed with typical rows.
-
-        Args:
-            rows: typical encoded rows, in float64.
-            moments: mean and variance by which each normalisation by the batch is done, by its name, of those that run.
-            encoder: encoder of the table in float64, for networks that are affine on its rows alone.
-
-        Example:
-            >>> from torch.nn import functional
-            >>> class Net(nn.Module):
-            ...     def __init__(self):
-            ...         super().__init__()
-            ...         self.first, self.last = nn.Linear(3, 8), nn.Linear(8, 2)
-            ...         self.hidden = nn.Parameter(torch.randn(8, 8))
-            ...     def forward(self, x):
-            ...         return self.last(functional.gelu(functional.gelu(self.first(x)) @ self.hidden))
-            >>> model = Model(Net(), "softmax", "mine")
-            >>> network = TracedNetwork.of(model, torch.randn(64, 3, dtype=torch.float64), model.parameters)
-            >>> [layer.name for layer in network.layers], network.by_outputs, network.taps[0].at
-            (['first', 'hidden'], True, 1)
-        """
+        """Return the traced network of a model, whose layers are probed with typical rows in float64."""
+        # ``moments``: those of each normalisation by the batch; ``encoder``: where only a table's rows are affine.
         normalised = normalisations(model.module)
         if normalised and not moments:
             raise UnreadableError("batch normalisation behind which a record's error depends on the others")
@@ -184,7 +149,7 @@ class TracedNetwork:
     @property
     def takes_rows(self) -> bool:
         """Whether the first layer takes the encoded row itself and has a bias."""
-        if not self.maps or not self.layers[0].biased:
+        if not self.maps or self.layers[0].bias is None:
             return False
         linear, constant = self.maps[0]
         eye = torch.eye(linear.shape[1], dtype=linear.dtype, device=linear.device)
@@ -249,10 +214,8 @@ class TracedNetwork:
         return [entered.flatten(1).to(state.dtype).unflatten(0, state.shape[:-1]) for entered in entering]
 
     def open_numbers(self, rows: Float[Tensor, "row encoded"], numbers: Sequence[int]) -> int:
-        """Return the number of directions in which a record's numbers can move together without a trace in the search.
-
-        Columns that leave no trace by themselves do not count.
-        """
+        """Return the number of directions in which a record's numbers can move together without a trace."""
+        # Columns that leave no trace by themselves do not count.
         some = rows[:_FEW_ROWS]
         state = torch.nn.functional.linear(some, self.state_weight, self.state_bias)
         slopes = self.slopes(state, self.state_weight[:, list(numbers)])
@@ -279,13 +242,7 @@ class TracedNetwork:
 
 
 def traced(model: Model, schema: Schema, statistics: Statistics) -> TracedNetwork | None:
-    """Return the traced network of a model, probed with rows of the public marginals.
-
-    None for what is read otherwise: plain networks, see ``affine_layers``, and those that normalise by the batch.
-
-    Raises:
-        UnreadableError: no layer distinguishes single records.
-    """
+    """Return the traced network of a model; None for plain networks (``affine_layers``) and those that normalise."""
     if normalisations(model.module) or affine_layers(model.module) is not None:
         return None
     # A change in place counts a parameter's version up.
@@ -365,10 +322,8 @@ def _covering(
 
 
 def _towers(moving: Bool[Tensor, "layer encoded"]) -> tuple[Tower, ...]:
-    """Return groups of encoded columns and layers, such that no layer takes columns of two groups.
-
-    All of them are one group where a layer has no slope, such as behind an argmax: what moves it is not known.
-    """
+    """Return groups of encoded columns and layers, such that no layer takes columns of two groups."""
+    # All of them are one group where a layer has no slope, such as behind an argmax: what moves it is not known.
     if not bool(moving.any(1).all()):
         return (Tower(torch.ones_like(moving[0]), tuple(range(len(moving)))),)
     groups: list[tuple[Tensor, list[int]]] = []

@@ -44,12 +44,9 @@ from seepage.wire.precision import cast_noise
 # Standard deviation of what rounding a parameter adds in a step, in precisions of its size: those of a number are
 # spread evenly over its last place, which is worth between half of it and all.
 _ROUNDING_OF_A_STEP = 0.25
-# Changes of a start that are usual before it ends.
-_TRIED = 6
-# Speed of multiplications of whole matrices, relative to the search's own.
-_AT_ONCE = 8
-# Relative difference up to which a granted number is the one that was read.
-_SAME_LABEL = 1e-3
+_TRIED = 6  # changes of a start that are usual before it ends
+_AT_ONCE = 8  # speed of multiplications of whole matrices, relative to the search's own
+_SAME_LABEL = 1e-3  # relative difference up to which a granted number is the one that was read
 
 
 @attacks.register("unmix", "horizontal")
@@ -72,28 +69,14 @@ def unmix(
 class Unmix:
     """Search single records in the spans of the layers' gradients, and remove them.
 
-    The gradient of an affine layer is the sum over the batch of error times input. Where the batch is smaller than the
-    layer is wide, every record's input of that layer lies in the span of the gradient's rows and its error
-    in the span of the columns. So each record can be sought by itself: of the cells of one record, those are wanted
-    whose encoded row lies in the row space of the first layer's gradient and whose first hidden layer lies in
-    that of the second layer's (``CellsSearch``). The second condition holds also where the batch has more
-    records than its encoded rows have dimensions, and no linear combination of records meets it. A candidate is tested
-    by ``Gradient.prove``, which also counts its copies and labels; its part of the gradient is computed and taken away,
-    and the search goes on in the rest, which spans less. Labels are not needed.
+    Of the cells of one record, those are wanted whose encoded row lies in the row space of the first layer's gradient
+    and whose first hidden layer lies in that of the second layer's (``CellsSearch``). A candidate is tested by
+    ``Gradient.prove``, its part of the gradient is taken away, and the search goes on in the rest, which spans less.
+    What is left in the end, and whatever is outside these assumptions, goes to TabLeak; what it returns is an estimate.
+    Where all records were read, they go to the kernel as a witness. Labels are not needed. See docs/methods/unmix.md.
 
-    What is left in the end, and whatever is outside these assumptions, goes to TabLeak with as many records as are
-    missing; what it returns is an estimate. Where all records were read, they go to the kernel as a witness, which
-    says what of them is certified, see ``seepage.kernel``.
-
-    Updates of several local steps, and gradients with noise of a known size, are searched in the same way with spans
-    that are nearly right (``InexactHarvester``); a whole batch is fitted by going the client's way again, where no
-    order of local batches is open (``replayed``), and TabLeak's guess stands for what is missing.
-
-    Works up to about 0.9 times as many records as the narrowest hidden layer but the last has units. With one hidden
-    layer records are sought by the zeros of their errors, see ``search_one_layer``: up to about a third of its width,
-    in batches whose rows are affinely independent, without noise or local steps. Behind batch normalisation, residual
-    blocks and a convolution in front where the batch's statistics are granted, see ``NormalisedHarvester``. Networks of
-    any other form: see ``TracedNetwork``. No linear models.
+    Updates of local steps, and noise of a known size: ``InexactHarvester``, ``replayed``. One hidden layer:
+    ``search_one_layer``. Batch normalisation: ``NormalisedHarvester``. Networks of any other form: ``TracedNetwork``.
 
     Source: own. SPEAR (Dimitrov et al., NeurIPS 2024) reads batches out of the first layer's gradient by its sparse
     columns; here the next layer's rows are used, and the discreteness of tables.
@@ -234,10 +217,8 @@ class Unmix:
         )
 
     def _effort(self, view: View, knowledge: Knowledge, network: TracedNetwork | None) -> float:
-        """Return the multiplications of one round, in which each start tries all categories of all columns.
-
-        Those of a network's own pass are of whole matrices, which a processor does faster.
-        """
+        """Return the multiplications of one round, in which each start tries all categories of all columns."""
+        # Those of a network's own pass are of whole matrices, which a processor does faster.
         width, continuous = knowledge.schema.width, len(knowledge.schema.continuous)
         weights = [p.shape for p in view.model.parameters.values() if p.dim() > 1]
         # A convolution has its units at each encoded column.

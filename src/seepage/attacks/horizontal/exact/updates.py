@@ -22,33 +22,18 @@ from seepage.wire.horizontal import GradientView, KnownDefense, UpdateView
 
 @dataclass(frozen=True)
 class Way:
-    """The way of a client through its local steps, seen as one step along a mean gradient.
+    """The way of a client through its local steps, seen as one step along a mean gradient."""
 
-    Attributes:
-        moved: factor of the mean gradient in the update.
-        share: part of the way that lies behind the client where its gradients were taken, on average.
-        decayed: factor of the parameters at the start in the update, by weight decay.
-        back: factor of the update itself in what weight decay added to it, since parameters shrink on the way.
-    """
-
-    moved: float
-    share: float
-    decayed: float = 0.0
-    back: float = 0.0
+    moved: float  # factor of the mean gradient in the update
+    share: float  # part of the way behind the client where gradients were taken, on average
+    decayed: float = 0.0  # factor of the parameters at the start in the update, by weight decay
+    back: float = 0.0  # factor of the update in what weight decay added, as parameters shrink
 
     @classmethod
     def of(cls, training: LocalTraining, records: int) -> Way:
-        """Return the way of a client with so many records.
-
-        Steps enter the update by their factors (``LocalTraining.factors``): the gradient for the share of its batches
-        in an accumulation, weight decay times the parameters in full.
-
-        Example:
-            >>> Way.of(LocalTraining(2, 8, 0.5), records=8)
-            Way(moved=1.0, share=0.25, decayed=0.0, back=0.0)
-            >>> Way.of(LocalTraining(1, 8, 0.5, momentum=0.9, nesterov=True), records=8).moved
-            0.95
-        """
+        """Return the way of a client with so many records."""
+        # Steps enter the update by their factors (``LocalTraining.factors``): the gradient for the share of its batches
+        # in an accumulation, weight decay times the parameters in full.
         steps = training.steps(records)
         if training.plain or training.optimizer != "sgd":
             # Adam's steps have the rate's length, whatever the gradient.
@@ -73,35 +58,13 @@ class Way:
 def midway(view: UpdateView, records: int, defense: KnownDefense) -> tuple[GradientView, KnownDefense]:
     """Return updates as mean gradients, taken at the clients' mean position.
 
-    After T plain steps at rate r the update is r times the sum of T batches' gradients, taken at T points of the
-    client's way. The way is nearly straight and both its ends are known, so that all of them are assumed at its mean
-    point, the share (T - 1) / 2T of the way; the error is of second order in r. Then the update over r T is the mean
-    gradient over all records, in whatever order the client used them, and an attack costs no more than in FedSGD.
+    T plain steps at rate r return r times the sum of gradients at T points of a nearly straight way, all of which are
+    assumed at its mean point, the share (T - 1) / 2T; the error is of second order in r. Momentum, schedules and
+    accumulation change the factor and the point (``Way``); weight decay is taken off. One step is exact. Of Adam signs
+    are left (``first_gradient``), so that a defense is returned that sends signs; where only signs were sent, the
+    length of the way is unknown, and its start is taken. See docs/methods/fedavg.md.
 
-    Momentum, schedules and accumulation change the factor and the point (``Way``). Weight decay adds parameters, which
-    are known at both ends of the way, and is taken off. One step is exact under all of these. Of Adam and AdamW see
-    ``first_gradient``: what they keep are signs above all, so that a defense is returned that sends signs.
-
-    Source: SME (Zhu, Yao, Blaschko, ICML 2023), which optimises the share too, see ``surrogate``; here it is known in
-    advance.
-
-    Args:
-        defense: defense of updates, as far as it is known.
-
-    Returns:
-        Gradients, and the defense as if it had been applied to them. Where only signs were sent, the length of the
-        client's way is unknown, and its start is taken.
-
-    Example:
-        >>> from torch import nn
-        >>> from seepage.learning import LocalTraining
-        >>> from seepage.models.model import Model
-        >>> model = Model(nn.Linear(1, 1, bias=False), head="regression", name="mine")
-        >>> _ = nn.init.zeros_(model.module.weight)
-        >>> view = UpdateView(model, {"weight": torch.tensor([[[-1.0]]])}, LocalTraining(2, 8, learning_rate=0.5))
-        >>> gradient, _ = midway(view, records=8, defense=KnownDefense())
-        >>> gradient.gradient["weight"].tolist(), gradient.parameters["weight"].tolist()
-        ([[[-1.0]]], [[[0.25]]])
+    Source: SME (Zhu, Yao, Blaschko, ICML 2023), which optimises the share too, see ``surrogate``.
     """
     if view.training.optimizer != "sgd":
         return GradientView(view.model, first_gradient(view, records).gradient), replace(
@@ -135,10 +98,8 @@ class Simulated:
     """The distance of an update that dummy records would have caused, local step by local step.
 
     Each epoch has records of its own, whose means are to agree (Dimitrov et al., TMLR 2022, as TabLeak's code uses
-    it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Time and memory grow with the
-    number of steps. Each update is one client's.
-
-    Rows have a record for each epoch and record of the client, epoch after epoch, or are one epoch's, for all.
+    it): weight / E^2 * the sum over pairs of epochs of |mean rows - mean rows|^2 / d. Rows have a record for each epoch
+    and record of the one client, or are one epoch's, for all.
     """
 
     def __init__(self, view: UpdateView, matching: Matching, weight: float, records: int) -> None:
@@ -184,10 +145,7 @@ def _apart(
 
 
 class Backpropagated(DifferentiatedEngine):
-    """The distance of an update of one client that dummy records would have caused, by backpropagation: any module.
-
-    Rows have an axis of epochs before that of records.
-    """
+    """As above by backpropagation, for any module; rows have an axis of epochs before that of records."""
 
     def __init__(self, view: UpdateView, matching: Matching) -> None:
         super().__init__(view.model, view.update, matching)
@@ -200,12 +158,7 @@ class Backpropagated(DifferentiatedEngine):
 
 
 def merge_epochs(encoder: Encoder, rows: Rows, epochs: int) -> Float[Tensor, "victim restart one encoded"]:
-    """Return the mean of the epochs' dummy records, matched to the first epoch's.
-
-    Args:
-        rows: one record for each epoch and record of the client, epoch after epoch.
-        epochs: number of epochs.
-    """
+    """Return the mean of the epochs' dummy records, matched to the first epoch's; rows come epoch after epoch."""
     if epochs == 1:
         return rows
     apart = rows.unflatten(2, (epochs, -1)).flatten(0, 1)

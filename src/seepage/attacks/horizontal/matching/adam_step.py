@@ -14,9 +14,8 @@ from seepage.wire.horizontal import UpdateView
 class AdamStep(ClosedFormSteps):
     """The distance of the update that one step over all dummy records would have caused, and its derivative.
 
-    A first step moves weights by rate times G / (|G| + epsilon), G the gradient, whose derivative with respect to G is
-    rate times epsilon / (|G| + epsilon)^2, entry by entry. What that leaves of the distance's derivative is carried on
-    to the records as in ``Unrolled``, by one pass up the network and one down; all clients share the weights.
+    A first step moves weights by rate times G / (|G| + epsilon), whose derivative by the gradient G is rate times
+    epsilon / (|G| + epsilon)^2, entry by entry; the rest is as in ``Unrolled``, with weights that all clients share.
     """
 
     @staticmethod

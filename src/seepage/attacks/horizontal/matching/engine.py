@@ -70,10 +70,7 @@ class JointEngine:
 
 
 class DifferentiatedEngine:
-    """The distance of a message that dummy rows would have caused, by backpropagation through any module.
-
-    A subclass computes dot products and squared norms of dummy messages from rows, labels and further variables.
-    """
+    """The distance of a message that dummy rows would have caused, by backpropagation through any module."""
 
     def __init__(self, model: Model, received: dict[str, Tensor], matching: Matching) -> None:
         self._model, self._received, self._matching = model, received, matching
@@ -115,12 +112,11 @@ class AutogradEngine(DifferentiatedEngine):
 
 
 class ClosedFormEngine:
-    """Networks of the layers that ``chains.parts_of`` knows, without a graph: only matrix products.
+    """Networks of the layers that ``chains.parts_of`` knows, without a graph: only matrix products, see ``layers``.
 
-    See ``layers`` for the formulas. In a plain ReLU network, with ``a`` the input of a layer, ``e`` the error at its
-    output and V = c R + 2 s G (R the received gradient, G the dummy one, c and s the distance's derivatives with
-    respect to dot product and squared norm), it needs one sweep up (a V', through the errors) and one down (e V,
-    through the activations).
+    In a plain ReLU network, with ``a`` the input of a layer, ``e`` the error at its output and V = c R + 2 s G (R the
+    received gradient, G the dummy one, c and s the distance's derivatives by dot product and squared norm), it needs
+    one sweep up (a V', through the errors) and one down (e V, through the activations).
     """
 
     def __init__(self, view: GradientView, matching: Matching, parts: Sequence[nn.Module]) -> None:

@@ -18,42 +18,28 @@ from seepage.tabular.statistics import Statistics
 Pooling = Literal["median", "lower_median", "mean"]
 Entropy = Literal["softmax", "counts"]
 Decoding = Literal["marginals", "nearest"]
+_Candidates = Float[Tensor, "victim restart record encoded"]
+_Pooled = Float[Tensor, "victim record encoded"]
+_Columns = Float[Tensor, "victim record column"]
 
 # Width of the kernel by which a candidate supports values near its own, see ``decode_by_marginals``.
-_OWN_SPREAD = 0.5
-_COLUMN_SPREAD = 0.05
-_ADVANTAGE = 1.02
-# Candidates whose spread is below this share of the tolerance agree.
-_AGREEMENT = 0.1
+_OWN_SPREAD, _COLUMN_SPREAD, _ADVANTAGE = 0.5, 0.05, 1.02
+_AGREEMENT = 0.1  # candidates whose spread is below this share of the tolerance agree
 
 
-def align(
-    encoder: Encoder,
-    candidates: Float[Tensor, "victim restart record encoded"],
-    losses: Float[Tensor, "victim restart"],
-) -> Float[Tensor, "victim restart record encoded"]:
-    """Return the candidates with their records in the order of the one with the least loss.
-
-    Rows are matched by the share of cells that differ beyond the tolerance, optimally, one
-    candidate at a time (TabLeak algorithm 1).
-    """
+def align(encoder: Encoder, candidates: _Candidates, losses: Float[Tensor, "victim restart"]) -> _Candidates:
+    """Return the candidates with their records in the order of the one with the least loss."""
+    # By the share of cells that differ beyond the tolerance, optimally, one candidate at a time (TabLeak algorithm 1).
     cells = encoder.decode(candidates)
     best = losses.argmin(dim=1)
     reference = cells[torch.arange(len(cells), device=best.device), best][:, None]
     return reorder(candidates, match(pairwise_error(encoder.schema, cells, reference)))
 
 
-def pool(
-    encoder: Encoder, aligned: Float[Tensor, "victim restart record encoded"], pooling: Pooling = "median"
-) -> Float[Tensor, "victim record encoded"]:
-    """Return one batch from aligned candidates.
-
-    Args:
-        pooling: statistic of each coordinate: the ``median``, the ``mean``, or ``lower_median``: the lower of the two
-            middle values where their number is even, as in the official code (D4).
-
-    Decoding takes the largest entry of each group, so groups need not be renormalised.
-    """
+def pool(encoder: Encoder, aligned: _Candidates, pooling: Pooling = "median") -> _Pooled:
+    """Return one batch from aligned candidates."""
+    # ``lower_median`` takes the lower of two middle values, as in the official code (D4). Decoding takes the largest
+    # entry of each group, so groups need not be renormalised.
     check_choice("pooling", pooling, Pooling)
     if pooling == "mean":
         return aligned.mean(dim=1)
@@ -64,12 +50,7 @@ def pool(
     return (middle[:, (restarts - 1) // 2] + middle[:, restarts // 2]) / 2
 
 
-def decode_by_marginals(
-    encoder: Encoder,
-    statistics: Statistics,
-    aligned: Float[Tensor, "victim restart record encoded"],
-    pooled: Float[Tensor, "victim record encoded"],
-) -> Float[Tensor, "victim record column"]:
+def decode_by_marginals(encoder: Encoder, statistics: Statistics, aligned: _Candidates, pooled: _Pooled) -> _Columns:
     """Decode a pooled batch; the public marginals decide where the candidates disagree.
 
     Gradient matching leaves heavy-tailed and multimodal columns (capital losses, hours worked) at
@@ -108,19 +89,13 @@ def decode_by_marginals(
     return cells
 
 
-def uncertainty(
-    encoder: Encoder, aligned: Float[Tensor, "victim restart record encoded"], entropy: Entropy = "softmax"
-) -> Float[Tensor, "victim record column"]:
+def uncertainty(encoder: Encoder, aligned: _Candidates, entropy: Entropy = "softmax") -> _Columns:
     """Return the disagreement of the aligned candidates on each cell.
 
-    Discrete columns: Shannon entropy over the log of the number of categories (0 for a single category), of the mean
-    of the candidates' probabilities (``softmax``, the official code) or of the share of candidates in which each
-    category is the largest (``counts``, TabLeak Eq. 5; D6). Continuous
-    columns: entropy in nats of a normal distribution with the candidates' unbiased variance, in
-    standardised units; -inf where they agree exactly (TabLeak section 4.3).
-
-    Raises:
-        BadInputError: the kind of entropy is unknown.
+    Discrete columns: Shannon entropy over the log of the number of categories (0 for a single category), of the mean of
+    the candidates' probabilities (``softmax``, the official code) or of the share of candidates in which each category
+    is the largest (``counts``, TabLeak Eq. 5; D6). Continuous columns: entropy in nats of a normal distribution with
+    the candidates' unbiased variance, in standardised units; -inf where they agree exactly (TabLeak section 4.3).
     """
     check_choice("entropy", entropy, Entropy)
     raw = encoder.destandardise(aligned)

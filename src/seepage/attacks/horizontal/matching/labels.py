@@ -21,18 +21,13 @@ from seepage.wire.horizontal import GradientView, Knowledge
 
 Method = Literal["bias", "bias_gaussian", "geng", "idlg", "yin", "llg", "ilrg"]
 
-_BIAS_DUMMIES = 8192
-_GENG_DUMMIES = 1000
-# Number of dummy rows whose mean gradient stands for a class.
-_CLASS_DUMMIES = 512
-# Number of dummy rows whose own gradient is computed, with each class as their label.
-_CLIPPED_DUMMIES = 512
+_BIAS_DUMMIES, _GENG_DUMMIES = 8192, 1000
+_CLASS_DUMMIES = 512  # number of dummy rows whose mean gradient stands for a class
+_CLIPPED_DUMMIES = 512  # number of dummy rows whose own gradient is computed, with each class as their label
 # Number of dummy rows with which the output layer is looked for, and what counts as rounding there.
-_LOOKED_AT = 64
-_TERM = 1e-4
+_LOOKED_AT, _TERM = 64, 1e-4
 # Largest parameter, in numbers, that is tried as an output bias, and number of dummy rows that it has to move alike.
-_LARGEST_BIAS = 8192
-_MOVED = 8
+_LARGEST_BIAS, _MOVED = 8192, 8
 
 
 def restore_labels(
@@ -40,33 +35,17 @@ def restore_labels(
 ) -> Float[Tensor, "victim record"]:
     """Return labels with the restored class counts, in order of class.
 
-    The derivative of the mean cross-entropy with respect to the output bias of class c is exactly the mean predicted
-    probability of c less the share of records labelled c. Only that mean over the unknown batch has to be estimated:
-
-    - ``bias``: over dummy rows drawn from the public marginals. Where no layer has an output bias, a parameter is read
-      that shifts the outputs of all records alike, such as the biases of an ensemble whose mean is the output. Where
-      there is none, as behind a gate, the whole gradient is fitted by the mean ones of dummy rows of each class;
-    - ``bias_gaussian``: over standard normal dummy rows;
-    - ``geng``: from the output *weights'* gradient and normal dummies (Geng et al. 2021 as TabLeak's
-      code runs it, D13): needs the mean activation besides, and is far less exact.
-
-    Four more follow their papers and are valid only under their assumptions, see ``published_labels``: ``idlg`` for
-    one record, ``yin`` for classes with one record at most, ``llg`` and ``ilrg`` for any batch.
+    The derivative of the mean cross-entropy by the output bias of class c is exactly the mean predicted probability of
+    c less the share of records labelled c. Only that mean over the unknown batch has to be estimated: over dummy rows
+    of the public marginals (``bias``), over standard normal ones (``bias_gaussian``), or from the output *weights'*
+    gradient (``geng``: Geng et al. 2021 as TabLeak's code runs it, D13). Without an output bias, ``bias`` reads a
+    parameter that shifts the outputs of all records alike, or else fits the whole gradient. Of the other four see
+    ``published_labels``.
 
     The first two take a known defense into account: noise (``weigh_counts``), missing magnitudes (``counts_by_sign``)
-    and a bound on each record's own gradient (``lost_to_clipping``); the others ignore it. A clipped gradient's length
-    is to be restored before (``undo_clipping``). An entry that was not sent is at most as large as the least one that
-    was sent, and is taken as 0.
-
-    Args:
-        view: received gradients; the model's head must be softmax or sigmoid.
-        seed: seed of the dummy rows. It is the same for every victim and every audit: they only estimate an
-            expectation, and the effect of more of them is smaller than the rounding of counts.
-
-    Raises:
-        BadInputError: the head is a regression, the model has neither an affine layer at its end nor a parameter that
-            shifts its outputs, that layer lacks what the method reads, a defense took away what it reads, or the batch
-            is outside the assumptions of a published method.
+    and a bound on each record's own gradient (``lost_to_clipping``); a clipped gradient's length is to be restored
+    before (``undo_clipping``). An entry that was not sent is taken as 0. The seed is the same for every victim and
+    every audit: more dummy rows have less effect than the rounding of counts.
     """
     check_choice("label restoration", method, Method)
     model = view.model
@@ -214,10 +193,7 @@ def spell_out(counts: Float[Tensor, "victim class"], records: int) -> Float[Tens
 
 
 class _End(NamedTuple):
-    """The affine layer whose error is that of the model's outputs, with its inputs and these outputs.
-
-    Where there is none, layer and inputs are empty.
-    """
+    """The affine layer whose error is that of the outputs, with its inputs and these outputs; empty without one."""
 
     layer: nn.Linear | None
     name: str
@@ -234,10 +210,7 @@ def _ends(view: GradientView, rows: Tensor) -> tuple[list[dict[str, Tensor]], li
 
 
 def _output_layer(model: Model, rows: Tensor, parameters: dict[str, Tensor]) -> _End:
-    """Return the affine layer whose error is that of the model's outputs, at some parameters; none if there is none.
-
-    It returns the outputs itself, or one of the terms of which they are the sum.
-    """
+    """Return the affine layer that returns the model's outputs, or one of the terms of which they are the sum."""
     calls: list[_End] = []
 
     def listen(layer: nn.Linear, name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
@@ -272,11 +245,8 @@ def _no_end(model: Model) -> BadInputError:
 
 
 def _by_shifts(view: GradientView, rows: Tensor, places: list[dict[str, Tensor]]) -> Tensor | None:
-    """Return the mean error of each output, (victim, output), from a parameter that shifts all records' outputs alike.
-
-    The gradient of such a parameter is the derivative of the outputs, which is the same for every record, times the
-    mean error. None where there is no such parameter.
-    """
+    """Return the mean error of each output, (victim, output), from a parameter that shifts all records alike."""
+    # The gradient of such a parameter is the derivative of the outputs, which is the same for every record, times that.
     model = view.model
     for parameter, part in reversed(view.gradient.items()):
         if part[0].numel() > _LARGEST_BIAS:
@@ -292,10 +262,8 @@ def _by_shifts(view: GradientView, rows: Tensor, places: list[dict[str, Tensor]]
 def _by_classes(
     view: GradientView, rows: Float[Tensor, "row encoded"], places: list[dict[str, Tensor]]
 ) -> Float[Tensor, "victim class"]:
-    """Return the share of each class of a softmax, or of the second one of a sigmoid.
-
-    A batch's gradient is, on average over its rows, the mean over its labels of that of rows with this label.
-    """
+    """Return the share of each class of a softmax, or of the second one of a sigmoid."""
+    # A batch's gradient is, on average over its rows, the mean over its labels of that of rows with this label.
     model = view.model
     received = torch.cat([part.double().flatten(1) for part in view.gradient.values()], 1)
     classes = max(2, call(model.module, places[0], rows[:1]).shape[-1])
@@ -310,10 +278,8 @@ def _by_classes(
 
 
 def _shift(model: Model, name: str, rows: Tensor, parameters: dict[str, Tensor]) -> Tensor | None:
-    """Return the derivative of the outputs by a parameter, (output, number).
-
-    None where it differs by record, or leaves a direction of the outputs out.
-    """
+    """Return the derivative of the outputs by a parameter, (output, number)."""
+    # None where it differs by record, or leaves a direction of the outputs out.
 
     def outputs(parameter: Tensor) -> Tensor:
         return call(model.module, {**parameters, name: parameter}, rows)

@@ -16,20 +16,17 @@ from seepage.seeds import stream
 
 Masks = Literal["variables", "drawn", "ignored"]
 
-# Learning rate of the masks, in shares of what a kept value is multiplied by.
-_RATE = 0.05
-# Weight of the squared distance of each place's share of kept values from the expected one.
-_WEIGHT = 0.1
+_RATE = 0.05  # learning rate of the masks, in shares of what a kept value is multiplied by
+_WEIGHT = 0.1  # weight of the squared distance of each place's share of kept values from the expected one
 
 
 class MaskedEngine:
     """A distance between gradients of a network that drops values, by masks that nobody sends.
 
     Under ``variables``, masks are optimised jointly with the records, as in the dropout inversion attack of Scheliga et
-    al. (arXiv 2208.06163): each restart begins with masks drawn as a client draws them; every call takes one step of
-    Adam along the distance's derivative with respect to them, and clips them to what a mask can be. A penalty holds
-    each place's share of kept values near the expected one. Under ``drawn``, every call draws new masks, so that the
-    descent follows the mean over them.
+    al. (arXiv 2208.06163): a step of Adam a call, clipped to what a mask can be; a penalty holds each place's share of
+    kept values near the expected one. Under ``drawn``, every call draws new masks, so that the descent follows the
+    mean.
 
     Deviations: step and weight are ours, found on tables; masks are of rows, not of images.
     """

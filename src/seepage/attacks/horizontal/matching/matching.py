@@ -43,13 +43,7 @@ class Matching(Protocol):
 
 
 class Cosine:
-    """One minus the cosine over all tensors concatenated (TabLeak; Geiping et al. 2020 without layer weights).
-
-    Example:
-        >>> ones = torch.ones(1, 1, 4)
-        >>> Cosine()(ones, ones, ones[0], ones[0, 0]).loss.item()
-        0.0
-    """
+    """One minus the cosine over all tensors concatenated (TabLeak; Geiping et al. 2020 without layer weights)."""
 
     def __call__(
         self, dots: PerTensor, squares: PerTensor, target_squares: TargetSquares, sizes: TensorSizes
@@ -64,13 +58,7 @@ class Cosine:
 
 
 class MeanSquared:
-    """Sum over tensors of the mean squared difference (Deep Gradient Leakage as TabLeak's code runs it, D12).
-
-    Example:
-        >>> ones = torch.ones(1, 1, 2)
-        >>> MeanSquared()(ones, 2 * ones, ones[0], ones[0, 0]).loss.item()
-        2.0
-    """
+    """Sum over tensors of the mean squared difference (Deep Gradient Leakage as TabLeak's code runs it, D12)."""
 
     def __call__(
         self, dots: PerTensor, squares: PerTensor, target_squares: TargetSquares, sizes: TensorSizes
@@ -82,22 +70,12 @@ class MeanSquared:
 
 
 def target_of(received: dict[str, Tensor]) -> tuple[TargetSquares, TensorSizes]:
-    """Return the squared norms and sizes of the received tensors (victim, *parameter), which a distance needs.
-
-    Example:
-        >>> [part.tolist() for part in target_of({"bias": torch.ones(1, 3)})]
-        [[[3.0]], [3.0]]
-    """
+    """Return the squared norms and sizes of the received tensors (victim, *parameter), which a distance needs."""
     squares = torch.stack([g.flatten(1).square().sum(1) for g in received.values()], dim=1)
     return squares, squares.new_tensor([g[0].numel() for g in received.values()])
 
 
 def products(dummy: Mapping[str, Tensor], received: Mapping[str, Tensor]) -> tuple[PerTensor, PerTensor]:
-    """Return dot products and squared norms of dummy tensors (victim, restart, *parameter), which a distance needs.
-
-    Example:
-        >>> [part.tolist() for part in products({"bias": torch.ones(1, 1, 3)}, {"bias": 2 * torch.ones(1, 3)})]
-        [[[[6.0]]], [[[3.0]]]]
-    """
+    """Return dot products and squared norms of dummy tensors (victim, restart, *parameter), which a distance needs."""
     dots = torch.stack([(d.flatten(2) * received[name].flatten(1)[:, None]).sum(-1) for name, d in dummy.items()], -1)
     return dots, torch.stack([d.flatten(2).square().sum(-1) for d in dummy.values()], -1)

@@ -30,12 +30,7 @@ class Descended(NamedTuple):
 
 
 def report_interval(iterations: int) -> int:
-    """Return the number of steps between two progress reports.
-
-    Example:
-        >>> report_interval(50), report_interval(1500), report_interval(10**9)
-        (1, 15, 50)
-    """
+    """Return the number of steps between two progress reports."""
     return min(max(1, iterations // _REPORTS), _MOST_STEPS)
 
 
@@ -75,12 +70,7 @@ class Descent:
         labels: Float[Tensor, "victim labelled"],
         progress: Progress | None = None,
     ) -> Descended:
-        """Return the free variables after the last step, and the loss along the way.
-
-        Args:
-            start: free variables at the start; left unchanged.
-            labels: labels of the true records; where each has several dummy records, all have its label.
-        """
+        """Return the free variables after the last step, and the loss along the way."""
         z = torch.nn.Parameter(start.clone(memory_format=torch.contiguous_format))
         # The square of a sign is 1, so that Adam reduces to momentum of signs, except where a derivative vanishes.
         adam = torch.optim.Adam([z], lr=self.step, fused=True)

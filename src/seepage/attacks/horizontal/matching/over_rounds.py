@@ -16,9 +16,8 @@ from seepage.wire.horizontal import Knowledge, RecordsGuess, RoundsView
 class OverRounds:
     """An attack on the messages of several rounds of the same clients, which guesses all of their records.
 
-    Where every round has the same records, an attack that matches gradients matches one batch of dummy records to all
-    rounds at once, see ``Reconstruction``. Where batches are drawn anew, and for any other attack, each round is
-    attacked by itself and the guesses are pooled, see ``rounds.pooled``.
+    Rounds of the same records are matched at once by an attack that matches gradients (``Reconstruction``). Other
+    rounds are attacked one by one, and the guesses are pooled, see ``rounds.pooled``.
     """
 
     attack: Callable[..., RecordsGuess]
@@ -26,12 +25,7 @@ class OverRounds:
     def __call__(
         self, view: RoundsView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
-        """Return the guess of all records.
-
-        Args:
-            knowledge: side information whose batch size and labels are those of all records, or, where batches are
-                drawn anew, with the labels of the rounds one after the other.
-        """
+        """Return the guess of all records; batch size and labels are those of all, or of all rounds' batches."""
         reports = takes(self.attack, "progress")
         if isinstance(self.attack, Reconstruction) and self.attack.joins(view, knowledge):
             return self.attack(view, knowledge, seeds, progress)
@@ -40,12 +34,8 @@ class OverRounds:
             options = {"progress": scaled(progress, 1 / len(view.rounds))} if reports else {}
             # Each round has starts of its own; the first round's do not depend on the number of rounds.
             own = [(seed + i) % 2**63 for seed in seeds]
-            guesses.append(self.attack(part, _of_round(knowledge, view.batch_size, i), own, **options))
+            labels, size = knowledge.labels, view.batch_size
+            if labels is not None and size < knowledge.batch_size:
+                labels = labels[:, i * size : (i + 1) * size]
+            guesses.append(self.attack(part, replace(knowledge, batch_size=size, labels=labels), own, **options))
         return pooled(guesses, knowledge)
-
-
-def _of_round(knowledge: Knowledge, batch_size: int, place: int) -> Knowledge:
-    labels = knowledge.labels
-    if labels is not None and batch_size < knowledge.batch_size:
-        labels = labels[:, place * batch_size : (place + 1) * batch_size]
-    return replace(knowledge, batch_size=batch_size, labels=labels)

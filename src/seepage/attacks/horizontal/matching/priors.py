@@ -20,11 +20,7 @@ class Prior(Protocol):
     """A prior on rows, independent of the gradient."""
 
     def on(self, view: View, knowledge: Knowledge) -> Term:
-        """Return the penalty of rows of these victims.
-
-        Raises:
-            BadInputError: the prior needs knowledge that the attacker is not granted.
-        """
+        """Return the penalty of rows of these victims; refused where the prior needs what is not granted."""
         ...
 
 

@@ -8,50 +8,24 @@ from torch import Tensor, nn
 
 
 def by_sign(gradient: Float[Tensor, "victim class"]) -> Float[Tensor, "victim class"]:
-    """Return the class of one record: that with the least derivative (iDLG: Zhao, Mopuri and Bilen, 2020).
-
-    For one record, the derivative with respect to the output of class c is its predicted probability, less one where c
-    is its label: negative for the label alone.
-
-    Args:
-        gradient: derivative with respect to the output bias, or the sum of that of the output weights, whose inputs
-            must then not be negative.
-
-    Example:
-        >>> by_sign(torch.tensor([[0.2, -0.5, 0.3]])).tolist()
-        [[0.0, 1.0, 0.0]]
-    """
+    """Return the class of one record: that with the least derivative (iDLG: Zhao, Mopuri and Bilen, 2020)."""
+    # For one record, the derivative by the output of class c is its predicted probability, less one where c is its
+    # label: negative for the label alone. So is the sum of that of the output weights whose inputs are not negative.
     return nn.functional.one_hot(gradient.argmin(-1), gradient.shape[-1]).to(gradient.dtype)
 
 
 def by_minimum(weights: Float[Tensor, "victim class input"], records: int) -> Float[Tensor, "victim class"]:
-    """Return one record of each of the classes with the least entry (Yin et al., CVPR 2021).
-
-    Under its assumptions no class has two records, and the inputs of the output layer are not negative.
-
-    Example:
-        >>> by_minimum(torch.tensor([[[0.1, 0.2], [-0.3, 0.1], [0.2, -0.1]]]), records=2).tolist()
-        [[0.0, 1.0, 1.0]]
-    """
+    """Return one record of each of the classes with the least entry (Yin et al., CVPR 2021)."""
+    # Under its assumptions no class has two records, and the inputs of the output layer are not negative.
     least = weights.amin(-1)
     return torch.zeros_like(least).scatter(-1, least.topk(records, largest=False).indices, 1.0)
 
 
 def by_impact(sums: Float[Tensor, "victim class"], records: int) -> Float[Tensor, "victim class"]:
-    """Return counts from one record's impact on its class (LLG: Wainakh et al., PETS 2022, without auxiliary data).
-
-    Each class whose sum is negative has a record. A record is assumed to move its class by (1 + 1/classes) / records
-    times the sum of the negative ones; the other records are assigned one after the other to the class that is
-    smallest after the assigned ones are subtracted. It is exact where predictions are uniform, inputs alike, and
-    classes many compared to the records; offsets that need more knowledge are 0.
-
-    Args:
-        sums: sums of the derivatives with respect to each class's output weights, whose inputs are not negative.
-
-    Example:
-        >>> by_impact(torch.tensor([[-0.74, -0.24, 0.01, 0.01]]), records=4).tolist()
-        [[3.0, 1.0, 0.0, 0.0]]
-    """
+    """Return counts from one record's impact on its class (LLG: Wainakh et al., PETS 2022, without auxiliary data)."""
+    # Each class whose sum of derivatives of its output weights is negative has a record. A record is assumed to move
+    # its class by (1 + 1/classes) / records times the sum of the negative ones; the others are assigned one after the
+    # other to the class that is smallest without the assigned ones. Offsets that need more knowledge are 0.
     classes = sums.shape[-1]
     impact = (1 + 1 / classes) / records * sums.clamp(max=0).sum(-1, keepdim=True)
     left, given = sums.clone(), torch.zeros_like(sums)
@@ -71,21 +45,10 @@ def by_embedding(
     place: tuple[Float[Tensor, "*victim class input"], Float[Tensor, "*victim class"]],
     records: int,
 ) -> Float[Tensor, "victim class"]:
-    """Return counts that explain the bias gradient by each class's mean record (iLRG: Ma et al., ICLR 2023).
-
-    The ratio of a class's derivatives of weights and bias is taken as its records' mean input of the output layer,
-    from which their mean prediction follows; then counts solve a linear system, by least squares. It is exact where
-    all records of a batch have the same input there.
-
-    Returns:
-        Counts before rounding, none below 0.
-
-    Example:
-        >>> inputs, place = torch.tensor([2.0, 1.0]), (torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.zeros(2))
-        >>> bias = (place[0] @ inputs).softmax(-1) - torch.tensor([0.25, 0.75])
-        >>> by_embedding((bias[:, None] * inputs)[None], bias[None], place, records=4).round(decimals=3).tolist()
-        [[1.0, 3.0]]
-    """
+    """Return counts that explain the bias gradient by each class's mean record (iLRG: Ma et al., ICLR 2023)."""
+    # The ratio of a class's derivatives of weights and bias is taken as its records' mean input of the output layer,
+    # from which their mean prediction follows; then counts solve a linear system, by least squares. It is exact where
+    # all records of a batch have the same input there.
     # Where a class's derivative vanishes, its ratio is undefined and taken as 0.
     safe = bias.where(bias != 0, torch.inf)
     embedding = weights / safe[..., None]

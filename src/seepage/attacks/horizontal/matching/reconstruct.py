@@ -44,10 +44,8 @@ Select = Literal["projected", "soft"]
 # Dummy rows optimised together. On a CPU, enough for efficient matrix products and few enough to
 # stay in cache; on an accelerator, enough to fill it.
 ROWS_AT_ONCE = {"cpu": 1024, "cuda": 262144}
-# Number of clients whose local training is simulated together.
-CLIENTS_AT_ONCE = 16
-# Least share at which a category's logit starts; rarer ones start as if they had it.
-_LEAST_SHARE = 1e-4
+CLIENTS_AT_ONCE = 16  # number of clients whose local training is simulated together
+_LEAST_SHARE = 1e-4  # least share at which a category's logit starts; rarer ones start as if they had it
 
 
 @dataclass(frozen=True)
@@ -115,17 +113,8 @@ class Reconstruction:
     def __call__(
         self, view: AnyView, knowledge: Knowledge, seeds: Sequence[int], progress: Progress | None = None
     ) -> RecordsGuess:
-        """Return the guessed records of every victim.
-
-        Args:
-            view: received gradients or updates; those of several rounds of the same records are matched by the same
-                dummy records, at the mean of the rounds' distances.
-
-        Raises:
-            BadInputError: the gradients do not fit the model, are not finite or all zero, the model's labels can
-                be neither taken nor restored, a prior needs what is not granted, several clients' local steps are to
-                be simulated, or several rounds cannot be matched together.
-        """
+        """Return the guessed records of every victim."""
+        # The same dummy records match several rounds of the same records, at the mean of the rounds' distances.
         rounds = view.rounds if isinstance(view, RoundsView) else (view,)
         for round_view in rounds:
             check(round_view, knowledge, seeds)
@@ -154,7 +143,10 @@ class Reconstruction:
                     "Attack them one by one (OverRounds)."
                 )
             target = replace(view, rounds=tuple(read))
-        elif isinstance(view, UpdateView) and _through_steps(view, self.local):
+        # Of an aggregate of Adam's steps no single client's can be simulated.
+        elif isinstance(view, UpdateView) and (
+            self.local == "simulated" or (view.training.optimizer != "sgd" and view.clients == 1)
+        ):
             if view.clients > 1:
                 raise BadInputError(
                     f"local steps can be simulated for one client's update, but {view.clients} clients' are "
@@ -287,12 +279,6 @@ def _copies(view: AnyView) -> int:
     return view.training.epochs if isinstance(view, UpdateView) else 1
 
 
-def _through_steps(view: UpdateView, local: Local) -> bool:
-    """Return whether dummy records are matched by simulating the client's steps."""
-    # Of an aggregate of Adam's steps no single client's can be simulated.
-    return local == "simulated" or (view.training.optimizer != "sgd" and view.clients == 1)
-
-
 def _counts_by_step(view: View) -> TypeGuard[UpdateView]:
     """Return whether labels are counted in all entries of a step of Adam, for which single records have gradients."""
     if not isinstance(view, UpdateView) or view.training.optimizer == "sgd":
@@ -301,11 +287,7 @@ def _counts_by_step(view: View) -> TypeGuard[UpdateView]:
 
 
 def check(view: View, knowledge: Knowledge, seeds: Sequence[int]) -> None:
-    """Refuse gradients or updates that cannot be reconstructed from.
-
-    Raises:
-        BadInputError: names, shapes, numbers or the count of seeds are wrong; the message says which.
-    """
+    """Refuse gradients or updates whose names, shapes or numbers, or whose count of seeds, are wrong."""
     view.model.check(knowledge.schema)
     what = "gradient" if isinstance(view, GradientView) else "update"
     parameters = view.model.parameters

@@ -16,32 +16,25 @@ from seepage.wire.horizontal import Knowledge, RecordsGuess
 
 # Assumed share of differences between two readings of one cell, and the number of cells that this assumption counts as.
 _DIFFERING, _CELLS = 0.1, 20
-# Number of re-estimates of it, after which the links no longer change.
-_ESTIMATES = 3
+_ESTIMATES = 3  # number of re-estimates of it, after which the links no longer change
 
 
 def pooled(guesses: Sequence[RecordsGuess], knowledge: Knowledge) -> RecordsGuess:
-    """Return one guess of all records that a client holds from a guess of each round's batch.
+    """Return one guess of all records that a client holds from a guess of each round's batch; losses are means.
 
     Records are linked round by round as Fellegi and Sunter (1969) link files. For a guess and a record seen earlier
 
         log odds that they are the same = sum over columns of log(e + (1 - e) a / p) - log(N - S),
 
-    with a = 1 where their cells agree within tolerance and 0 elsewhere, p the probability that the guessed value
-    agrees with another record's by the public marginals, e the share of differences between two readings of one cell
-    (estimated from the links themselves, starting at a tenth), N the number of records that the client holds and S
-    those seen so far; the last term is the prior of batches drawn at random. Labels count as a column. The links of a
-    round are the one-to-one links of the largest sum; unlinked guesses are new records, as long as there is room.
+    with a = 1 where their cells agree within tolerance and 0 elsewhere, p the probability that the guessed value agrees
+    with another record's by the public marginals, e the share of differences between two readings of one cell
+    (estimated from the links), N the number of records that the client holds and S those seen so far: the prior of
+    batches drawn at random. A round's links are the one-to-one links of the largest sum; unlinked guesses are new
+    records.
 
     Among several readings of a cell, a certified one is chosen, otherwise the one that most agree with; among equals,
-    the one that the attack is most certain of, otherwise the earliest. Records not seen yet are guessed from the
-    public marginals. The secret is not used.
-
-    That two rounds' readings are of one record is likely, but not proved. So the certified cells are those of the one
-    round that proves most of them: its message proves that records of the client have them, one by one.
-
-    Returns:
-        Guesses of all records that the client holds; losses are means over rounds.
+    the most certain, otherwise the earliest. That two rounds' readings are of one record is not proved: the certified
+    cells are those of the one round that proves most of them. See docs/methods/rounds.md.
     """
     schema, total = knowledge.schema, knowledge.batch_size
     victims, _, columns = guesses[0].cells.shape

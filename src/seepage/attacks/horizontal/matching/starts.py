@@ -13,17 +13,13 @@ from seepage.attacks.horizontal.exact.cells_search import SearchEnds
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.statistics import Statistics
 
-# Largest distance between ends of searches that are taken for the same record, standardised.
-_SAME_RECORD = 0.03
+_SAME_RECORD = 0.03  # largest distance between ends of searches that are taken for the same record, standardised
+_Cells = Float[Tensor, "row column"]
+_Numbers = Float[Tensor, "row continuous"]
 
 
 class Starts:
-    """Draws from the public marginals as starting points of searches, and conversion of numbers to cells.
-
-    Args:
-        encoder: encoder in float64.
-        report: called with the share of them that has ended since the last call.
-    """
+    """Draws from the public marginals as starting points of searches, and conversion of numbers to cells."""
 
     def __init__(
         self, encoder: Encoder, statistics: Statistics, count: int, report: Callable[[float], None] | None = None
@@ -53,7 +49,7 @@ class Starts:
         return self.of(cells)
 
     def near(
-        self, cells: Float[Tensor, "row column"], redrawn: float, generator: torch.Generator
+        self, cells: _Cells, redrawn: float, generator: torch.Generator
     ) -> tuple[Int[Tensor, "start discrete"], Float[Tensor, "start continuous"]]:
         """Return codes and standardised numbers of rows in turn, each cell drawn anew by the chance ``redrawn``."""
         uniform = torch.rand(self.count, cells.shape[1], generator=generator, dtype=torch.float64)
@@ -61,38 +57,34 @@ class Starts:
         of = torch.arange(self.count) % len(cells)
         return self.of(torch.where(again, self._statistics.rows(uniform), cells[of].cpu()).to(self.encoder.mean.device))
 
-    def typical(self, count: int) -> Float[Tensor, "row column"]:
+    def typical(self, count: int) -> _Cells:
         """Return the row of all medians, then rows of public marginals, the same ones every time."""
         columns = len(self.encoder.schema.columns)
         uniform = torch.rand(count - 1, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         median = torch.tensor([[marginal.median for marginal in self._statistics.marginals]], dtype=torch.float64)
         return torch.cat([median, self._statistics.rows(uniform)]).to(self.encoder.mean.device)
 
-    def of(
-        self, cells: Float[Tensor, "row column"]
-    ) -> tuple[Int[Tensor, "row discrete"], Float[Tensor, "row continuous"]]:
+    def of(self, cells: _Cells) -> tuple[Int[Tensor, "row discrete"], _Numbers]:
         """Return the codes of discrete cells, and the continuous ones, standardised."""
         return cells[:, self.discrete].long(), self.numbers(cells)
 
-    def numbers(self, cells: Float[Tensor, "row column"]) -> Float[Tensor, "row continuous"]:
+    def numbers(self, cells: _Cells) -> _Numbers:
         """Return the continuous cells, standardised."""
         return self.encoder.encode(cells)[:, self.place]
 
-    def values(self, numbers: Float[Tensor, "row continuous"]) -> Float[Tensor, "row continuous"]:
+    def values(self, numbers: _Numbers) -> _Numbers:
         """Return standardised numbers in their columns' units, rounded for integer columns."""
         values = numbers * self.encoder.std[self.place] + self.encoder.mean[self.place]
         return torch.where(self._whole, values.round(), values)
 
-    def with_numbers(
-        self, cells: Float[Tensor, "row column"], numbers: Float[Tensor, "row continuous"]
-    ) -> Float[Tensor, "row column"]:
+    def with_numbers(self, cells: _Cells, numbers: _Numbers) -> _Cells:
         """Return cells with other standardised numbers, brought into their columns' bounds."""
         changed = cells.clone()
         low, high = self.encoder.low[self.place], self.encoder.high[self.place]
         changed[:, self.continuous] = self.values(numbers.clamp(low, high))
         return changed
 
-    def spread(self, cells: Float[Tensor, "row column"], errors: Tensor | float) -> Float[Tensor, "row column"]:
+    def spread(self, cells: _Cells, errors: Tensor | float) -> _Cells:
         """Return the standard errors of continuous cells in place; NaN for discrete ones."""
         spread = torch.full_like(cells, torch.nan)
         if self.continuous:
@@ -112,16 +104,14 @@ class Starts:
         best = best[searches.misfit[best] < misfit]
         return self.cells(searches.of(best))
 
-    def apart(
-        self, cells: Float[Tensor, "row column"], others: Float[Tensor, "other column"], least: float
-    ) -> Bool[Tensor, "row other"]:
+    def apart(self, cells: _Cells, others: Float[Tensor, "other column"], least: float) -> Bool[Tensor, "row other"]:
         """Return which pairs differ in a category, or in a number by more than ``least`` standard deviations."""
         apart = (cells[:, None] != others[None])[..., self.discrete].any(-1)
         if self.continuous:
             apart |= ((self.numbers(cells)[:, None] - self.numbers(others)[None]).abs() > least).any(-1)
         return apart
 
-    def distinct(self, cells: Float[Tensor, "row column"]) -> Float[Tensor, "distinct column"]:
+    def distinct(self, cells: _Cells) -> Float[Tensor, "distinct column"]:
         """Return cells without those that differ from earlier ones by no more than two searches of one record do."""
         apart = self.apart(cells, cells, _SAME_RECORD)
         earlier = torch.ones_like(apart).tril(-1)
@@ -129,12 +119,7 @@ class Starts:
 
 
 def rounds_within(rounds: int, seconds: float | None) -> Iterator[int]:
-    """Count rounds until the limit or the time limit is reached; the first one is always run.
-
-    Example:
-        >>> list(rounds_within(3, None)), list(rounds_within(3, 1e-9))
-        ([0, 1, 2], [0])
-    """
+    """Count rounds until the limit or the time limit is reached; the first one is always run."""
     end = None if seconds is None else time.monotonic() + seconds
     for at in range(rounds):
         if at and end is not None and time.monotonic() >= end:

@@ -18,15 +18,9 @@ START, RATE = 0.5, 1e-3
 class Surrogate(DifferentiatedEngine):
     """The distance of dummy gradients taken at a point between the server's model and the client's.
 
-    Each restart of each victim has a share of the way of its own, which starts at one half. Every call of the engine
-    takes one step of Adam along the distance's derivative with respect to the share, besides its caller's step along
-    that with respect to the rows, and clips the share to [0, 1].
-
-    Deviations: the paper descends along rows with an optimiser of its own, here it is the caller's.
-
-    Args:
-        view: mean gradients, as ``midway`` computes them from updates; their own point of the way is ignored.
-        moved: factor of the mean gradient in the client's way, see ``moved_by``.
+    Each restart of each victim has a share of the way of its own; every call takes one step of Adam along its
+    derivative and clips it to [0, 1]. The point of ``midway``'s gradients is ignored. Deviations: the paper descends
+    along rows with an optimiser of its own, here it is the caller's.
     """
 
     def __init__(self, view: GradientView, matching: Matching, moved: float) -> None:

@@ -29,10 +29,9 @@ class StepRun(NamedTuple):
 
 
 class ClosedFormSteps:
-    """The distance of an update that dummy records would have caused in a ReLU network.
+    """The distance of an update of one client that dummy records would have caused in a ReLU network.
 
-    Weights and biases are stored as one matrix a layer, whose last column multiplies a one. Each update is one
-    client's.
+    Weights and biases are stored as one matrix a layer, whose last column multiplies a one.
     """
 
     def __init__(self, view: UpdateView, matching: Matching, layers: list[nn.Linear]) -> None:
@@ -56,7 +55,7 @@ class ClosedFormSteps:
     def _forward(self, weights: list[Tensor], rows: Tensor, labels: Tensor) -> StepRun:
         inputs, outputs = [], rows
         for i, weight in enumerate(weights):
-            inputs.append(with_ones(outputs.clamp_min(0) if i else outputs))
+            inputs.append(nn.functional.pad(outputs.clamp_min(0) if i else outputs, (0, 1), value=1.0))
             outputs = inputs[-1] @ weight.mT
         error, _ = output_error(self._view.model.head, outputs, labels, rows.shape[1])
         errors = [error]
@@ -93,19 +92,15 @@ class ClosedFormSteps:
 class Unrolled(ClosedFormSteps):
     """The distance of an update by several steps of plain SGD, and its derivative with respect to the records.
 
-    A step maps weights W and records X to W - r G(W, X), G the gradient of the mean loss. So the derivative A with
-    respect to the weights after a step becomes A - r H A before it, with H the Hessian of the step's loss, and -r
-    times the mixed derivative of the loss, times A, with respect to the records. Both come from one pass up the
-    network (the effect of moving the weights along A on the activations) and one down (to the errors). The weights
-    before a step are those after it plus r G: only activations and errors are kept.
+    A step maps weights W and records X to W - r G(W, X). So the derivative A by the weights after a step becomes A - r
+    H A before it, with H the Hessian of the step's loss, and -r times the mixed derivative of the loss, times A, with
+    respect to the records: one pass up the network (the effect of moving the weights along A on the activations) and
+    one down (to the errors). The weights before a step are those after it plus r G: only activations and errors are
+    kept.
     """
 
     def __call__(self, epochs: Epochs, labels: Labels) -> tuple[Losses, Epochs]:
-        """Return the distance of each restart and its derivative with respect to the records of each epoch.
-
-        Args:
-            epochs: dummy records in the order in which the client uses them.
-        """
+        """Return the distance of each restart and its derivative by the records, in the client's order of use."""
         with torch.no_grad():
             weights, steps = self._train(epochs, labels)
             updates = [begin - end for begin, end in zip(self._begin, weights, strict=True)]
@@ -160,11 +155,6 @@ class Unrolled(ClosedFormSteps):
         down = torch.baddbmm(error @ weights[0][:, :, :-1], step.errors[0], adjoint[0][:, :, :-1])
         adjoint[0].baddbmm_(error.transpose(1, 2), step.inputs[0], alpha=-rate)
         return down.mul_(-rate)
-
-
-def with_ones(rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch extended"]:
-    """Return inputs of a layer with a last column of ones, which the bias multiplies."""
-    return nn.functional.pad(rows, (0, 1), value=1.0)
 
 
 def through(

@@ -23,13 +23,8 @@ Classifier = Literal["lr", "mlp", "mixed"]
 
 # Settings of ``mixed``: inverse strength of the ridge in units of the features' total variance, number of leading
 # directions, number of folds, and growth of a classifier's weight for each nat by which it is better in the folds.
-_RIDGE = 4.0
-_LEADING = 20
-_FOLDS = 5
-_LEAST_FOLDS = 3
-_SHARPNESS = 20.0
-# A classifier from so few models gives no chance below e to the power of this.
-_LEAST = -30.0
+_RIDGE, _LEADING, _FOLDS, _LEAST_FOLDS, _SHARPNESS = 4.0, 20, 5, 3, 20.0
+_LEAST = -30.0  # a classifier from so few models gives no chance below e to the power of this
 
 
 def fitted_chances(
@@ -42,12 +37,10 @@ def fitted_chances(
 ) -> Float[Tensor, "target world"]:
     """Fit a classifier on shadow models and return its chances of each world for others.
 
-    Args:
-        kind: classifier: ``lr`` (scikit-learn's logistic regression), ``mlp`` (hidden layers, Adam at 0.001), or
-            ``mixed`` (ours: strongly regularised logistic regression, and a linear discriminant with a shrunk
-            covariance of the leading principal components; the confidence of each is scaled by cross-validation over
-            the shadow models, and the better one weighs more).
-        worlds: class of each shadow model, from 0 up without gaps.
+    ``lr`` is scikit-learn's logistic regression, ``mlp`` has hidden layers (Adam at 0.001), ``mixed`` (ours) is a
+    strongly regularised logistic regression, and a linear discriminant with a shrunk covariance of the leading
+    principal components; the confidence of each is scaled by cross-validation over the shadow models, and the better
+    one weighs more.
     """
     X, y, wanted = features.cpu().numpy(), worlds.cpu().numpy(), targets.cpu().numpy()
     if not X.var(0).sum() > 0:

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Least chance: single precision ends near it, and rounded answers hold zeros.
-LEAST = 1e-6
+LEAST = 1e-6  # least chance: single precision ends near it, and rounded answers hold zeros
 
 
 def raw(answers: Float[Tensor, "model query label"]) -> Float[Tensor, "model feature"]:

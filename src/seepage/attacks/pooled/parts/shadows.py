@@ -12,17 +12,9 @@ from seepage.wire.pooled import PooledKnowledge, Shadows, SpreadShadows
 
 
 def train_shadows(knowledge: PooledKnowledge, shares: Float[Tensor, "shadow part"], seed: int) -> Shadows:
-    """Train one shadow model for each line of shares, all at once.
-
-    Rows are drawn from the auxiliary ones anew for every shadow model, without replacement within one; the
-    attacker's own rows are added to each.
-
-    Args:
-        shares: shares of the attribute in the victim's rows, one column for each time that it added some.
-
-    Raises:
-        BadInputError: the auxiliary rows cannot supply the shares.
-    """
+    """Train one shadow model for each line of shares, a column for each time that rows were added, all at once."""
+    # Rows are drawn from the auxiliary ones anew for every shadow model, without replacement within one; the attacker's
+    # own rows are added to each.
     generator = torch.Generator().manual_seed(seed)
     chosen = knowledge.auxiliary.drawn(shares, knowledge.rows, generator, knowledge.others)
     models = joint_models(knowledge.learner, knowledge.auxiliary, knowledge.own, chosen, generator)
@@ -47,11 +39,7 @@ def binary_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> Shadows
 
 
 def spread_shadows(knowledge: PooledKnowledge, count: int, seed: int) -> SpreadShadows:
-    """Train ``count`` shadow models with shares spread evenly over the range that is known.
-
-    Raises:
-        BadInputError: half the auxiliary rows cannot supply the shares, or ``count`` is no multiple of 4.
-    """
+    """Train ``count`` shadow models (a multiple of 4) with shares spread evenly over the range that is known."""
     check_count("count", count)
     if count % 4:
         raise BadInputError(

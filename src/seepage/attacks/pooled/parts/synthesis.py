@@ -21,17 +21,10 @@ _ROUNDS, _CHANGED, _ENOUGH = 20, 3, 0.8
 def synthesised(how: SynthesisMethod, view: PredictionView, reference: MarkedRows, seed: int) -> MarkedRows:
     """Return the same number of made-up rows as there are reference rows, from single columns' marginals alone.
 
-    Every column is drawn from its marginal, independently of all others, and the attribute with its column; rows get
-    their labels from the model's answers. With ``answers``, rows are changed until the model is confident of a class
-    that was drawn beforehand, as synthetic rows are made in membership inference.
-
-    Source: Zhang, Tople and Ohrimenko (2021), section 4, and Shokri, Stronati, Song and Shmatikov (2017), section V.C.
-    Deviations: all rows are changed at once; a row is changed in three columns a round, for 20 rounds; wanted
-    classes follow the label's marginal.
-
-    Args:
-        view: black-box access to a model of the same kind.
-        reference: rows that marginals are computed from.
+    Rows get their labels from the model's answers. With ``answers``, rows are changed until the model is confident of a
+    class that was drawn beforehand. Source: Zhang, Tople and Ohrimenko (2021), section 4, and Shokri, Stronati, Song
+    and Shmatikov (2017), section V.C. Deviations: all rows are changed at once; a row is changed in three columns a
+    round, for 20 rounds; wanted classes follow the label's marginal.
     """
     if sum(reference.widths) != reference.inputs.shape[1:].numel():
         raise BadInputError("rows can be made up of tables only; use real auxiliary rows for texts and graphs.")

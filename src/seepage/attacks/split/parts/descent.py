@@ -11,23 +11,18 @@ from torch import Tensor
 from seepage.attacks.split.parts.messages import logits_and_derivatives
 from seepage.attacks.split.parts.nearest import Messages, NearestConfigurations, rounding
 
-# Share of columns that a start keeps when it no longer improves.
-_UNCHANGED = 0.5
-# Weight of a difference of logits relative to the relative difference of their derivatives.
-_LOGIT = 1.0
-# Number of gradients in memory at once.
-_AT_ONCE = 2**14
+_UNCHANGED = 0.5  # share of columns that a start keeps when it no longer improves
+_LOGIT = 1.0  # weight of a difference of logits relative to the relative difference of their derivatives
+_AT_ONCE = 2**14  # number of gradients in memory at once
 
 
 def descend(
     messages: Messages, keep: int, generator: torch.Generator, starts: int, sweeps: int
 ) -> NearestConfigurations:
-    """Return the best configurations that were tried.
-
-    From random starts, two columns at a time are set to the pair of values that fits best with the other columns
-    unchanged, and the label with them. Where a sweep over all pairs changes nothing, half of the start's columns are
-    drawn again. All starts of all records are updated together, until one of a record's fits exactly.
-    """
+    """Return the best configurations that were tried."""
+    # From random starts, two columns at a time are set to the pair of values that fits best with the other columns
+    # unchanged, and the label with them. Where a sweep over all pairs changes nothing, half of the start's columns are
+    # drawn again. All starts of all records are updated together, until one of a record's fits exactly.
     space, gradient = messages.space, messages.gradient
     records, columns = len(gradient), len(space.widths)
     exact = rounding(gradient)
@@ -92,12 +87,10 @@ class _Top:
 def _fits(
     messages: Messages, trial: Tensor
 ) -> tuple[Float[Tensor, "record start option label"], Float[Tensor, "record start option label"]]:
-    """Return distances of gradients, and the criterion of the descent.
-
-    Where a single logit has an additive coordinate, the received gradient there gives label and logit, and the
-    gradient divided by it gives the logit's derivatives. The derivatives show that a configuration is nearly right
-    whatever its logit is; by the gradient itself, all configurations with a wrong logit look alike.
-    """
+    """Return distances of gradients, and the criterion of the descent."""
+    # Where a single logit has an additive coordinate, the received gradient there gives label and logit, and the
+    # gradient divided by it gives the logit's derivatives. The derivatives show that a configuration is nearly right
+    # whatever its logit is; by the gradient itself, all configurations with a wrong logit look alike.
     respond, cut, gradient, space = messages.respond, messages.cut, messages.gradient, messages.space
     shape = trial.shape[:-1]
     at = torch.arange(len(cut), device=cut.device)[:, None, None].expand(shape).flatten()

@@ -25,22 +25,14 @@ _LEAST, _LEAST_OF_FOREST = 1e-12, 0.01
 
 @dataclass(frozen=True)
 class LabelPrior:
-    """Chances of the classes of records, given outputs of the network for combinations of private cells.
-
-    Attributes:
-        flip: probability that a label is flipped before clients train with it.
-        regression: regression on the network's prediction and on columns; None where its prediction stands as it is.
-        before: log-chances that the regression's scores are added to; None where these are the network's prediction.
-        records: scores of each record's own columns.
-        columns: scores of each private column's values; empty where the regression does not read them.
-    """
+    """Chances of the classes of records, given outputs of the network for combinations of private cells."""
 
     model: SplitModel
-    flip: float
-    regression: Shrunk | None = None
-    before: Float[Tensor, " label"] | None = None
-    records: Float[Tensor, "record label"] | None = None
-    columns: tuple[Float[Tensor, "_value label"], ...] = ()
+    flip: float  # probability that a label is flipped before clients train with it
+    regression: Shrunk | None = None  # on the prediction and columns; None where it stands as it is
+    before: Float[Tensor, " label"] | None = None  # log-chances to which scores are added; None: the prediction's
+    records: Float[Tensor, "record label"] | None = None  # scores of each record's own columns
+    columns: tuple[Float[Tensor, "_value label"], ...] = ()  # scores of each private column's values; may be empty
 
     @classmethod
     def of(
@@ -51,16 +43,12 @@ class LabelPrior:
         features: Float[Tensor, "record public"],
         seed: int,
     ) -> LabelPrior:
-        """Return the prior.
+        """Return the prior, from unscaled public columns: without auxiliary rows, the network's own prediction.
 
-        Without auxiliary rows, it is the network's own prediction. With them, it is what makes the labels of rows that
-        are left out likeliest: the network's prediction, the shares of the classes, or a logistic regression. This
-        starts from the better of the two and reads the network's prediction, the server's own columns, a random
-        forest's prediction from these, and the private columns, each beside those before. The shares, and then the
-        regression, are taken where they add to that likelihood by more than its standard error.
-
-        Args:
-            features: public columns of the records, unscaled.
+        With them, it is what makes the labels of rows that are left out likeliest: the prediction, the shares of the
+        classes, or a logistic regression from the better of the two on the prediction, the server's own columns, a
+        random forest's prediction from these, and the private columns, each beside those before. The shares, and then
+        the regression, are taken where they add to that likelihood by more than its standard error.
         """
         as_it_is, rows = cls(model, knowledge.defense.flip), knowledge.auxiliary
         if rows is None or len(rows) == 0:

@@ -18,12 +18,9 @@ from seepage.errors import BadInputError
 from seepage.models.deepfm import DeepFMClient
 from seepage.models.split import SplitModel
 
-# Combinations of half of the columns in memory at once.
-MOST_HALF = 2**22
-# Relative distance of derivatives below which two patterns of active units are taken as the same.
-_SAME = 1e-4
-# Roundings of a derivative where the slope it was divided by is near zero.
-_ROUNDINGS = 8
+MOST_HALF = 2**22  # combinations of half of the columns in memory at once
+_SAME = 1e-4  # relative distance of derivatives below which two patterns of active units are taken as the same
+_ROUNDINGS = 8  # roundings of a derivative where the slope it was divided by is near zero
 # Number of configurations that a round tries at random, and of the best so far with some columns changed.
 _RANDOM, _CHANGED = 5_000, 3_000
 _FIRST = 10_000
@@ -33,27 +30,17 @@ _BEST, _CHANGES = 200, 1.5
 _PATTERNS, _PROBED, _LOOSE, _TIGHT, _EACH = 8, 4_000, 500, 20_000, 4
 # Distance of sums of embeddings within which a neighbour's pattern is followed, in their standard deviations.
 _REACH = 0.3
-# Responses in memory at once.
-_AT_ONCE = 2**13
+_AT_ONCE = 2**13  # responses in memory at once
 
 
 def meet(messages: Messages, keep: int, generator: torch.Generator, rounds: int = 40) -> NearestConfigurations:
     """Return the best configurations found; one that fits exactly is the nearest of the whole space.
 
-    The gradient at the coordinate that is added to the logit gives the logit, and the gradient divided by it gives the
-    logit's derivatives. Those of an embedding of the server are ``W_j u + S - e_j``: ``u`` is the signal that comes
-    back through the hidden layers, the same for all configurations with the same active units, and ``S`` the sum of
-    all embeddings, the private ones included. Derivatives of plain numbers, and differences between two embeddings'
-    derivatives, depend on ``u`` alone. By these, sampled configurations reveal the pattern of active units, hence
-    ``W_j u``, hence ``S`` to rounding. The private cells with that sum are found among all combinations by combining
-    two halves of the columns, the square root of the space each. Where no sample has the pattern, the nearest samples
-    indicate the region to search.
-
-    Not in the paper, whose search is exhaustive.
-
-    Raises:
-        BadInputError: the client part is not a DeepFM whose logit and embeddings cross the cut, there are several
-            logits, a private column is continuous, or a half of the columns has too many combinations.
+    The gradient gives the logit and its derivatives. Those by an embedding of the server are ``W_j u + S - e_j``: ``u``
+    comes back through the hidden layers, the same for all configurations with the same active units, and ``S`` is the
+    sum of all embeddings. Differences between two embeddings' derivatives depend on ``u`` alone: by these, samples
+    reveal the pattern of active units, hence ``S`` to rounding, and two halves of the columns are combined to that sum.
+    Where no sample has the pattern, the nearest indicate the region. Not in the paper, whose search is exhaustive.
     """
     space, gradient = messages.space, messages.gradient
     halves = _Halves.of(messages.model, space)
@@ -80,24 +67,17 @@ def meet(messages: Messages, keep: int, generator: torch.Generator, rounds: int 
 
 @dataclass(frozen=True)
 class _Halves:
-    """The columns in two groups with about equally many combinations.
-
-    Attributes:
-        fields, dim, additive: layout of the cut, see ``DeepFMClient``.
-        columns: positions of the columns of each half.
-        codes: codes of its combinations.
-        sums: sums of their embeddings.
-        spread: standard deviation of a sum over all columns, in its widest direction.
-    """
+    """The columns in two groups with about equally many combinations; the cut's layout is that of ``DeepFMClient``."""
 
     fields: int
     dim: int
     additive: int
     columns: tuple[list[int], list[int]]
     codes: tuple[Int[Tensor, "first _left"], Int[Tensor, "second _right"]]
+    # Sums of the embeddings of each half's combinations.
     sums: tuple[Float[np.ndarray, "first dim"], Float[np.ndarray, "second dim"]]
     tree: KDTree
-    spread: float
+    spread: float  # standard deviation of a sum over all columns, in its widest direction
 
     @classmethod
     def of(cls, model: SplitModel, space: Space) -> _Halves:
@@ -144,11 +124,8 @@ class _Halves:
     def making(
         self, wanted: Float[Tensor, " dim"], within: float, probed: Int[Tensor, " place"] | None, most: int
     ) -> Int[Tensor, "match column"]:
-        """Return combinations of all columns whose embeddings sum to about the wanted vector, nearest first.
-
-        Args:
-            probed: positions in the second half; all of it if None.
-        """
+        """Return combinations of all columns whose embeddings sum to about the wanted vector, nearest first."""
+        # ``probed``: positions in the second half; all of it if None.
         second = np.arange(len(self.sums[1])) if probed is None else probed.numpy()
         rest = wanted.double().numpy() - self.sums[1][second]
         each = min(_EACH, self.tree.n) if probed is None else 1
@@ -245,8 +222,7 @@ class _Search:
         looked: list[Tensor] = []
         for k in apart.argsort()[: max(2 * _RANDOM // 25, exact_matches)].tolist():
             exact = float(apart[k]) <= self._same
-            # A pattern that was searched completely needs no second search; others are searched again, with other
-            # probes.
+            # A pattern that was searched completely needs no second search; others have one, with other probes.
             before = looked + (self._tried if exact else [])
             if any(float(torch.linalg.vector_norm(back[k] - earlier)) <= self._same for earlier in before):
                 continue

@@ -13,21 +13,12 @@ from seepage.defenses.cut_noise import clipped
 from seepage.errors import BadInputError
 from seepage.wire.split import KnownCut
 
-# Slopes nearer than this to 0 or 1 are set to this distance.
-_LEAST = 1e-6
+_LEAST = 1e-6  # slopes nearer than this to 0 or 1 are set to this distance
 
 
 def message_of(defense: KnownCut, clip: float | None) -> Sent | None:
-    """Return the deterministic part of the defense of a record's gradient; None where there is none.
-
-    Args:
-        clip: bound on norms; that of a record is half of its own norm where ``defense`` says so.
-
-    Example:
-        >>> sent = message_of(KnownCut(clips=True), clip=1.0)
-        >>> sent(torch.tensor([[3.0, 4.0], [0.3, 0.4]])).norm(dim=1).tolist()
-        [1.0, 0.5]
-    """
+    """Return the deterministic part of the defense of a record's gradient; None where there is none."""
+    # A record's bound is half of its own norm where ``defense`` says so, else ``clip``.
     if not defense.clips:
         return None
     if defense.own_norm:
@@ -56,16 +47,9 @@ def check_bare(defense: KnownCut, what: str, instead: str, aware: bool = False) 
 def logits_and_derivatives(
     gradient: Float[Tensor, "record cut"], additive: int
 ) -> tuple[Float[Tensor, " record"], Float[Tensor, "record cut"]]:
-    """Return the single logit of a sigmoid and its derivatives, computed from the gradient of each record.
-
-    The gradient at the coordinate that is added to the logit is ``sigmoid(logit) - label``: negative for label 1. All
-    others are that times the logit's derivatives.
-
-    Example:
-        >>> gradient = torch.tensor([[-0.5, -0.25]])
-        >>> [part.tolist() for part in logits_and_derivatives(gradient, 1)]
-        [[1.0986123085021973], [[2.0, 1.0]]]
-    """
+    """Return the single logit of a sigmoid and its derivatives, computed from the gradient of each record."""
+    # The gradient at the coordinate that is added to the logit is ``sigmoid(logit) - label``: negative for label 1. All
+    # others are that times the logit's derivatives.
     slope = gradient[:, additive].clamp(-1 + _LEAST, 1 - _LEAST)
     slope = torch.where(slope.abs() < _LEAST, torch.full_like(slope, _LEAST), slope)
     return torch.logit(torch.where(slope < 0, 1 + slope, slope)), gradient / slope[:, None]

@@ -17,15 +17,11 @@ from seepage.wire.split import CutView, KnownCut
 
 # Number of pairs of a record and a combination in a fit, and of combinations of each record, the likeliest a priori.
 _PAIRS, _EACH = 2**18, 2**10
-# Prior chances in memory at once.
-_BELIEVED = 2**22
+_BELIEVED = 2**22  # prior chances in memory at once
 _ROUNDS = 24
-# Gain of the likelihood of a record, in nats, below which rounds end.
-_GAIN = 1e-3
-# Share of each variance that is added to it, since a few directions have almost no variance.
-_RIDGE = 1e-4
-# Pairs whose responses are in memory at once.
-_AT_ONCE = 2**13
+_GAIN = 1e-3  # gain of the likelihood of a record, in nats, below which rounds end
+_RIDGE = 1e-4  # share of each variance that is added to it, since a few directions have almost no variance
+_AT_ONCE = 2**13  # pairs whose responses are in memory at once
 
 
 @dataclass(frozen=True)
@@ -34,28 +30,17 @@ class Mismatch:
 
     Both are represented by the logit and its derivatives with respect to the cut, which different weights shift by
     about the same amount for all records. Gradients, which are these times the loss's slope, are not shifted evenly.
-
-    Attributes:
-        additive: position in the cut of the coordinate that is added to the logit.
     """
 
-    additive: int
+    additive: int  # position in the cut of the coordinate that is added to the logit
     mean: Float[Tensor, " observed"]
     inverse: Float[Tensor, "observed observed"]
 
     @classmethod
     def fit(cls, view: CutView, respond: Responder, space: Space, prior: CellPrior, defense: KnownCut) -> Mismatch:
-        """Return the distribution under which the messages are likeliest, by expectation maximisation.
-
-        Each round weighs the combinations of each record by their probability, and computes the mean and the
-        covariance of their differences (Dempster, Laird and Rubin 1977). The first round weighs them by the prior.
-
-        Args:
-            view: view with the messages; some records are enough.
-
-        Raises:
-            BadInputError: gradients are clipped, or no coordinate of the cut is added to a single logit.
-        """
+        """Return the distribution under which the messages are likeliest, by expectation maximisation."""
+        # Each round weighs the combinations of each record by their probability, and computes the mean and the
+        # covariance of their differences (Dempster, Laird and Rubin 1977). The first round weighs them by the prior.
         additive = respond.additive
         if additive is None or view.model.head != "sigmoid":
             raise BadInputError(
@@ -107,11 +92,9 @@ class Mismatch:
     def log_likelihood(
         self, logits: Float[Tensor, "record place 1"], jacobian: Float[Tensor, "record place 1 cut"], view: CutView
     ) -> Float[Tensor, "record place label"]:
-        """Return the log-density of the message under each combination and label, up to a constant.
-
-        The sign of the gradient at the coordinate that is added to the logit determines the label, whatever the
-        weights: combinations with the other one are excluded.
-        """
+        """Return the log-density of the message under each combination and label, up to a constant."""
+        # The sign of the gradient at the coordinate that is added to the logit determines the label, whatever the
+        # weights: combinations with the other one are excluded.
         seen = observed(view, self.additive).double().cpu()
         density = self.density(seen[:, None] - answered(logits, jacobian, self.additive).double().cpu())
         positive = (view.own_gradient[:, self.additive] < 0).cpu()

@@ -20,43 +20,30 @@ Sent = Callable[[Tensor], Tensor]
 # zero may exceed it. A larger number would take wrong configurations for exact fits: where many millions meet a cut of
 # a few numbers, wrong ones come within ten times that.
 ROUNDINGS = 16
-# Units of hidden layers in memory at once: about the size of a core's cache.
-_AT_ONCE = 2**20
-# Number of a record's configurations that are compared first where the logit may exclude the others.
-_FIRST = 8
+_AT_ONCE = 2**20  # units of hidden layers in memory at once: about the size of a core's cache
+_FIRST = 8  # number of a record's configurations that are compared first where the logit may exclude the others
 
 
 @dataclass(frozen=True)
 class NearestConfigurations:
-    """The nearest configurations of each record, nearest first.
-
-    Attributes:
-        places: positions of the cells in the space.
-        distances: distances of their gradients.
-        compared: number of gradients that were computed, of all records together.
-    """
+    """The nearest configurations of each record, nearest first."""
 
     places: Int[Tensor, "record nearest"]
     labels: Int[Tensor, "record nearest"]
     distances: Float[Tensor, "record nearest"]
-    compared: int
+    compared: int  # number of gradients that were computed, of all records together
 
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of records, with what their candidates' gradients are computed by.
-
-    Attributes:
-        gradient: received gradient of each record's own loss.
-        sent: function that is applied to candidates' gradients before they are compared; None for nothing.
-    """
+    """Messages of records, with what their candidates' gradients are computed by."""
 
     model: SplitModel
     respond: Responder
     cut: Float[Tensor, "record cut"]
-    gradient: Float[Tensor, "record cut"]
+    gradient: Float[Tensor, "record cut"]  # received gradient of each record's own loss
     space: Space
-    sent: Sent | None = None
+    sent: Sent | None = None  # applied to candidates' gradients before they are compared
 
     def of(self, some: slice | Tensor) -> Messages:
         """Return the messages of some of the records."""
@@ -72,19 +59,10 @@ class Messages:
 
 
 def nearest(messages: Messages, keep: int, prune: bool = True, at_once: int = _AT_ONCE) -> NearestConfigurations:
-    """Return the nearest configurations of each record among all of a space.
-
-    One forward and backward pass serves all labels, as the derivatives of the logits do not depend on the label
-    (specification of EXACT; for two classes the gradients of both are antiparallel). Where a coordinate of the cut is
-    added to a logit, the gradient there is the loss's derivative with respect to that logit and needs no backward
-    pass. A configuration's distance is at least the difference at this coordinate, which excludes most of them
-    exactly.
-
-    Args:
-        keep: number of configurations that are returned, at most all.
-        prune: whether the logit excludes configurations; never where messages are changed before they are sent.
-        at_once: units of hidden layers in memory at once.
-    """
+    """Return the nearest configurations of each record among all of a space."""
+    # One pass serves all labels, as the derivatives of the logits do not depend on the label (specification of EXACT).
+    # Where a coordinate of the cut is added to a logit, a configuration's distance is at least the difference there,
+    # which excludes most of them exactly (``prune``; never where messages are changed before they are sent).
     model, respond, space = messages.model, messages.respond, messages.space
     cut, gradient = messages.cut, messages.gradient
     records, keep = len(cut), min(keep, space.configurations)

@@ -20,27 +20,20 @@ from seepage.models.split import half_of, numbers_of
 from seepage.tabular.schema import Continuous
 from seepage.wire.split import CutGuess, CutKnowledge, CutView
 
-# Rounding of a gradient's entries as a standard deviation, in units of its norm.
-_ROUNDING = 1e-5
-# Numbers in memory at once.
-_AT_ONCE = 2**21
+_ROUNDING = 1e-5  # rounding of a gradient's entries as a standard deviation, in units of its norm
+_AT_ONCE = 2**21  # numbers in memory at once
 _LEAST = 1e-30
 
 
 def number_target_guess(
     views: Sequence[CutView], knowledge: CutKnowledge, space: Space, weigh: bool, observed: bool = True
 ) -> CutGuess:
-    """Return the guess of private cells and of a number as target, from gradients of squared errors.
+    """Return the guess of private cells and of a number as target, from gradients of squared errors, the newest first.
 
     A record's gradient is ``2 (f - y) df/dcut``: its direction tells of the private cells, and its length, given the
-    cells, of the label. For each combination of cells the label that fits best is the projection; a combination whose
-    label is beyond the target's bounds does not fit. With noise, what is left beside the direction is weighed under the
-    noise, and the error ``f - y`` has a normal prior whose spread is fitted on the messages. Where gradients are
-    clipped, lengths up to the bound fit. Exchanges count as though errors in them were independent.
-
-    Args:
-        views: views of the same records, the newest first.
-        weigh: whether combinations are weighed by the prior (posterior); otherwise the nearest is taken.
+    cells, of the label, which has to be within the target's bounds. With noise, what is left beside the direction is
+    weighed under the noise, and ``f - y`` has a normal prior whose spread is fitted on the messages. Where gradients
+    are clipped, lengths up to the bound fit. Exchanges count as though errors in them were independent.
     """
     first, defense = views[0], knowledge.defense
     model, target = first.model, knowledge.schema.target

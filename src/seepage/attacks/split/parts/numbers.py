@@ -21,34 +21,23 @@ from seepage.wire.split import CutKnowledge
 
 # Chains of a record, proposals of a step, and steps for each column.
 _CHAINS, _PROPOSALS, _STEPS = 16, 8, 48
-# Share of steps before the first sample is kept.
-_BURNED = 0.3
+_BURNED = 0.3  # share of steps before the first sample is kept
 # Bins of a number's prior, and share of rows from which a value gets a bin of its own.
 _BINS, _HEAP = 32, 1 / 64
-# Width of the bin of one value, where values are not whole numbers, relative to the column's range.
-_NARROW = 1e-6
-# Roundings of a probability's absolute value in the loss's slope.
-_SLOPE = 4
+_NARROW = 1e-6  # width of the bin of one value, where values are not whole numbers, relative to the column's range
+_SLOPE = 4  # roundings of a probability's absolute value in the loss's slope
 
 
 @dataclass(frozen=True)
 class NumberPrior:
-    """Densities of private numbers given each record's public columns: constant within bins, columns independent.
+    """Densities of private numbers given each record's public columns: constant within bins, columns independent."""
 
-    Attributes:
-        edges: edges of each column's bins, scaled as the network's parts take cells.
-    """
-
-    edges: tuple[Float[Tensor, " _edge"], ...]
+    edges: tuple[Float[Tensor, " _edge"], ...]  # edges of each column's bins, scaled
     chances: tuple[Float[Tensor, "record _bin"], ...]
 
     @classmethod
     def of(cls, model: SplitModel, knowledge: CutKnowledge, features: Float[Tensor, "record public"]) -> NumberPrior:
-        """Return the prior: from auxiliary rows where there are some, otherwise from the marginals.
-
-        Args:
-            features: public columns of the records, unscaled.
-        """
+        """Return the prior: from auxiliary rows where there are some, otherwise from the marginals."""
         auxiliary, columns = knowledge.auxiliary, knowledge.schema.columns
         edges, chances = [], []
         train_inputs = inputs = torch.empty(0)
@@ -154,12 +143,8 @@ class Region:
     """All numbers of a record with the same active units and logits as a point: where the message is the same.
 
     ``margins + normals (numbers - point) >= 0`` for every constraint: units keep their signs, logits keep their values
-    up to rounding, numbers stay within their bounds. Units without influence on the message do not count.
-
-    Attributes:
-        point: numbers that replay the message, scaled.
-        normals, margins: constraints; those that bind nowhere have a zero normal.
-        weights: derivatives of the logits with respect to the numbers, up to a common shift.
+    up to rounding, numbers stay within their bounds. Constraints that bind nowhere have a zero normal. Weights are
+    derivatives of the logits by numbers, up to a common shift.
     """
 
     point: Float[Tensor, "record number"]
@@ -176,12 +161,7 @@ class Region:
         cells: Float[Tensor, "record private"],
         labels: Int[Tensor, " record"],
     ) -> Region:
-        """Return the region around cells that replay the messages, in float64.
-
-        Args:
-            gradient: received gradient of each record's own loss.
-            cells: cells that replay it, scaled.
-        """
+        """Return the region around cells that replay the messages of each record's own loss, in float64."""
         client = model.client
         assert isinstance(client, DeepFMClient)
         cut, cells, eps = cut.double().cpu(), cells.double().cpu(), torch.finfo(gradient.dtype).eps
@@ -277,12 +257,7 @@ class Region:
 
 @dataclass(frozen=True)
 class NumberSamples:
-    """Samples of private numbers.
-
-    Attributes:
-        numbers: samples, scaled.
-        low, high: smallest and largest value of each column that was met and replays the message.
-    """
+    """Samples of private numbers, and each column's smallest and largest value that was met and replays the message."""
 
     numbers: Float[Tensor, "record sample number"]
     low: Float[Tensor, "record number"]
@@ -302,12 +277,10 @@ def prior_samples(
 
 
 def region_samples(region: Region, prior: NumberPrior, generator: torch.Generator) -> NumberSamples:
-    """Return samples of the prior within a region, from chains of moves that leave the logits as they are.
-
-    A move changes one number and as many others as there are logits, such that no logit changes. The new value of the
-    first is drawn from its prior within the region; of several such draws and the old value, one is chosen by the
-    prior of the others (iterated sampling importance resampling, Tjelmeland 2004), which leaves the posterior as it is.
-    """
+    """Return samples of the prior within a region, from chains of moves that leave the logits as they are."""
+    # A move changes one number and as many others as there are logits, such that no logit changes. The new value of the
+    # first is drawn from its prior within the region; of several such draws and the old value, one is chosen by the
+    # prior of the others (iterated sampling importance resampling, Tjelmeland 2004), which keeps the posterior.
     records, count = region.point.shape
     equations = int(torch.linalg.matrix_rank(region.weights).max()) if records else 0
     numbers = region.point[:, None].repeat(1, _CHAINS, 1)
@@ -345,12 +318,7 @@ def region_samples(region: Region, prior: NumberPrior, generator: torch.Generato
 def likeliest(
     samples: Float[Tensor, "record sample"], tolerance: float
 ) -> tuple[Float[Tensor, " record"], Float[Tensor, " record"]]:
-    """Return the value whose tolerance holds most samples, and the share of samples that it holds.
-
-    Example:
-        >>> [part.tolist() for part in likeliest(torch.tensor([[0.0, 0.1, 0.9]]), tolerance=0.1)]
-        [[0.05000000074505806], [0.6666666865348816]]
-    """
+    """Return the value whose tolerance holds most samples, and the share of samples that it holds."""
     ordered = samples.sort(1).values
     last = torch.searchsorted(ordered, (ordered + 2 * tolerance).contiguous(), right=True) - 1
     first = torch.arange(ordered.shape[1]).expand_as(last)

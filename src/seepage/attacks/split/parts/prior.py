@@ -20,22 +20,16 @@ from seepage.wire.split import CutKnowledge
 # shares may count for beside counted combinations.
 _WEIGHTS = tuple(10.0**k for k in range(6))
 _JOINT_WEIGHTS = (50.0, 200.0, 1000.0, 5000.0)
-# Number of combinations above which columns are assumed independent given the public ones.
-_MOST_JOINT = 2_000_000
-# Pairs of rows in memory at once.
-_AT_ONCE = 2**22
+_MOST_JOINT = 2_000_000  # number of combinations above which columns are assumed independent given the public ones
+_AT_ONCE = 2**22  # pairs of rows in memory at once
 
 
 @dataclass(frozen=True)
 class CellPrior:
-    """Log-probabilities of combinations of private cells, given each record's public columns.
+    """Log-probabilities of combinations of private cells, given each record's public columns, up to a constant.
 
-    A combination's log-probability is ``joint`` plus the sum of ``columns`` over its cells, up to a constant a record.
-
-    Attributes:
-        columns: log of the chances of each private column's values, relative to the column's shares with a joint
-            distribution.
-        joint: log of the share of each combination; None where columns are independent.
+    They are ``joint``, the log of a combination's share (None where columns are independent), plus the sum of
+    ``columns`` over its cells: the log of the chances of each value, relative to its share with a joint distribution.
     """
 
     columns: tuple[Float[Tensor, "record _value"], ...]
@@ -45,17 +39,12 @@ class CellPrior:
     def of(
         cls, model: SplitModel, knowledge: CutKnowledge, space: Space, features: Float[Tensor, "record public"]
     ) -> CellPrior:
-        """Return the prior.
+        """Return the prior, from unscaled public columns: without auxiliary rows, columns follow their marginals.
 
-        Without auxiliary rows, columns follow their marginals independently. With them, the prior is the joint
-        share of each combination among these rows (smoothed towards the product of the shares) times, for each
-        column, ``P(value | public columns) / P(value)`` by a multinomial logistic regression on the public columns.
-        A column's shares are those of the rows, drawn towards its marginal. By how much each of the three departs from
-        the marginals follows from the likelihood of auxiliary rows that are left out: of few or untelling rows, the
-        marginals remain.
-
-        Args:
-            features: public columns of the records, unscaled.
+        With them, it is the joint share of each combination among these rows (smoothed towards the product of the
+        shares) times, for each column, ``P(value | public columns) / P(value)`` by a multinomial logistic regression on
+        the public columns. By how much shares, joint and regression depart from the marginals follows from the
+        likelihood of auxiliary rows that are left out.
         """
         marginals = [_marginal(model, knowledge, space, k) for k in range(len(model.private))]
         auxiliary = knowledge.auxiliary
@@ -111,18 +100,8 @@ def _marginal(model: SplitModel, knowledge: CutKnowledge, space: Space, k: int) 
 
 
 def blended(counts: Float[Tensor, " value"], shares: Float[Tensor, " value"]) -> Float[Tensor, " value"]:
-    """Return shares of counted rows, smoothed towards prior shares.
-
-    The prior shares weigh as many rows as make each counted row likeliest given the others.
-
-    Args:
-        shares: prior shares, which sum to 1.
-
-    Example:
-        >>> even = torch.full((2,), 0.5).double()
-        >>> [blended(torch.tensor(counts).double(), even).argmax().item() for counts in ([900, 100], [100, 900])]
-        [0, 1]
-    """
+    """Return shares of counted rows, smoothed towards prior shares."""
+    # The prior shares weigh as many rows as make each counted row likeliest given the others.
     rows, seen = float(counts.sum()), counts > 0
 
     def likelihood(weight: float) -> float:
@@ -138,15 +117,9 @@ def _joint_weight(
     shares: Sequence[Float[Tensor, " _value"]],
     left_out: Sequence[Float[Tensor, "row _value"]],
 ) -> float | None:
-    """Return the number of rows that the product of shares counts for beside counted combinations.
-
-    It is the one under which rows, each without the others of its fold, are likeliest; None where counted combinations
-    add nothing.
-
-    Args:
-        shares: log-share of each column's values.
-        left_out: log of each column's chances relative to its shares, from a regression without the row.
-    """
+    """Return the number of rows that the product of shares counts for beside counted combinations."""
+    # It is the one under which rows, each without the others of its fold, are likeliest; None where counted
+    # combinations add nothing. Shares are logarithms, and ``left_out`` those of chances relative to them without it.
     rows, columns = codes.shape
     if columns == 1:
         return None
@@ -188,10 +161,8 @@ def encoded(schema: Schema, columns: tuple[int, ...], cells: Float[Tensor, "row 
 def decided(
     model: SplitModel, knowledge: CutKnowledge, space: Space, chances: Sequence[Float[Tensor, "record _value"]]
 ) -> Float[Tensor, "record private"]:
-    """Return the cells that are most often right, unscaled: numbers are within the column's tolerance.
-
-    Within a bin, numbers have the shares of the column's marginal.
-    """
+    """Return the cells that are most often right, unscaled: numbers are within the column's tolerance."""
+    # Within a bin, numbers have the shares of the column's marginal.
     return torch.stack([_decided(model, knowledge, space, k, chance) for k, chance in enumerate(chances)], dim=1)
 
 

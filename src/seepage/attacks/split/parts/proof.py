@@ -14,22 +14,15 @@ from seepage.models.split import slopes
 from seepage.tabular.schema import Continuous, Discrete
 from seepage.wire.split import CutKnowledge, CutView
 
-# Largest deviation of the true configuration, in units of the usual rounding.
-FAR = 16
-# Largest expected number of further configurations that fit by chance at which an exact fit is likely.
-_CHANCE = 1e-3
+FAR = 16  # largest deviation of the true configuration, in units of the usual rounding
+_CHANCE = 1e-3  # largest expected number of further configurations that fit by chance at which an exact fit is likely
 # Number of configurations drawn to estimate their density, and number of the nearest that count.
 _SAMPLE, _NEAREST = 4_000, 20
-_AT_ONCE = 2**13
-_LEAST = 1e-12
+_AT_ONCE, _LEAST = 2**13, 1e-12
 
 
 def proof_of(view: CutView, knowledge: CutKnowledge, cells: Float[Tensor, "record private"]) -> Certified | None:
-    """Return which guessed cells are proved by one message of each record; None where a number cannot be listed.
-
-    Args:
-        cells: guessed cells, unscaled.
-    """
+    """Return which guessed cells are proved by one message of each record; None where a number cannot be listed."""
     model, defense = view.model, knowledge.defense
     columns = [_column(model.schema.columns[i]) for i in model.private]
     if any(column.categories is None and not column.integer for column in columns):
@@ -52,15 +45,10 @@ def _column(column: Discrete | Continuous) -> kernel.EncodedColumn:
 def fits_alone(
     distances: Float[Tensor, "record nearest"], gradient: Float[Tensor, "record cut"]
 ) -> Bool[Tensor, " record"]:
-    """Return where the nearest of all configurations replays the message, and no other does up to rounding.
-
-    The true configuration's gradient differs from the received one by rounding too. Where millions of configurations
-    meet a cut of a few numbers, a wrong one may come nearer than that. Where none replays the message, the one that is
-    nearest by far proves nothing.
-
-    Args:
-        distances: distances of the nearest configurations of the whole space, at least two if there are as many.
-    """
+    """Return where the nearest of all configurations replays the message, and no other does up to rounding."""
+    # The true configuration's gradient differs from the received one by rounding too. Where millions of configurations
+    # meet a cut of a few numbers, a wrong one may come nearer than that; one that is nearest by far but replays nothing
+    # proves nothing. Distances are of the whole space's nearest, at least two if there are as many.
     far = FAR * rounding(gradient)
     fits = distances[:, 0] <= far
     if distances.shape[1] > 1:
@@ -76,15 +64,10 @@ def likely_fit(
 ) -> Bool[Tensor, " record"]:
     """Return where a configuration fits exactly and no other can be expected to do so by chance.
 
-    The number of others is estimated from random ones. Derivatives of a ReLU network are the same for all
-    configurations with the same active units, so that only the loss's slope is assumed to separate configurations: the
-    share of slopes within rounding, times the size of the space. Where embeddings of the server cross the cut to a
-    DeepFM client, its gradient also determines the sum of all embeddings, in as many independent coordinates as an
-    embedding has; the share of sums within rounding is multiplied with it.
-
-    Args:
-        distances: distances of the nearest configurations that were tried.
-        codes: codes of the nearest, as positions in each column.
+    The number of others is estimated from random ones: the share of the loss's slopes within rounding, times the size
+    of the space, as derivatives of a ReLU network are the same for all configurations with the same active units. Where
+    embeddings of the server cross the cut to a DeepFM client, the share of sums of embeddings within rounding counts,
+    too.
     """
     model, respond, space = messages.model, messages.respond, messages.space
     cut, gradient = messages.cut, messages.gradient

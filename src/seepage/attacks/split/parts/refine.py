@@ -8,9 +8,7 @@ from torch import Tensor
 
 from seepage.attacks.split.parts.nearest import Messages, candidate_gradients
 
-_POINTS = 9
-_ROUNDS = 12
-_SWEEPS = 4
+_POINTS, _ROUNDS, _SWEEPS = 9, 12, 4
 
 
 def refined(
@@ -19,15 +17,10 @@ def refined(
     labels: Int[Tensor, " record"],
     enough: Float[Tensor, " record"] | None = None,
 ) -> tuple[Float[Tensor, "record private"], Float[Tensor, " record"]]:
-    """Return cells whose continuous columns fit better than the given candidates, and their distances.
-
-    Each continuous column in turn is searched on a grid around its value that shrinks to the points beside the best
-    one. The gradients of ReLU networks are discontinuous, so that a descent by derivatives would stop anywhere.
-
-    Args:
-        cells, labels: starting point, scaled.
-        enough: distance of each record at which its search ends; goes on to the end if None.
-    """
+    """Return cells whose continuous columns fit better than the given candidates, and their distances."""
+    # Each continuous column in turn is searched on a grid around its value that shrinks to the points beside the best
+    # one. The gradients of ReLU networks are discontinuous, so that a descent by derivatives would stop anywhere. A
+    # record's search ends at the distance ``enough``.
     model, cut = messages.model, messages.cut
     cells = cells.clone().to(cut)
     chosen = labels.to(cut.device)

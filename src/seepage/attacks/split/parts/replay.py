@@ -29,8 +29,7 @@ from seepage.wire.split import CutGuess, CutKnowledge, CutView
 _ROUNDS, _TRIED = 5, 4
 # Samples of a record that are replayed, and the share of them that has to fit.
 _CHECKED, _FITTING = 16, 0.9
-# Steps that make several messages fit at once.
-_NEWTON = 12
+_NEWTON = 12  # steps that make several messages fit at once
 # Combinations that are tried before any refinement, and records that are searched at once.
 _MOST_TRIED, _TOGETHER = 2**13, 256
 
@@ -40,14 +39,9 @@ def replayed_guess(
 ) -> CutGuess:
     """Return cells and labels that replay messages of an undefended DeepFM client, where private columns have numbers.
 
-    A point that replays a message is searched on a grid and refined. The derivatives of the logit then give the sum of
-    the private embeddings, see ``parts.meet``; where nothing fits yet, the categories whose embeddings have about that
-    sum are tried, with the same numbers and with others. All numbers that keep the units' signs and the logits replay
-    the message as well: the posterior is the prior on that set, see ``parts.numbers``.
-
-    Args:
-        views: views of the same records, the newest first. What replays the newest is searched, and then what replays
-            all of them; where that is not found, the answer is from the newest alone.
+    A point that replays a message is searched on a grid and refined; where nothing fits yet, categories whose
+    embeddings have about the sum that the derivatives give are tried. The posterior is the prior on the set of all
+    numbers that replay the message, see ``parts.numbers``: all of the views' messages, or else the newest's alone.
     """
     first = views[0]
     prior = NumberPrior.of(first.model, knowledge, first.features)
@@ -209,11 +203,9 @@ class _Sums:
 def _joint(
     views: Sequence[CutView], cells: Float[Tensor, "record private"], labels: Int[Tensor, " record"]
 ) -> tuple[Float[Tensor, "record private"], Bool[Tensor, " record"]]:
-    """Return cells with numbers changed such that all messages are replayed, and where they are.
-
-    Each message gives a logit, which is a straight line in the numbers within a region: Gauss-Newton steps, halved
-    where they do not help, since regions change.
-    """
+    """Return cells with numbers changed such that all messages are replayed, and where they are."""
+    # Each message gives a logit, which is a straight line in the numbers within a region: Gauss-Newton steps, halved
+    # where they do not help, since regions change.
     numbers, additive = numbers_of(views[0].model), responder(views[0].model).additive
     none = torch.zeros(len(cells), dtype=torch.bool)
     if additive is None or views[0].model.head != "sigmoid":

@@ -66,7 +66,7 @@ def responder(model: SplitModel, closed_form: bool = True) -> Responder:
 class _ClosedForm(Responder):
     """Responses of a DeepFM client part, without a graph.
 
-    The first layer's units are a sum of a record's and a candidate's contributions, so that each is computed only once.
+    A record's and a candidate's contributions add up to the first layer's units: each is computed only once.
     """
 
     def __init__(self, client: DeepFMClient) -> None:

@@ -15,15 +15,11 @@ from seepage.attacks.split.parts.responses import Responder
 from seepage.attacks.split.parts.space import Space
 from seepage.wire.split import CutView, batches
 
-# Numbers in memory at once while noise is fitted.
-_AT_ONCE = 2**25
+_AT_ONCE = 2**25  # numbers in memory at once while noise is fitted
 _ROUNDS = 40
-# Gain of the likelihood of a record, in nats, below which rounds end.
-_GAIN = 1e-3
-# Standard deviation of rounding, in units of a message's norm.
-_ROUNDING = 1e-5
-# Error of the largest norm of a batch that is estimated from its messages, in its own units.
-_LARGEST = 0.1
+_GAIN = 1e-3  # gain of the likelihood of a record, in nats, below which rounds end
+_ROUNDING = 1e-5  # standard deviation of rounding, in units of a message's norm
+_LARGEST = 0.1  # error of the largest norm of a batch that is estimated from its messages, in its own units
 _LEAST = 1e-12
 
 
@@ -31,8 +27,7 @@ _LEAST = 1e-12
 class AlongGradient:
     """Noise of ``max_norm``: along each gradient itself, so that the message's line is the gradient's own.
 
-    Attributes:
-        largest: largest norm of the gradients in each record's batch. The mean squared norm of messages is its square.
+    The largest norm of the gradients in each record's batch is the root of the mean squared norm of messages.
     """
 
     largest: Float[Tensor, " record"]
@@ -47,11 +42,7 @@ class AlongGradient:
     def log_likelihood(
         self, candidates: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: Tensor
     ) -> Float[Tensor, "record place label"]:
-        """Return the log-density of messages under candidates' gradients, up to a constant a record.
-
-        Args:
-            some: positions of these records in the view.
-        """
+        """Return the log-density of messages under candidates' gradients, up to a constant a record."""
         gradients, message = candidates.double().cpu(), received.double().cpu()[:, None, None]
         largest = self.largest[some, None, None]
         size = torch.linalg.vector_norm(gradients, dim=-1)
@@ -68,11 +59,7 @@ class AlongDifference:
     """Noise of ``marvell``: along the difference of the labels' mean gradients, and less across it, for each label.
 
     An attacker that knows the client's weights computes that difference from what it takes the records to be, and what
-    lies across it has little noise or none. Both are fitted on the messages of each batch together.
-
-    Attributes:
-        along: variance in this direction, for each label.
-        across: variance in every other direction, for each label.
+    lies across it has little noise or none. Both variances are fitted on the messages of each batch together.
     """
 
     direction: Float[Tensor, "record cut"]
@@ -83,22 +70,16 @@ class AlongDifference:
     def fit(
         cls, view: CutView, respond: Responder, space: Space, prior: CellPrior, classes: LabelPrior
     ) -> AlongDifference:
-        """Return the noise under which the messages are likeliest, by expectation maximisation.
-
-        Each round weighs the combinations of each record by their probability, and computes the difference of the mean
-        gradients and the variances of what is left. The first round weighs them by the prior.
-        """
+        """Return the noise under which the messages are likeliest, by expectation maximisation."""
+        # Each round weighs the combinations of each record by their probability, and computes the difference of the
+        # mean gradients and the variances of what is left. The first round weighs them by the prior.
         fitted = [_fitted(view, some, respond, space, prior, classes) for some in batches(view.behind)]
         return cls(*(torch.cat(parts) for parts in zip(*fitted, strict=True)))
 
     def log_likelihood(
         self, candidates: Float[Tensor, "record place label cut"], received: Float[Tensor, "record cut"], some: Tensor
     ) -> Float[Tensor, "record place label"]:
-        """Return the log-density of messages under candidates' gradients, up to a constant.
-
-        Args:
-            some: positions of these records in the view.
-        """
+        """Return the log-density of messages under candidates' gradients, up to a constant."""
         apart = received.double().cpu()[:, None, None] - candidates.double().cpu()
         on = (apart * self.direction[some, None, None]).sum(-1)
         beside = apart.square().sum(-1) - on.square()

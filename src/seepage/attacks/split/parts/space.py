@@ -21,34 +21,18 @@ _MOST_WHOLE, _MOST_BINNED = 2**13, 2**13
 
 @dataclass(frozen=True)
 class Space:
-    """The product of the columns' values, counted like a number whose last digit runs fastest.
-
-    Attributes:
-        values: values of each column, in the form that the network's parts take (codes, or numbers scaled to [0, 1]).
-        binned: positions of the columns of which only one value a bin is listed; of all others each value is.
-
-    Example:
-        >>> space = Space(("a", "b"), (torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0, 2.0])), labels=2)
-        >>> space.size, space.configurations, space.cells(torch.tensor([4])).tolist()
-        (6, 12, [[1.0, 1.0]])
-    """
+    """The product of the columns' values, counted like a number whose last digit runs fastest."""
 
     names: tuple[str, ...]
-    values: tuple[Float[Tensor, " _value"], ...]
+    values: tuple[Float[Tensor, " _value"], ...]  # codes, or numbers scaled to [0, 1]
     labels: int
-    binned: tuple[int, ...] = ()
+    binned: tuple[int, ...] = ()  # columns of which only one value a bin is listed
 
     @classmethod
     def of(cls, model: SplitModel, knowledge: CutKnowledge, bins: int = 16) -> Space:
-        """Return the space of a network's private columns.
-
-        Whole numbers are listed one by one where all combinations are few. Otherwise numbers are put into bins, into
-        fewer where combinations would be too many.
-
-        Args:
-            bins: largest number of bins of a continuous column, with about equally many rows each; the median of each
-                is a candidate.
-        """
+        """Return the space of a network's private columns."""
+        # Whole numbers are listed one by one where all combinations are few. Otherwise numbers are put into at most
+        # ``bins`` bins with about equally many rows, whose medians are candidates; fewer where combinations are many.
         check_count("bins", bins)
         values = []
         columns = [knowledge.schema.columns[i] for i in model.private]

@@ -14,8 +14,7 @@ from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Discrete, Schema
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge
 
-# Number of pairs from which the same pairs right mean that attack and constant read alike.
-_ENOUGH = 30
+_ENOUGH = 30  # number of pairs from which the same pairs right mean that attack and constant read alike
 
 
 def mixed(first: FeatureGuess, second: FeatureGuess, take: Bool[Tensor, "training column"]) -> FeatureGuess:
@@ -63,17 +62,10 @@ def or_constants(
     encoder: Encoder,
     knowledge: FeatureKnowledge,
 ) -> FeatureGuess:
-    """Return a guess with constants in the columns that the attack does not read better than a constant.
-
-    It does where the share of pairs that it has right is larger by more than the standard error of a constant's share,
-    which follows from the marginal. Where both have the same pairs right, at least 30 of them, the attack answers.
-
-    A network or a regression answers numbers by their mean, which is seldom near most of them where few values are
-    very large. The constants are those of the baseline ``constant``.
-
-    Args:
-        right: pairs that the same attack has right, without having been fitted on them.
-    """
+    """Return a guess with constants in the columns that the attack does not read better than a constant."""
+    # It does where the share of pairs that it has right, without having been fitted on them, is larger by more than the
+    # standard error of a constant's share; where both have the same right, at least 30 of them, the attack answers. The
+    # constants are the baseline ``constant``'s: a network answers numbers by their mean, seldom near most of them.
     schema = encoder.schema
     row = constants(knowledge)
     gained = right.double() - right_pairs(schema, row.expand_as(cells), cells).double()

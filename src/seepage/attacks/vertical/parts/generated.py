@@ -16,19 +16,7 @@ from seepage.tabular.schema import Discrete
 def generated(
     encoder: Encoder, rows: int, seeds: Sequence[int], stretch: float | int = 1
 ) -> Float[Tensor, "training row encoded"]:
-    """Return valid rows whose cells are drawn evenly: categories from all, numbers from their range.
-
-    Args:
-        rows: number of rows of each training.
-        stretch: width of the range, in units of the true one.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> from seepage.models.vertical import encoder_of
-        >>> queries = generated(encoder_of(telling(rows=9).schema), rows=5, seeds=[0, 1])
-        >>> queries.shape, queries.sum(-1).unique().tolist()
-        (torch.Size([2, 5, 11]), [4.0])
-    """
+    """Return valid rows whose cells are drawn evenly: categories from all, numbers from their range."""
     return torch.stack([_queries(encoder, rows, torch.Generator().manual_seed(seed), stretch) for seed in seeds])
 
 
@@ -50,14 +38,7 @@ def _queries(encoder: Encoder, rows: int, generator: torch.Generator, stretch: f
 
 
 def relaxed(encoder: Encoder, free: Float[Tensor, "*some encoded"]) -> Float[Tensor, "*some encoded"]:
-    """Return rows near valid ones from free numbers: softmax over a column's categories, tanh of a number.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> from seepage.models.vertical import encoder_of
-        >>> relaxed(encoder_of(telling(rows=9).schema), torch.zeros(1, 11))[0, :2].tolist()
-        [0.5, 0.5]
-    """
+    """Return rows near valid ones from free numbers: softmax over a column's categories, tanh of a number."""
     parts = [
         free[..., block].softmax(-1) if isinstance(column, Discrete) else free[..., block].tanh()
         for column, block in zip(encoder.schema.columns, encoder.schema.blocks, strict=True)

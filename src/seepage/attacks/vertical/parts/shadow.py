@@ -26,13 +26,7 @@ def shadow(
     seeds: Sequence[int],
     layout: PartLayout | None = None,
 ) -> nn.Module:
-    """Return shadows of the target's bottom model: networks with which the top model predicts labels.
-
-    Args:
-        rows: auxiliary rows, with labels and the other parties' features.
-        encoded: target columns of these rows, in the form that the bottom model takes.
-        layout: what the columns of a row are together, which then has its own bottom model; None for tables.
-    """
+    """Return shadows of the target's bottom model: networks with which the top model predicts labels."""
     widths = (encoded.shape[-1], *hidden, view.received.shape[-1])
     networks = Stack(widths, seeds) if layout is None else layout.bottom(seeds)
     optimiser = torch.optim.Adam(networks.parameters(), lr=_RATE, fused=True)
