@@ -47,15 +47,7 @@ registry.metrics.declare(
 
 
 def create(name: str, **options: object) -> Metric:
-    """Return a metric.
-
-    Raises:
-        BadInputError: the name or an option is unknown.
-
-    Example:
-        >>> create("exact_match")
-        ExactMatch()
-    """
+    """Return a metric; an unknown name or option is a BadInputError."""
     return cast("Metric", registry.metrics.create(name, **options))
 
 

@@ -10,21 +10,10 @@ from torch import Tensor
 def calibration_error(
     chances: Float[Tensor, "record value"], right: Float[Tensor, " record"], bins: int = 15
 ) -> float | None:
-    """Return the expected calibration error of the likeliest values (Guo et al. 2017, equation 3).
+    """Return the expected calibration error of the likeliest values (Guo et al. 2017, equation 3), if any.
 
     Records are put into bins of equal width by the chance of their likeliest value; the error is the mean over
     records of the distance between a bin's mean chance and its share of right answers.
-
-    Args:
-        right: whether the likeliest value is the true one, 0 or 1.
-
-    Returns:
-        The error, or None where there are no records.
-
-    Example:
-        >>> sure = torch.tensor([[0.75, 0.25]]).repeat(4, 1)
-        >>> calibration_error(sure, torch.tensor([1.0, 1.0, 1.0, 0.0]))
-        0.0
     """
     if not len(right):
         return None

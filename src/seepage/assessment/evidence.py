@@ -27,25 +27,18 @@ Counts = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Cells of the victims of one attack in one setting; arrays have a leading victim axis.
+    """Cells of the victims of one attack in one setting; arrays have a leading victim axis. None is what there is not.
 
     Attributes:
-        right: bool (victim, record, column), whether the guessed cell counts as right.
-        uncertainty: float32 (victim, record, column), the attacker's own uncertainty, see ``RecordsGuess``; None where
-            it has none.
-        rarity: float32 (victim, record), surprise of a record: the mean over its cells of -log of the share of public
-            values that would count as right for it, in nats.
-        groups: for each sensitive discrete column and the target, number of cells and of right cells in the records of
-            each category, summed over victims.
-        loss: float64 (victim,), the attack's own; None where it has none.
-        course: float64 (victim, 3), losses during the descent, see ``RecordsGuess``; None where it does not descend.
-        certified: bool (victim, record, column), whether the attack certifies the guessed cell; None where it proves
-            nothing.
+        right, certified: bool (victim, record, column), whether the guessed cell counts as right, or is certified.
+        uncertainty: float32 (victim, record, column), the attacker's own, see ``RecordsGuess``.
+        rarity: float32 (victim, record), see ``rarity``.
+        groups: for each sensitive discrete column and the target, cells and right cells in records of each category.
+        loss, course: float64 (victim,) and (victim, 3), losses after and during the descent, see ``RecordsGuess``.
         true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; of split and vertical
             learning those of the first records. None for a user's own data, unless records are to be kept.
-        regime: for each victim, the method that the attack chose, see ``RecordsGuess``; None where it has only one.
-        conditions: for each victim, the conditions of its certified cells, as sentences, empty without any; None
-            for attacks that are no provers.
+        regime: for each victim, the method that the attack chose.
+        conditions: for each victim, the conditions of its certified cells, as sentences, empty without any.
     """
 
     column_names: tuple[str, ...]
@@ -74,13 +67,7 @@ def evidence_of(
     guess: RecordsGuess,
     keep_records: bool,
 ) -> list[Evidence]:
-    """Return the evidence of each victim, with a victim axis of one.
-
-    Args:
-        statistics: public statistics against which rarity is measured.
-        labels: true labels, by which records are grouped like by a sensitive column.
-        keep_records: whether true and guessed cells are stored.
-    """
+    """Return the evidence of each victim, with a victim axis of one."""
     schema = matched.schema
     right = matched.right.numpy()
     rare = rarity(schema, statistics, matched.true).numpy().astype(np.float32)
@@ -116,13 +103,7 @@ def evidence_of_columns(
     labels: Float[Tensor, " record"],
     keep_records: bool,
 ) -> Evidence:
-    """Return the evidence of a training whose records come in a known order.
-
-    Args:
-        true, guess: cells; NaN where the attack failed.
-        labels: true labels, by which records are grouped like by a sensitive column.
-        keep_records: whether cells of the first records are stored.
-    """
+    """Return the evidence of a training whose records come in a known order; cells are NaN where the attack failed."""
     rare = _surprise(schema, marginals, true[None]).numpy().astype(np.float32)
     some = slice(0, SHOWN)
     return Evidence(

@@ -14,20 +14,7 @@ def f1(column: Discrete, truth: Float[Tensor, " record"], guess: Float[Tensor, "
     The paper does not state the averaging; its figures show that it is this one (it says "0 when all predicted 0", and
     its label-DP rows are the closed form of a binary F1). The positive category is the last in sorted order, as label
     encoders number them: ``Male``, ``yes``, ``>50K``. The mean is over the categories that occur in the truth or in
-    the guess.
-
-    Args:
-        truth, guess: codes.
-
-    Returns:
-        The F1, or None where the positive category occurs neither in the truth nor in the guess, or there are no
-        records.
-
-    Example:
-        >>> import torch
-        >>> sex = Discrete(name="sex", categories=("Male", "Female"))
-        >>> round(f1(sex, torch.tensor([0.0, 0.0, 1.0]), torch.tensor([0.0, 1.0, 1.0])), 3)
-        0.667
+    the guess; None where no category counts.
     """
     true, guessed = truth.long(), guess.long()
     if column.width == 2:

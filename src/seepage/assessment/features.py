@@ -31,13 +31,9 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     ``middle_accuracy``: the same with a tenth of the range between the 5th and the 95th percentile of the attacked
     records (for a column without such a range: its schema's tolerance), which a constant does not reach by a long tail
     alone. ``macro_accuracy``: the mean over columns of that, and of a discrete column's mean over its categories, so
-    that frequent ones count no more than rare ones. ``exact_match``: the share of records with all cells right.
-    ``calibration``: of each column with chances. ``coverage``: for each column with radii, the share of cells within
-    them, nine tenths where the radii are right. ``failed``: whether the attack failed.
-    ``replayed``: where a bottom model was inverted, the share of records whose cells follow exactly.
-
-    Raises:
-        BadInputError: the guess is of other records or columns.
+    that frequent ones count no more than rare ones. ``coverage``: for each column with radii, the share of cells within
+    them, nine tenths where the radii are right. ``replayed``: where a bottom model was inverted, the share of records
+    whose cells follow exactly.
     """
     if guess.cells.shape != seen.cells.shape:
         raise BadInputError(

@@ -26,22 +26,9 @@ def measure_labels(
     """Return the figures of guessed labels, one value a training, all under the target's name.
 
     ``accuracy`` with the values of the records whose mean it is; a number is right within the target's tolerance. Of
-    numbers also ``r2``, the share of their variance that the guess explains, 0 where it explains none. Of classes also
-    ``f1``; ``calibration`` where there are chances; and of two classes with chances ``label_auc``, the area under the
-    curve of the chance of the last class in sorted order.
-
-    Args:
-        counted: records that count, as many in each training; all if None.
-
-    Raises:
-        BadInputError: the guess is of other records.
-
-    Example:
-        >>> ill = Discrete(name="ill", categories=(0, 1))
-        >>> guess = LabelGuess(torch.tensor([[0.0, 1.0, 1.0, 0.0]]).double())
-        >>> [accuracy, *_] = measure_labels(ill, torch.tensor([[0.0, 1.0, 0.0, 0.0]]).double(), guess)
-        >>> accuracy.metric, accuracy.column, accuracy.values.tolist()
-        ('accuracy', 'ill', [0.75])
+    numbers also ``r2``; of classes ``f1``, ``calibration`` where there are chances, and of two classes with chances
+    ``label_auc``, the area under the curve of the chance of the last class in sorted order. As many records are counted
+    in each training; all if ``counted`` is None.
     """
     if guess.labels.shape != true.shape:
         raise BadInputError(
@@ -87,12 +74,7 @@ def measure_labels(
 
 
 def share_explained(guess: Float[Tensor, " record"], truth: Float[Tensor, " record"]) -> float:
-    """Return the share of the variance of numbers that a guess explains; NaN where they are all the same.
-
-    Example:
-        >>> share_explained(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 3.0]))
-        1.0
-    """
+    """Return the share of the variance of numbers that a guess explains, at least 0; NaN where all are the same."""
     guess, truth = guess.cpu().double(), truth.cpu().double()
     spread = (truth - truth.mean()).square().sum()
     return max(0.0, float(1 - (guess - truth).square().sum() / spread)) if float(spread) else math.nan

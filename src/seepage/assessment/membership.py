@@ -21,15 +21,6 @@ def membership_figures(
 
     The threshold of a victim is the score that no more than 0.1% of its non-members exceed; with fewer than 1,000 of
     them that is the largest one.
-
-    Args:
-        members: scores of the records behind a message, higher for likelier members.
-        others: scores of records that are not behind it.
-
-    Example:
-        >>> figures = membership_figures(torch.tensor([[2.0, 0.5]]), torch.linspace(0, 1, 1000)[None])
-        >>> [(figure.metric, round(float(figure.values[0]), 2)) for figure in figures]
-        [('membership_auc', 0.75), ('membership_tpr', 0.5)]
     """
     areas, rates = [], []
     for own, other in zip(members, others, strict=True):

@@ -17,24 +17,10 @@ def training_gradient(
     labels: Float[Tensor, "training record"],
     parameters: dict[str, Tensor] | None,
 ) -> dict[str, Tensor]:
-    """Return the gradient of the mean loss of each training's batch at its own parameters.
+    """Return the gradient of the mean loss of each training's batch at its own parameters: (training, *parameter).
 
     The same as ``learning.gradient`` up to rounding. A chain of linear layers and ReLU is passed through by matrix
     products alone, which takes about a tenth of the time at small batches; all other networks go to that function.
-
-    Args:
-        parameters: each training's parameters by name, shape (training, *parameter); the model's own for all if None.
-
-    Returns:
-        Gradients by parameter name, shape (training, *parameter).
-
-    Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> model = Model(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), head="regression", name="mine")
-        >>> theta = {name: p.detach().expand(7, *p.shape) for name, p in model.module.named_parameters()}
-        >>> training_gradient(model, torch.zeros(7, 5, 3), torch.ones(7, 5), theta)["0.weight"].shape
-        torch.Size([7, 2, 3])
     """
     layers = _affine_layers(model.module) if model.drops is None else None
     if layers is None or parameters is None:

@@ -39,16 +39,6 @@ def visible(view: object, secret: RecordsSecret, encoder: Encoder) -> Bool[Tenso
 
     None for networks that normalise by the batch, where no part is a single record's, and for messages that are no
     plain gradients or updates of SGD.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> from seepage.models.mlp import nn3
-        >>> from seepage.protocols.fedsgd import FedSGD
-        >>> data = distinct(rows=40)
-        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
-        >>> ran = FedSGD(4).run(nn3(data.schema, seed=0), data.train, encoder, seeds=[1])
-        >>> visible(ran.view, ran.secret, encoder).tolist()
-        [[True, True, True, True]]
     """
     if not isinstance(view, GradientView | UpdateView) or normalisations(view.model.module):
         return None
