@@ -55,14 +55,9 @@ class RecordDefense(Protocol):
         seeds: Sequence[int],
         parameters: dict[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """Return the defended gradients of the mean loss, shape (victim, *parameter).
+        """Return the defended gradients of the mean loss, shape (victim, *parameter), see ``learning.gradient``.
 
-        Args:
-            parameters: parameters to use, in the form that ``learning.gradient`` takes.
-
-        Raises:
-            BadInputError: not one seed a victim, or the model's records have no gradients of their own, since it
-                normalises by the batch.
+        Without one seed a victim, or where the model normalises by the batch, a BadInputError.
         """
         ...
 
@@ -106,15 +101,7 @@ def defended(
     parameters: dict[str, Tensor] | None = None,
     gradient_of: GradientOf = gradient,
 ) -> dict[str, Tensor]:
-    """Return the gradients of batches as clients send them under a defense of either kind, or none.
-
-    Args:
-        model, encoded, labels, parameters: arguments of ``learning.gradient``.
-        gradient_of: function that computes gradients where the defense is not one of records.
-
-    Raises:
-        BadInputError: not one seed a victim.
-    """
+    """Return the gradients of batches as clients send them under a defense of either kind, or none."""
     if isinstance(defense, RecordDefense):
         return defense.gradient(model, encoded, labels, seeds, parameters)
     gradients = gradient_of(model, encoded, labels, parameters)
@@ -122,12 +109,7 @@ def defended(
 
 
 def guarded(defense: AnyDefense | None, seeds: Sequence[int]) -> GradientOf:
-    """Return the function that computes clients' gradients under a defense of records, each with its own seeds.
-
-    Args:
-        defense: defense of either kind; one of messages, or None, leaves gradients unchanged.
-        seeds: one seed a client, from which those of its successive gradients follow.
-    """
+    """Return the function that computes clients' gradients under a defense of records, each with its own seeds."""
     if not isinstance(defense, RecordDefense):
         return gradient
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
@@ -144,13 +126,7 @@ def guarded(defense: AnyDefense | None, seeds: Sequence[int]) -> GradientOf:
 
 
 def normal(entries: Float[Tensor, "victim entry"], seeds: Sequence[int]) -> Float[Tensor, "victim entry"]:
-    """Return standard normal noise in the shape of entries; it depends on the victim's seed alone, not on the device.
-
-    Example:
-        >>> single, both = (normal(torch.zeros(n, 2), seeds=[3, 4][:n]) for n in (1, 2))
-        >>> bool((single[0] == both[0]).all())
-        True
-    """
+    """Return standard normal noise like entries; it depends on the victim's seed alone, not on the device."""
     noise = torch.empty(entries.shape, dtype=entries.dtype)
     for row, seed in zip(noise, seeds, strict=True):
         row.normal_(generator=torch.Generator().manual_seed(seed))
@@ -160,17 +136,7 @@ def normal(entries: Float[Tensor, "victim entry"], seeds: Sequence[int]) -> Floa
 def with_noise(
     entries: Float[Tensor, "victim entry"], seeds: Sequence[int], deviation: float
 ) -> Float[Tensor, "victim entry"]:
-    """Return entries with normal noise, which depends on the victim's seed alone, not on the device.
-
-    Raises:
-        NotFiniteError: the standard deviation is beyond the largest number of the entries' type.
-
-    Example:
-        >>> with_noise(torch.zeros(1, 2), [0], 1e39)
-        Traceback (most recent call last):
-        ...
-        seepage.errors.NotFiniteError: noise of standard deviation 1e+39 is beyond float32 (3.4e+38); give less.
-    """
+    """Return entries with such noise; a deviation beyond the largest number of their type is a NotFiniteError."""
     largest = torch.finfo(entries.dtype).max
     if deviation > largest:
         kind = str(entries.dtype).removeprefix("torch.")
@@ -179,34 +145,18 @@ def with_noise(
 
 
 def flat(update: dict[str, Tensor]) -> Float[Tensor, "victim entry"]:
-    """Return each victim's whole update as one row, parameters in order.
-
-    Example:
-        >>> flat({"weight": torch.zeros(2, 3, 4), "bias": torch.zeros(2, 3)}).shape
-        torch.Size([2, 15])
-    """
+    """Return each victim's whole update as one row, parameters in order."""
     return torch.cat([tensor.flatten(1) for tensor in update.values()], dim=1)
 
 
 def unflat(entries: Float[Tensor, "victim entry"], like: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Undo ``flat``: return rows as the parameters of ``like``.
-
-    Example:
-        >>> update = {"weight": torch.ones(2, 3, 4), "bias": torch.zeros(2, 3)}
-        >>> {name: tuple(tensor.shape) for name, tensor in unflat(flat(update), update).items()}
-        {'weight': (2, 3, 4), 'bias': (2, 3)}
-    """
+    """Undo ``flat``: return rows as the parameters of ``like``."""
     parts = entries.split([tensor[0].numel() for tensor in like.values()], dim=1)
     return {name: part.view_as(like[name]) for name, part in zip(like, parts, strict=True)}
 
 
 def norms(update: dict[str, Tensor]) -> Float[Tensor, " victim"]:
-    """Return the Euclidean norm of each victim's whole update.
-
-    Example:
-        >>> norms({"weight": torch.tensor([[3.0]]), "bias": torch.tensor([[4.0]])}).tolist()
-        [5.0]
-    """
+    """Return the Euclidean norm of each victim's whole update."""
     return torch.linalg.vector_norm(flat(update), dim=1)
 
 

@@ -33,11 +33,7 @@ class ReturnedDefense(ABC):
         generator: torch.Generator,
         labels: Float[Tensor, "batch record"],
     ) -> Float[Tensor, "batch record feature"]:
-        """Return the gradients to send back.
-
-        Args:
-            gradients: gradient of each record's own loss, batch by batch.
-        """
+        """Return the gradients to send back, from those of each record's own loss, batch by batch."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +109,7 @@ class MaxNorm(BatchDefense):
         generator: torch.Generator,
         labels: Float[Tensor, "training record"] | None = None,
     ) -> Float[Tensor, "training record feature"]:
-        """Return the gradients to send back, from those of each record's own loss, one batch a training.
-
-        ``labels`` are not used.
-        """
+        """Return the gradients to send back, one batch a training; ``labels`` are not used."""
         norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
         # A gradient of zero has no direction to add noise along.
         along = gradients / norms.clamp(min=torch.finfo(gradients.dtype).tiny)

@@ -91,19 +91,8 @@ class Clients(ABC, Generic[M]):
     ) -> Transcript[M]:
         """Return the messages of one round for each seed, and the records behind them.
 
-        A victim depends on its own seeds alone, not on the other victims of the call. Its records do not depend on the
-        defense.
-
-        Args:
-            model: the global model, or the versions of it that a malicious server sends its clients.
-            seeds: seed of each victim's records.
-            defense_seeds: seed of the defense's random numbers for each victim; needed where there is a defense.
-
-        Raises:
-            BadInputError: there are fewer rows than records, the model does not fit them or comes in
-                versions for another number of clients, there is no seed, or not one a victim for the defense; or
-                clients hold more than a batch, see ``run_rounds``.
-            NotFiniteError: a message has an entry that is not finite.
+        A victim depends on its own seeds alone, its records not on the defense. ``model`` may come in versions that a
+        malicious server sends its clients; a message that is not finite is a NotFiniteError.
         """
         if self.holds > self.batch_size:
             raise BadInputError(
@@ -124,10 +113,6 @@ class Clients(ABC, Generic[M]):
 
         The first rounds do not depend on the number of rounds that follow. The effect of a victim's own messages on
         later models is not simulated: these models come from a separate training.
-
-        Raises:
-            BadInputError: as ``run``, or there is no model.
-            NotFiniteError: a message has an entry that is not finite.
         """
         if len(models) == 0:
             raise BadInputError("a protocol of several rounds needs the model of each, got none.")
@@ -205,11 +190,7 @@ class Clients(ABC, Generic[M]):
         generator: torch.Generator,
         gradient_of: GradientOf = gradient,
     ) -> dict[str, Tensor]:
-        """Return one client's message before any defense of messages, by parameter name.
-
-        Args:
-            gradient_of: function that computes gradients, under a defense of records where there is one.
-        """
+        """Return one client's message before any defense of messages; ``gradient_of`` has any defense of records."""
 
     @abstractmethod
     def view(self, model: Model, message: dict[str, Tensor]) -> M:

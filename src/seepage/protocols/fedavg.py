@@ -126,10 +126,7 @@ class FedAvg(Clients[UpdateView]):
         return [batch.stop - batch.start for batch in batches] * self.training.epochs
 
     def noise(self, noises: Sequence[float]) -> float:
-        """Return the standard deviation of a message's entries by noise on its gradients.
-
-        Under Adam it is at most the one returned, of steps that are all noise.
-        """
+        """Return the standard deviation of a message's entries by noise on its gradients; under Adam at most this."""
         training = self.training
         if training.plain:
             return float(training.learning_rate) * math.hypot(*noises)

@@ -41,13 +41,9 @@ Labels = Shaped[np.ndarray, " row"]
 
 @dataclass(frozen=True)
 class Boosting:
-    """Recipe of boosted trees, in the words of xgboost.
+    """Recipe of boosted trees, in the words of xgboost; ``classes`` is 1 for a regression.
 
-    Attributes:
-        classes: number of classes; 1 for a regression.
-        regularisation: L2 penalty on weights (lambda).
-        min_child_weight: least sum of second derivatives in a child.
-        base_score: prediction before the first tree; xgboost estimates it from all labels if None.
+    xgboost estimates the ``base_score``, the prediction before the first tree, from all labels if None.
     """
 
     objective: Objective
@@ -164,11 +160,7 @@ def grow_together(
     """Return trees that are grown from the sums of all clients after a defense, and the sums that some of them sent.
 
     The rule is that of xgboost's depth-wise growth; without noise its trees come out. Sums are sent for both children
-    of a split, each with noise of its own.
-
-    Args:
-        noise: returns sums as a client sends them.
-        observed: clients whose sums are added up in the message that is returned.
+    of a split, each with noise of its own; those of the ``observed`` clients are added up.
     """
     cuts = cuts_of(matrix(np.concatenate(parts), np.concatenate(labels), recipe))
     binned = [cuts.binned(rows) for rows in parts]

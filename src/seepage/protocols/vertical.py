@@ -58,11 +58,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class VerticalStage:
-    """Several trainings as they stood at the beginning of an epoch.
-
-    Attributes:
-        learned: standard deviation of the noise on each party's features, where it is learned; empty elsewhere.
-    """
+    """Several trainings as an epoch began; ``learned`` is the deviation of noise that is learned, empty elsewhere."""
 
     model: VerticalModel
     learned: tuple[Float[Tensor, "training 1 _feature"], ...]
@@ -77,8 +73,7 @@ class TrainedVertical:
             the noise on them where it is learned.
         losses: loss of each training and epoch, mean over records, in nats.
         taught: labels that were trained with, as the loss takes them; the active party may flip some.
-        sent: every party's features of these rows, as sent in the last epoch.
-        back: every party's gradients of each record's own loss with respect to them, as received in the last epoch.
+        sent, back: every party's features of these rows, and gradients of each record's own loss, in the last epoch.
         earlier: the same training as it stood at the beginning of each epoch.
     """
 
@@ -113,12 +108,7 @@ class Steering:
             raise BadInputError(f"the largest factor of a step is at least 1, got most={self.most!r}.")
 
     def factor(self, now: Tensor, before: Tensor) -> Tensor:
-        """Return the factor of each entry's step.
-
-        Example:
-            >>> Steering(1).factor(torch.tensor([1.0, -1.0, 9.0]), torch.ones(3)).tolist()
-            [2.0, 1.0, 5.0]
-        """
+        """Return the factor of each entry's step."""
         # A gradient of zero must not divide by zero, and keeps the sign of the ratio elsewhere.
         least = torch.where(before < 0, -_LEAST, _LEAST)
         return (1 + self.gamma * now / torch.where(before.abs() < _LEAST, least, before)).clamp(1.0, float(self.most))
@@ -161,15 +151,7 @@ class VerticalLearning:
             raise BadInputError(f"a learning rate is a positive number, got learning_rate={rate!r}.")
 
     def train(self, model: VerticalModel, rows: Rows, seeds: Sequence[int]) -> TrainedVertical:
-        """Train all parts, in all trainings at once.
-
-        Args:
-            model: model that training starts from; left unchanged.
-            seeds: seed of each training's batches and noise.
-
-        Raises:
-            BadInputError: all labels of a training are the same, or one ended in numbers that are not finite.
-        """
+        """Train a copy of all parts, in all trainings at once, each with batches and noise of its own seed."""
         check_labels(rows.labels, model.schema.target)
         model = model.copy()
         # Each purpose has a random stream of its own, so that a defense changes no batch.
@@ -229,9 +211,7 @@ class VerticalLearning:
     ) -> tuple[Float[Tensor, "training record _feature"], ...]:
         """Return every party's features of rows at inference; the active party's own features have no defense.
 
-        Args:
-            exposures: number of times that each row is sent, with fresh noise; their mean is returned, in which all
-                that they say together is.
+        Each row is sent ``exposures`` times with fresh noise; in the mean, which is returned, is all that they say.
         """
         check_count("exposures", exposures)
         with torch.no_grad():
@@ -246,15 +226,7 @@ class VerticalLearning:
     def observe(
         self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1
     ) -> FeatureTranscript[FeatureView]:
-        """Return the active party's view when the trained model predicts for rows.
-
-        Args:
-            target: number of the passive party that is attacked.
-
-        Raises:
-            BadInputError: the target is no passive party.
-            NotFiniteError: an entry of the message is not finite.
-        """
+        """Return the active party's view of a target when the trained model predicts for rows."""
         model = trained.model
         model.partition.check_target(target)
         earlier = self.recall(trained, target).view
@@ -269,19 +241,10 @@ class VerticalLearning:
     def passive(
         self, trained: TrainedVertical, party: int, records: int | None = None, exchanges: int = 1, seed: int = 0
     ) -> ReturnedView:
-        """Return a passive party's view of records of training, the newest exchange first.
+        """Return a passive party's view of the first records of training, the newest exchange first.
 
-        The newest exchange is that of the last epoch. Those before are as though the first records had been sent
-        together at the beginning of each earlier epoch.
-
-        Args:
-            records: number of records, the first of each training; all if None.
-            exchanges: number of exchanges, at most one an epoch.
-            seed: seed of the defenses in the earlier ones.
-
-        Raises:
-            BadInputError: there is no such passive party, or there were fewer exchanges.
-            NotFiniteError: an entry of the message is not finite.
+        The newest exchange is that of the last epoch. Those before are as though the records had been sent together at
+        the beginning of each earlier epoch.
         """
         trained.model.partition.check_target(party)
         some = slice(0, records)
@@ -306,14 +269,6 @@ class VerticalLearning:
         """Return a passive party's view where only gradients of whole batches of training records come back.
 
         The newest exchange is one after the training; those before are at the beginning of each earlier epoch.
-
-        Args:
-            batch_size: number of records of a batch; those that do not fill a whole one are left out.
-            exchanges: number of exchanges, at most one an epoch.
-
-        Raises:
-            BadInputError: there is no such passive party, its bottom model does not end in a layer of its own with
-                weights and biases, there is not one whole batch, or there were fewer exchanges.
         """
         model, rows = trained.model, trained.rows
         model.partition.check_target(party)
@@ -386,13 +341,7 @@ class VerticalLearning:
             return trained.model.outputs(self.send(trained, rows, generator))
 
     def queries(self, trained: TrainedVertical, target: int, limit: int, seed: int, exposures: int = 1) -> Queries:
-        """Return the channel on which a target answers queries with its (defended) features.
-
-        A row is answered as often as records are sent, and the mean returned.
-
-        Raises:
-            BadInputError: the target is no passive party, or the limit is negative.
-        """
+        """Return the channel on which a target answers queries with its (defended) features, the mean of exposures."""
         trained.model.partition.check_target(target)
         noising = torch.Generator().manual_seed(seed)
 
@@ -418,14 +367,7 @@ class VerticalLearning:
     def gradients(
         self, trained: TrainedVertical, seen: FeatureTranscript[FeatureView], batch_size: int, seed: int
     ) -> WeightGradients:
-        """Return the gradients of the target's bottom model if the trained network took a step on attacked records.
-
-        Args:
-            seen: records; those that do not fill a whole batch are left out.
-
-        Raises:
-            BadInputError: there is not one whole batch.
-        """
+        """Return the gradients of the target's bottom model if the network took a step on whole attacked batches."""
         check_count("batch_size", batch_size)
         view, batches = seen.view, seen.view.records // batch_size
         if not batches:
