@@ -64,12 +64,10 @@ ROW, BLUR = "", "~"
 
 
 class Value(NamedTuple):
-    """Bounds of a tensor of the network for each of several sets of rows.
+    """Bounds of a tensor of the network for each of several sets of rows (set, *entry).
 
-    Attributes:
-        value: its entries (set, *entry).
-        slopes: their derivatives (source, set, *entry) by the entries of the row (``ROW``), and by the outputs of
-            layers; of ``BLUR`` the radii are what roundings so far may have moved the entries by.
+    ``slopes`` are derivatives (source, set, *entry) by the entries of the row (``ROW``), and by the outputs of layers;
+    of ``BLUR`` the radii are what roundings so far may have moved the entries by.
     """
 
     value: Ball
@@ -131,8 +129,7 @@ class Trace(TorchFunctionMode):
     """Runs a network and carries bounds along; what it cannot bound is refused.
 
     Args:
-        at: trained parameters by name, the tensors that the network uses.
-        module: the network, whose other tensors are constants.
+        at: trained parameters by name, the tensors that the network uses; other tensors of the module are constants.
         drift: largest change of each parameter over local steps.
         sets: number of sets of rows.
         sloped: whether derivatives by layers are followed.
@@ -169,11 +166,7 @@ class Trace(TorchFunctionMode):
         return tensor
 
     def of(self, thing: object) -> Value | None:
-        """Return the bounds of a tensor of the row; None for constants.
-
-        Raises:
-            RefusedError: the tensor comes from where no operation is seen, or was changed through another one.
-        """
+        """Return bounds of a tensor of the row, None for constants; refuse one that is not followed or was changed."""
         if not isinstance(thing, Tensor):
             return None
         tensor, value, version = self.held.get(id(thing), (thing, None, -1))
@@ -445,11 +438,9 @@ def _normed(value: Value, shape: Any, weight: Any = None, bias: Any = None, eps:
 
 
 class Boxes(NamedTuple):
-    """Sets of rows: a category of each column with categories, and an interval of each number in units of its range.
+    """Sets of rows: a category of each column with categories, -1 for any, and an interval of each number.
 
-    Attributes:
-        codes: category of each column; -1 for any.
-        center, reach: middle and half width of each number's interval.
+    Intervals are middles and half widths in units of the number's range.
     """
 
     codes: Tensor

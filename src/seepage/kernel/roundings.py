@@ -41,9 +41,7 @@ _aten = torch.ops.aten
 def followed(function: Callable[..., Any], *inputs: Tensor) -> Callable[..., Any]:
     """Return a computation in double precision that returns a ``Ball`` for each tensor that a function returns.
 
-    Args:
-        function: function of tensors, which may take derivatives.
-        inputs: inputs of the shapes and types that all others will have in a client's own run.
+    ``inputs`` have the shapes and types that all others will have in a client's own run.
     """
     table: Any = get_decompositions([getattr(_aten, name) for name in _IN_PARTS])
     before = random_states()
@@ -174,11 +172,7 @@ def _rounded(ball: Ball, magnitudes: Tensor) -> Ball:
 
 
 def _sound(thing: Any) -> Any:
-    """Return bounds that hold where single precision overflows, too.
-
-    Raises:
-        RefusedError: it does in the middle.
-    """
+    """Return bounds that hold where single precision overflows, too; refuse overflow of the middle."""
     if not isinstance(thing, Ball) or thing.mid.dtype == torch.bool:
         return thing
     if not bool((thing.mid.abs() < HUGE).all()):

@@ -194,11 +194,7 @@ class _Bins:
         return self.read[position]
 
     def readings(self, position: int) -> set[Reading]:
-        """Return every reading of a bin's records that all sums allow.
-
-        Raises:
-            RefusedError: there are too many.
-        """
+        """Return every reading of a bin's records that all sums allow; refuse too many."""
         before, begin, effort = 0, 0, iter(range(_TRIED))
         states: set[Reading] = {(((), self.counts[position]),)}
         if self.sent.objective == "reg:squarederror":
@@ -337,12 +333,7 @@ def _derivatives(sent: Sums, label: float, margins: Vector) -> tuple[Vector, Vec
 
 
 class _WholeNumbers:
-    """How many records of each path have each value: linear equations in whole numbers.
-
-    Args:
-        bins: what single bins say.
-        wanted: paths of the witness, with the number of records of each.
-    """
+    """How many records of each path, as a witness has them, have each value: linear equations in whole numbers."""
 
     def __init__(self, bins: _Bins, wanted: Mapping[Path, int]) -> None:
         self.bins, self.sent = bins, bins.sent
