@@ -85,7 +85,10 @@ class UpdatedView:
 
 @dataclass(frozen=True)
 class GradientsView:
-    """Another party's gradients in federated training, in the order of ``Stacked.flat``, and each round's models."""
+    """Another party's gradients in federated training, one a round, and the models at which they were taken.
+
+    Snapshots have a joint model for each target, gradients the order of ``Stacked.flat``.
+    """
 
     snapshots: tuple[Stacked, ...]
     gradients: Float[Tensor, "round target parameter"]

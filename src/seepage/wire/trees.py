@@ -62,7 +62,7 @@ class HistogramMessage:
 
 @dataclass(frozen=True)
 class HistogramsView:
-    """Sums of derivatives by tree, node, column and bin, of one or several clients; one message a victim."""
+    """Sums of derivatives by tree, node, column and bin, of one client or added up over several."""
 
     messages: tuple[HistogramMessage, ...]
     clients: int = 1
@@ -95,7 +95,7 @@ class FileMessage:
 
 @dataclass(frozen=True)
 class TreeFilesView:
-    """Trees that clients grew on their own rows, as xgboost writes them to JSON; one message a victim."""
+    """Trees that clients grew on their own rows, as xgboost writes them to JSON."""
 
     messages: tuple[FileMessage, ...]
 
