@@ -11,7 +11,7 @@ from jaxtyping import Float
 from scipy.optimize import root_scalar
 from torch import Tensor
 
-from seepage.defenses.returned import BatchDefense
+from seepage.defenses.returned import BatchDefense, Returned, Targets
 from seepage.errors import BadInputError, positive
 from seepage.registry import defenses
 
@@ -79,12 +79,7 @@ class Marvell(BatchDefense):
         """Largest AUC of any score of labels from one message (theorem 1); 1 where the bound says nothing."""
         return 1.0 if self.kl >= 4 else 0.5 + math.sqrt(self.kl) / 2 - float(self.kl) / 8
 
-    def __call__(
-        self,
-        gradients: Float[Tensor, "batch record feature"],
-        generator: torch.Generator,
-        labels: Float[Tensor, "batch record"],
-    ) -> Float[Tensor, "batch record feature"]:
+    def __call__(self, gradients: Returned, generator: torch.Generator, labels: Targets) -> Returned:
         """Return the gradients to send back. Labels other than 0 and 1 are refused."""
         if not bool(((labels == 0) | (labels == 1)).all()):
             raise BadInputError(
@@ -115,7 +110,7 @@ class Marvell(BatchDefense):
 
 
 def moments(
-    gradients: Float[Tensor, "batch record feature"], labels: Float[Tensor, "batch record"]
+    gradients: Returned, labels: Targets
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch 2 feature"], Float[Tensor, "batch 2"]]:
     """Return the share of label 1, each label's mean gradient and its variance, the same in all directions."""
     positive = (labels == 1).to(gradients)
