@@ -10,10 +10,10 @@ from torch import Tensor
 
 from seepage.tabular.schema import Continuous, Schema
 
+PerCell = Float[Tensor, "*batch column"]
 
-def spreads(
-    schema: Schema, uncertainty: Float[Tensor, "*batch column"], scale: Float[Tensor, " column"]
-) -> Float[Tensor, "*batch column"]:
+
+def spreads(schema: Schema, uncertainty: PerCell, scale: Float[Tensor, " column"]) -> PerCell:
     """Return the standard deviation behind a continuous cell's entropy, in the column's unit; NaN for discrete ones."""
     deviations = torch.full_like(uncertainty, torch.nan)
     for i in schema.continuous:
@@ -21,9 +21,7 @@ def spreads(
     return deviations
 
 
-def certainties(
-    schema: Schema, uncertainty: Float[Tensor, "*batch column"], scale: Float[Tensor, " column"]
-) -> Float[Tensor, "*batch column"]:
+def certainties(schema: Schema, uncertainty: PerCell, scale: Float[Tensor, " column"]) -> PerCell:
     """Return the attacker's certainty of each cell, in [0, 1]; NaN stays NaN.
 
     Discrete cells: 1 less the normalised entropy. Continuous cells: the probability that a normal distribution with

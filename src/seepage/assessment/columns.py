@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from seepage.assessment.calibration import calibration_error
-from seepage.assessment.f1 import f1
-from seepage.assessment.labels import share_explained
+from seepage.assessment.agreement import calibration_error, f1, share_explained
 from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Discrete, Schema

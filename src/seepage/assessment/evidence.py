@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,29 +70,31 @@ def evidence_of(
 ) -> list[Evidence]:
     """Return the evidence of each victim, with a victim axis of one."""
     schema = matched.schema
-    right = matched.right.numpy()
-    rare = rarity(schema, statistics, matched.true).numpy().astype(np.float32)
-    uncertainty = None if matched.uncertainty is None else matched.uncertainty.numpy().astype(np.float32)
-    evidence = []
-    for v in range(len(right)):
-        victim = slice(v, v + 1)
-        evidence.append(
-            Evidence(
-                column_names=schema.names,
-                right=right[victim],
-                uncertainty=None if uncertainty is None else uncertainty[victim],
-                rarity=rare[victim],
-                groups=_groups(schema, matched.true[v], labels[v], right[v]),
-                loss=None if guess.loss is None else guess.loss[victim].double().numpy(),
-                course=None if guess.course is None else guess.course[victim].double().numpy(),
-                certified=None if matched.certified is None else matched.certified[victim].numpy(),
-                true=matched.true[victim].numpy() if keep_records else None,
-                guess=matched.guess[victim].numpy() if keep_records else None,
-                regime=None if guess.regime is None else (guess.regime[v],),
-                conditions=None if guess.proofs is None else (_conditions(guess.proofs[v]),),
-            )
+    tensors = {
+        "right": matched.right,
+        "uncertainty": None if matched.uncertainty is None else matched.uncertainty.float(),
+        "rarity": rarity(schema, statistics.marginals, matched.true).float(),
+        "loss": None if guess.loss is None else guess.loss.double(),
+        "course": None if guess.course is None else guess.course.double(),
+        "certified": matched.certified,
+        "true": matched.true if keep_records else None,
+        "guess": matched.guess if keep_records else None,
+    }
+    arrays = {name: None if part is None else part.numpy() for name, part in tensors.items()}
+
+    def own(v: int) -> dict[str, Any]:
+        return {name: None if array is None else array[v : v + 1] for name, array in arrays.items()}
+
+    return [
+        Evidence(
+            schema.names,
+            groups=_groups(schema, matched.true[v], labels[v], matched.right[v].numpy()),
+            regime=None if guess.regime is None else (guess.regime[v],),
+            conditions=None if guess.proofs is None else (_conditions(guess.proofs[v]),),
+            **own(v),
         )
-    return evidence
+        for v in range(len(matched.right))
+    ]
 
 
 def evidence_of_columns(
@@ -104,13 +107,12 @@ def evidence_of_columns(
     keep_records: bool,
 ) -> Evidence:
     """Return the evidence of a training whose records come in a known order; cells are NaN where the attack failed."""
-    rare = _surprise(schema, marginals, true[None]).numpy().astype(np.float32)
     some = slice(0, SHOWN)
     return Evidence(
         column_names=schema.names,
         right=right[None].numpy(),
         uncertainty=None,
-        rarity=rare,
+        rarity=rarity(schema, marginals, true[None]).float().numpy(),
         groups=_groups(schema, true, labels, right.numpy()),
         loss=None,
         course=None,
@@ -129,18 +131,12 @@ def _conditions(proof: Certified) -> str:
 
 
 def rarity(
-    schema: Schema, statistics: Statistics, cells: Float[Tensor, "victim record column"]
+    schema: Schema, marginals: Sequence[Marginal], cells: Float[Tensor, "victim record column"]
 ) -> Float[Tensor, "victim record"]:
     """Return the surprise of each record: mean over its cells of -log P(a public value counts as right), in nats.
 
     A cell that is not near any public value counts as if half a value of the rarest did.
     """
-    return _surprise(schema, statistics.marginals, cells)
-
-
-def _surprise(
-    schema: Schema, marginals: Sequence[Marginal], cells: Float[Tensor, "victim record column"]
-) -> Float[Tensor, "victim record"]:
     total = torch.zeros(cells.shape[:-1], dtype=torch.float64)
     allowed = tolerances(schema)
     for i, marginal in enumerate(marginals):
@@ -173,7 +169,7 @@ def together(parts: Sequence[Evidence]) -> Evidence:
                 before = merged.get(category, (0, 0))
                 merged[category] = (before[0] + cells, before[1] + right)
     arrays: dict[str, np.ndarray | None] = {}
-    for name in ("right", "uncertainty", "rarity", "loss", "course", "certified", "true", "guess"):
+    for name in ARRAYS:
         values = [getattr(part, name) for part in parts]
         arrays[name] = None if any(array is None for array in values) else np.concatenate(values)
     return replace(

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from seepage.errors import BadInputError
 
+PerVictim = Float[Tensor, " victim"]
+Range = tuple[float, float]
 # Variance of Fisher's z of a Kendall correlation is this over n - 4 (Fieller, Hartley and Pearson, 1957).
 _FIELLER = 0.437
 CLUSTERS_FOR_INTERVAL = 3
@@ -54,9 +56,7 @@ def _quantile(probability: float, freedom: int) -> float:
     return float(stats.t.ppf(probability, freedom))
 
 
-def interval(
-    values: Float[Tensor, " victim"], level: float = 0.95, bounds: tuple[float, float] | None = None
-) -> Estimate:
+def interval(values: PerVictim, level: float = 0.95, bounds: Range | None = None) -> Estimate:
     """Return the mean over victims with its Student-t interval, clipped to ``bounds``; NaN values are left out.
 
     Where all values are equal the interval is the point itself: it knows no variation beyond the sample's.
@@ -81,10 +81,7 @@ def interval(
 
 
 def paired(
-    values: Float[Tensor, " victim"],
-    baseline_values: Float[Tensor, " baseline_victim"],
-    level: float = 0.95,
-    bounds: tuple[float, float] | None = None,
+    values: PerVictim, baseline_values: Float[Tensor, " other"], level: float = 0.95, bounds: Range | None = None
 ) -> Estimate:
     """Return the mean of ``values - baseline_values`` over victims with its interval; NaN values are left out."""
     if len(values) != len(baseline_values):
@@ -95,7 +92,7 @@ def paired(
     return interval(values.double().cpu() - baseline_values.double().cpu(), level, bounds)
 
 
-def ratio(hits: Float[Tensor, " victim"], counts: Float[Tensor, " victim"], level: float = 0.95) -> Estimate:
+def ratio(hits: PerVictim, counts: PerVictim, level: float = 0.95) -> Estimate:
     """Return the pooled rate ``sum(hits) / sum(counts)`` with an interval that resamples victims, not cells.
 
     The cells of a victim are not independent of each other, so the interval is that of a ratio estimate:
@@ -138,7 +135,7 @@ def welch(first: Estimate, second: Estimate, level: float = 0.95) -> Estimate:
     return Estimate(difference, difference - half, difference + half, n)
 
 
-def tau_b(x: Float[Tensor, " victim"], y: Float[Tensor, " victim"], level: float = 0.95) -> Estimate:
+def tau_b(x: PerVictim, y: PerVictim, level: float = 0.95) -> Estimate:
     """Return Kendall's tau-b across victims with an interval by Fisher's z transformation.
 
     The interval is ``tanh(atanh(tau) +- q sqrt(0.437 / (n - 4)))``, ``q`` the normal quantile
@@ -166,9 +163,7 @@ def _check_level(level: float) -> None:
         raise BadInputError(f"the confidence level must lie between 0 and 1, got {level!r}; use 0.95 for 95%.")
 
 
-def clustered(
-    values: Sequence[Float[Tensor, " _unit"]], level: float = 0.95, bounds: tuple[float, float] | None = None
-) -> Estimate:
+def clustered(values: Sequence[Float[Tensor, " _unit"]], level: float = 0.95, bounds: Range | None = None) -> Estimate:
     """Return the mean over clusters of their means, with Student's t interval over these means.
 
     Units of a cluster (target models that were attacked with the same shadow models) are not independent, so that an

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,19 +24,14 @@ def best_baseline(
     """Return the baseline with the best mean on a metric and column, the first of equals; None for correlations."""
     if measured.entropy is not None:
         return None
-    best: tuple[str, Measurement] | None = None
-    best_mean = -math.inf
-    for name, measurements in baselines.items():
-        for candidate in measurements:
-            if (candidate.metric, candidate.column) != (measured.metric, measured.column):
-                continue
-            mean = candidate.estimate().mean
-            if mean is None:
-                continue
-            mean = mean if measured.higher_leaks else -mean
-            if best is None or mean > best_mean:
-                best, best_mean = (name, candidate), mean
-    return best
+    candidates = [
+        (mean if measured.higher_leaks else -mean, name, candidate)
+        for name, measurements in baselines.items()
+        for candidate in measurements
+        if (candidate.metric, candidate.column) == (measured.metric, measured.column)
+        and (mean := candidate.estimate().mean) is not None
+    ]
+    return max(candidates, key=lambda candidate: candidate[0])[1:] if candidates else None
 
 
 def lift(measured: Measurement, baselines: Mapping[str, Sequence[Measurement]], level: float = 0.95) -> Lift | None:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.assessment.auc import auc
+from seepage.assessment.agreement import auc
 from seepage.assessment.measurement import Measurement
 
 # Largest share of non-members that are taken for members (Carlini et al., 2022).
@@ -29,7 +29,5 @@ def membership_figures(
         allowed = int(FALSE_POSITIVES * len(other))
         threshold = other.sort(descending=True).values[min(allowed, len(other) - 1)]
         rates.append(float((own > threshold).double().mean()))
-    return [
-        Measurement(metric, None, torch.tensor(values, dtype=torch.float64), True, (0.0, 1.0))
-        for metric, values in ((AUC, areas), (RATE, rates))
-    ]
+    figures = {AUC: areas, RATE: rates}
+    return [Measurement(name, None, torch.tensor(values, dtype=torch.float64)) for name, values in figures.items()]

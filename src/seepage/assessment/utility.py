@@ -25,6 +25,7 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.defenses import AnyDefense, Defense, defended, guarded
 from seepage.defenses.accounting import Guarantee, Private
+from seepage.defenses.defense import Batches, Labels, Update
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import LocalTraining, batch_statistics, local_update, mean_loss
 from seepage.models.batch_norm import advanced, running_statistics
@@ -244,6 +245,7 @@ def utility_row(
     """Return the quality of the task as a row; ``lift`` is positive where training is better, for an error too."""
     estimate = utility.estimate()
     is_rate = utility.metric == "task_accuracy"
+    numbers = ("clients", "learning_rate", "steps", "train_rows", "test_rows", "seconds")
     gained: list[float | None] = [None, None, None]
     if estimate.mean is not None:
         ends = (estimate.mean, estimate.low, estimate.high) if is_rate else (estimate.mean, estimate.high, estimate.low)
@@ -256,11 +258,7 @@ def utility_row(
         attack="none",
         defense=defense,
         metric=utility.metric,
-        mean=estimate.mean,
-        low=estimate.low,
-        high=estimate.high,
-        std=estimate.std,
-        n=estimate.n,
+        **vars(estimate),
         baseline=utility.baseline,
         baseline_name="majority_class" if is_rate else "mean",
         lift=gained[0],
@@ -271,12 +269,7 @@ def utility_row(
         seed=seed,
         settings={
             **dataclasses.asdict(utility.recipe),
-            "clients": utility.clients,
-            "learning_rate": utility.learning_rate,
-            "steps": utility.steps,
-            "train_rows": utility.train_rows,
-            "test_rows": utility.test_rows,
-            "seconds": utility.seconds,
+            **{name: getattr(utility, name) for name in numbers},
             "local": None if utility.local is None else dataclasses.asdict(utility.local),
             "privacy": None if utility.guarantee is None else dataclasses.asdict(utility.guarantee),
         },
@@ -288,21 +281,9 @@ def privacy_row(task: ResultRow) -> ResultRow | None:
     privacy = task.settings["privacy"]
     if privacy is None:
         return None
-    return dataclasses.replace(
-        task,
-        metric="epsilon",
-        mean=privacy["epsilon"],
-        low=None,
-        high=None,
-        std=None,
-        baseline=None,
-        baseline_name=None,
-        lift=None,
-        lift_low=None,
-        lift_high=None,
-        status="ok",
-        settings=privacy,
-    )
+    none = dict.fromkeys(("low", "high", "std", "baseline", "baseline_name", "lift", "lift_low", "lift_high"))
+    mean = privacy["epsilon"]
+    return dataclasses.replace(task, metric="epsilon", mean=mean, status="ok", settings=privacy, **none)
 
 
 def held_out(
@@ -389,13 +370,7 @@ class _Training:
                 break
         return theta | running
 
-    def _message(
-        self,
-        encoded: Float[Tensor, "training record encoded"],
-        labels: Float[Tensor, "training record"],
-        seeds: Sequence[int],
-        theta: dict[str, Tensor],
-    ) -> dict[str, Tensor]:
+    def _message(self, encoded: Batches, labels: Labels, seeds: Sequence[int], theta: Update) -> Update:
         """Return the mean of the clients' defended messages about their batches in each training."""
         if self.clients == 1:
             return self._sent(encoded, labels, seeds, theta)
@@ -405,13 +380,7 @@ class _Training:
         sent = self._sent(rows, targets, client_seeds, each)
         return {name: message.unflatten(0, (-1, self.clients)).mean(1) for name, message in sent.items()}
 
-    def _sent(
-        self,
-        encoded: Float[Tensor, "client record encoded"],
-        labels: Float[Tensor, "client record"],
-        seeds: Sequence[int],
-        theta: dict[str, Tensor],
-    ) -> dict[str, Tensor]:
+    def _sent(self, encoded: Batches, labels: Labels, seeds: Sequence[int], theta: Update) -> Update:
         """Return each client's defended message about its batch."""
         if self.local is None:
             encoded = self._dropped(encoded, seeds)
@@ -419,8 +388,7 @@ class _Training:
         order = torch.arange(encoded.shape[1]).expand(len(seeds), self.local.epochs, -1)
         if self.shuffle:
             generators = [torch.Generator().manual_seed(stream(seed, 0, "local order")) for seed in seeds]
-            drawn = [torch.rand(order.shape[1:], generator=generator).argsort(-1) for generator in generators]
-            order = torch.stack(drawn)
+            order = torch.stack([torch.rand(order.shape[1:], generator=g).argsort(-1) for g in generators])
         order = order.to(encoded.device)
         training = torch.arange(len(seeds), device=encoded.device)[:, None, None]
         rows, targets = self._dropped(encoded[training, order], seeds), labels[training, order]

@@ -99,9 +99,8 @@ class Soteria:
         jacobian, hidden = of_victim(model.parameters if parameters is None else parameters, rows)
         size = hidden.abs()
         score = torch.where(size > 0, size / jacobian.norm(dim=-1), 0.0)
-        return torch.zeros_like(score, dtype=torch.bool).scatter(
-            -1, score.topk(max(1, round(self.share * score.shape[-1])), dim=-1).indices, True
-        )
+        chosen = score.topk(max(1, round(self.share * score.shape[-1])), dim=-1).indices
+        return torch.zeros_like(score, dtype=torch.bool).scatter(-1, chosen, True)
 
     def noise(self, records: int) -> float:
         """Return 0: nothing is random."""

@@ -10,11 +10,11 @@ from typing import ClassVar, Generic, TypeVar
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
 from seepage.defenses.aggregation import Aggregation
-from seepage.defenses.defense import check_seed_count, check_sent
+from seepage.defenses.defense import Update, check_seed_count, check_sent
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
@@ -26,6 +26,8 @@ from seepage.wire.precision import Precision, cast
 from seepage.wire.secret import RecordsSecret, Transcript
 
 M = TypeVar("M", bound=View, covariant=True)
+Encoded = Float[Tensor, "record encoded"]
+Targets = Float[Tensor, " record"]
 
 
 class Clients(ABC, Generic[M]):
@@ -127,7 +129,7 @@ class Clients(ABC, Generic[M]):
         encoder: Encoder,
         seeds: Sequence[int],
         defense_seeds: Sequence[int],
-    ) -> tuple[list[dict[str, Tensor]], RecordsSecret]:
+    ) -> tuple[list[Update], RecordsSecret]:
         for model in models:
             model.check(rows.schema)
         if len(seeds) == 0:
@@ -168,10 +170,7 @@ class Clients(ABC, Generic[M]):
             if isinstance(self.defense, Defense):
                 answers = check_sent(self.defense, self.defense(dict(answers), guards), answers)
             if self.precision != "full":
-                answers = {
-                    name: torch.stack([cast(part, self.precision) for part in answer])
-                    for name, answer in answers.items()
-                }
+                answers = {n: torch.stack([cast(part, self.precision) for part in m]) for n, m in answers.items()}
             if self.clients > 1:
                 answers = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in answers.items()}
             check_finite({f"entry {name!r}": answer for name, answer in answers.items()})
@@ -183,17 +182,12 @@ class Clients(ABC, Generic[M]):
 
     @abstractmethod
     def answer(
-        self,
-        model: Model,
-        encoded: Float[Tensor, "record encoded"],
-        labels: Float[Tensor, " record"],
-        generator: torch.Generator,
-        gradient_of: GradientOf = gradient,
-    ) -> dict[str, Tensor]:
+        self, model: Model, encoded: Encoded, labels: Targets, generator: Generator, gradient_of: GradientOf = gradient
+    ) -> Update:
         """Return one client's message before any defense of messages; ``gradient_of`` has any defense of records."""
 
     @abstractmethod
-    def view(self, model: Model, message: dict[str, Tensor]) -> M:
+    def view(self, model: Model, message: Update) -> M:
         """Return the server's view of messages of shape (victim, *parameter)."""
 
     @property

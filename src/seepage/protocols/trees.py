@@ -135,9 +135,8 @@ def histograms(forest: Forest, cuts: Cuts, rows: Rows, labels: Labels, depth: in
             members = tree.members(rows)
             inner = np.flatnonzero(tree.depth < depth)
             nodes.append(inner)
-            sums.append(
-                np.stack([_sums(binned[members[v]], gradients[members[v], tree.output], cuts.bins) for v in inner])
-            )
+            own = gradients[:, tree.output]
+            sums.append(np.stack([_sums(binned[members[v]], own[members[v]], cuts.bins) for v in inner]))
             for leaf in tree.leaves:
                 margins[members[leaf], tree.output] += tree.condition[leaf]
     return HistogramMessage(forest, cuts, tuple(nodes), tuple(sums))
@@ -233,9 +232,8 @@ def _grown(
             place, own, rest = split
             column[node] = int(np.searchsorted(cuts.start, place, side="right")) - 1
             condition[node] = float(cuts.values[place])
-            goes = [
-                rows[here, column[node]] < cuts.values[place] for rows, here in zip(parts, members[node], strict=True)
-            ]
+            there = zip(parts, members[node], strict=True)
+            goes = [rows[here, column[node]] < cuts.values[place] for rows, here in there]
             left[node], right[node] = len(left), len(left) + 1
             for total, side in ((own, True), (rest, False)):
                 left.append(-1)

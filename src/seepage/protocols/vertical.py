@@ -35,6 +35,8 @@ from seepage.wire.vertical import (
     WeightGradients,
 )
 
+Seen = FeatureTranscript[FeatureView]
+Messages = tuple[Tensor, ...]
 # Entries of gradients below this count as this in ratios (Fu et al.).
 _LEAST = 1e-7
 
@@ -223,17 +225,13 @@ class VerticalLearning:
             return first
         return tuple(torch.stack(messages).mean(0) for messages in zip(first, *others, strict=True))
 
-    def observe(
-        self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1
-    ) -> FeatureTranscript[FeatureView]:
+    def observe(self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1) -> Seen:
         """Return the active party's view of a target when the trained model predicts for rows."""
-        model = trained.model
-        model.partition.check_target(target)
         earlier = self.recall(trained, target).view
         sent = self.send(trained, rows, torch.Generator().manual_seed(seed), exposures)
-        return _transcript(model, target, rows, sent, None, earlier)
+        return _transcript(trained.model, target, rows, sent, None, earlier)
 
-    def recall(self, trained: TrainedVertical, target: int) -> FeatureTranscript[FeatureView]:
+    def recall(self, trained: TrainedVertical, target: int) -> Seen:
         """Return the active party's view of the records of training, as sent in the last epoch, see ``observe``."""
         trained.model.partition.check_target(target)
         return _transcript(trained.model, target, trained.rows, trained.sent, trained.rows.labels)
@@ -252,10 +250,9 @@ class VerticalLearning:
         kind = LogitsView if trained.model.unsplit else ReturnedView
         generator = torch.Generator().manual_seed(seed)
         messages = [(trained.sent[party][:, some], trained.back[party][:, some])]
+        rows, starts = Rows(trained.rows.cells, trained.taught), range(0, own.shape[1], self.batch_size)
+        batches = [slice(start, min(start + self.batch_size, own.shape[1])) for start in starts]
         for stage in self._stages(trained, exchanges):
-            starts = range(0, own.shape[1], self.batch_size)
-            batches = [slice(start, min(start + self.batch_size, own.shape[1])) for start in starts]
-            rows = Rows(trained.rows.cells, trained.taught)
             parts = [self._exchange(stage, rows.of(batch), party, generator) for batch in batches]
             messages.append((torch.cat([sent for sent, _ in parts], 1), torch.cat([back for _, back in parts], 1)))
         for _, back in messages:
@@ -364,9 +361,7 @@ class VerticalLearning:
         others = tuple(None if party == target else features for party, features in enumerate(sent))
         return FeatureAuxiliary(rows.cells[..., theirs], rows.cells[..., own], rows.labels, others)
 
-    def gradients(
-        self, trained: TrainedVertical, seen: FeatureTranscript[FeatureView], batch_size: int, seed: int
-    ) -> WeightGradients:
+    def gradients(self, trained: TrainedVertical, seen: Seen, batch_size: int, seed: int) -> WeightGradients:
         """Return the gradients of the target's bottom model if the network took a step on whole attacked batches."""
         check_count("batch_size", batch_size)
         view, batches = seen.view, seen.view.records // batch_size
@@ -402,18 +397,14 @@ class VerticalLearning:
         marginals = tuple(statistics.marginals[i] for i in partition.columns[target])
         return FeatureKnowledge(partition.schemas[target], marginals, self.known(), layout=trained.model.layout)
 
-    def _blurred(
-        self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
-    ) -> tuple[Tensor, ...]:
+    def _blurred(self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator) -> Messages:
         """Return the parties' messages, with derivatives with respect to the computed features."""
         if self.features is None:
             return tuple(computed)
         noisy = [self.features(feature, s, generator) for feature, s in zip(computed[1:], spread[1:], strict=True)]
         return (computed[0], *noisy)
 
-    def _defended(
-        self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
-    ) -> tuple[Tensor, ...]:
+    def _defended(self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator) -> Messages:
         return tuple(feature.detach() for feature in self._blurred(computed, spread, generator))
 
     def _taught(
@@ -443,7 +434,7 @@ class VerticalLearning:
                 terms.append(self.features.information(features, noise))
         return terms
 
-    def _returned(self, step: VerticalStep, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+    def _returned(self, step: VerticalStep, labels: Tensor, generator: torch.Generator) -> Messages:
         own, *theirs = step.returned
         if self.returned is None:
             return step.returned
@@ -452,7 +443,7 @@ class VerticalLearning:
         return (own, *(self.returned(their * behind, generator, answers) / behind for their in theirs))
 
 
-def leak(seen: FeatureTranscript[FeatureView], records: int) -> tuple[FeatureTranscript[FeatureView], Leaked]:
+def leak(seen: Seen, records: int) -> tuple[Seen, Leaked]:
     """Return a transcript without its first records, which leak, and these records."""
     count = seen.view.records
     if not isinstance(records, int) or isinstance(records, bool) or records < 0:
@@ -483,10 +474,10 @@ def _transcript(
     model: VerticalModel,
     target: int,
     rows: Rows,
-    sent: tuple[Tensor, ...],
+    sent: Messages,
     labels: Tensor | None,
     earlier: FeatureView | None = None,
-) -> FeatureTranscript[FeatureView]:
+) -> Seen:
     check_finite({f"features of party {party}": features for party, features in enumerate(sent)})
     own, theirs = (rows.cells[..., list(model.partition.columns[party])] for party in (0, target))
     return FeatureTranscript(FeatureView(model.active, target, own, sent, labels, earlier), theirs, rows.labels)
@@ -496,5 +487,5 @@ def _detached(module: nn.Module) -> list[tuple[str, Tensor]]:
     return [(name, parameter.detach()) for name, parameter in module.named_parameters()]
 
 
-def _spread(features: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def _spread(features: Sequence[Tensor]) -> Messages:
     return tuple(feature.detach().std(dim=1, keepdim=True, correction=0) for feature in features)

@@ -61,17 +61,13 @@ class Tree:
                 depth[[self.left[node], self.right[node]]] = depth[node] + 1
         return depth
 
-    def goes_left(self, rows: Float32[np.ndarray, "row encoded"], node: int) -> Shaped[np.ndarray, " row"]:
-        """Return whether each row goes left at a split."""
-        return rows[:, self.column[node]] < self.condition[node]
-
     def members(self, rows: Float32[np.ndarray, "row encoded"]) -> list[Int[np.ndarray, " _member"]]:
         """Return the positions of the rows that reach each node."""
         by_node: list[Int[np.ndarray, " _member"]] = [np.arange(len(rows))] + [np.arange(0)] * (self.nodes - 1)
         for node in range(self.nodes):
             if self.left[node] >= 0:
                 here = by_node[node]
-                left = self.goes_left(rows[here], node)
+                left = rows[here, self.column[node]] < self.condition[node]
                 by_node[self.left[node]], by_node[self.right[node]] = here[left], here[~left]
         return by_node
 
