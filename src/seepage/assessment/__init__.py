@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seepage.assessment.matched import Matched, match_records, scales
     from seepage.assessment.measurement import Measurement, Metric
     from seepage.assessment.measuring import measure, measure_matched
-    from seepage.assessment.n_leaked import rows_worth, rows_worth_of_error
+    from seepage.assessment.n_leaked import rows_worth
     from seepage.assessment.quarters import Quarters
     from seepage.assessment.row import ResultRow
 
@@ -73,7 +73,6 @@ __all__ = [
     "measure_matched",
     "paired",
     "rows_worth",
-    "rows_worth_of_error",
     "scales",
     "spreads",
     "tau_b",

@@ -83,14 +83,13 @@ def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks
     return _log_wealth(payoffs) >= _threshold(alpha) + math.log(attacks)
 
 
-def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
+def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float = ALPHA) -> bool:
     """Return whether a limit can be passed within a budget of units, if all further lifts are as low as any seen."""
-    _check_limit(limit, -1.0, upper)
-    seen = _checked(lifts, -1.0, upper)
-    best = seen.min(initial=min(0.0, upper))
+    _check_limit(limit, -1.0, 1.0)
+    seen = _checked(lifts, -1.0, 1.0)
     left = budget - len(seen)
-    further = left * log_growth(np.array([(upper - best) / (upper - limit)])) if left > 0 else 0.0
-    return _log_wealth((upper - seen) / (upper - limit), further) >= _threshold(alpha)
+    further = left * log_growth(np.array([(1 - seen.min(initial=0.0)) / (1 - limit)])) if left > 0 else 0.0
+    return _log_wealth((1 - seen) / (1 - limit), further) >= _threshold(alpha)
 
 
 def least_units(limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> int:
@@ -114,19 +113,17 @@ def least_units(limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> in
     return 1 + bisect_left(range(1, most), True, key=lambda n: bool(mixture(n * factors)[0] >= threshold))
 
 
-def more_units(
-    lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, upper: float = 1.0, most: int = 100_000
-) -> int | None:
+def more_units(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, most: int = 100_000) -> int | None:
     """Return about how many more units show that the mean is below a limit, if they repeat the seen ones in order.
 
     0 where it is shown; None without units, where their mean is not below the limit, and beyond ``most``.
     """
-    if shown_below(lifts, limit, alpha=alpha, upper=upper):
+    if shown_below(lifts, limit, alpha=alpha):
         return 0
-    seen = _checked(lifts, -1.0, upper)
+    seen = _checked(lifts, -1.0, 1.0)
     if not len(seen) or np.sort(seen).mean() >= limit:
         return None
-    so_far = np.cumsum(log_growth((upper - seen) / (upper - limit)), axis=1)
+    so_far = np.cumsum(log_growth((1 - seen) / (1 - limit)), axis=1)
     cycle, threshold = so_far[:, -1:], _threshold(alpha)
 
     def crosses(cycles: int) -> NDArray[np.bool_]:

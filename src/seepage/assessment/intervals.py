@@ -80,16 +80,14 @@ def interval(values: PerVictim, level: float = 0.95, bounds: Range | None = None
     return Estimate(mean, low, high, n, std)
 
 
-def paired(
-    values: PerVictim, baseline_values: Float[Tensor, " other"], level: float = 0.95, bounds: Range | None = None
-) -> Estimate:
+def paired(values: PerVictim, baseline_values: Float[Tensor, " other"]) -> Estimate:
     """Return the mean of ``values - baseline_values`` over victims with its interval; NaN values are left out."""
     if len(values) != len(baseline_values):
         raise BadInputError(
             f"a paired difference needs the same victims on both sides, got {len(values)} and "
             f"{len(baseline_values)}; assess attack and baseline on the same transcript."
         )
-    return interval(values.double().cpu() - baseline_values.double().cpu(), level, bounds)
+    return interval(values.double().cpu() - baseline_values.double().cpu())
 
 
 def ratio(hits: PerVictim, counts: PerVictim, level: float = 0.95) -> Estimate:

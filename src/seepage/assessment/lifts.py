@@ -34,7 +34,7 @@ def best_baseline(
     return max(candidates, key=lambda candidate: candidate[0])[1:] if candidates else None
 
 
-def lift(measured: Measurement, baselines: Mapping[str, Sequence[Measurement]], level: float = 0.95) -> Lift | None:
+def lift(measured: Measurement, baselines: Mapping[str, Sequence[Measurement]]) -> Lift | None:
     """Return an attack's gain over the best baseline on the same victims in the same order; None without a baseline.
 
     The baseline is chosen by its mean over these victims, which makes the gain look smaller, never larger, than
@@ -45,4 +45,4 @@ def lift(measured: Measurement, baselines: Mapping[str, Sequence[Measurement]], 
         return None
     name, baseline = best
     gained = measured.less(baseline) if measured.higher_leaks else baseline.less(measured)
-    return Lift(name, baseline.estimate(level), gained.estimate(level))
+    return Lift(name, baseline.estimate(), gained.estimate())

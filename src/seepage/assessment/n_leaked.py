@@ -25,11 +25,3 @@ def rows_worth(accuracy: float, first: float, second: float) -> float | None:
     low, high = sorted((first, second))
     ratio = max(low / high, (1 - high) / (1 - low))
     return 0.0 if gain == 0 or ratio == 0 else math.log(1 - gain**2) / math.log(ratio)
-
-
-def rows_worth_of_error(share: float, squared_error: float) -> float | None:
-    """Return the number of rows whose own share would estimate a share as well; None for an error of 0.
-
-    The variance of the share of ``n`` rows is ``share (1 - share) / n`` (Suri and Evans, 2022, section 4.3).
-    """
-    return None if squared_error == 0 else share * (1 - share) / squared_error
