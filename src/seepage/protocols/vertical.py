@@ -68,15 +68,11 @@ class VerticalStage:
 
 @dataclass(frozen=True)
 class TrainedVertical:
-    """Result of several trainings in vertical learning.
+    """Result of several trainings in vertical learning; losses are in nats, and stages those at the start of epochs.
 
-    Attributes:
-        spread: standard deviation of each party's features over the records of training, before any defense; that of
-            the noise on them where it is learned.
-        losses: loss of each training and epoch, mean over records, in nats.
-        taught: labels that were trained with, as the loss takes them; the active party may flip some.
-        sent, back: every party's features of these rows, and gradients of each record's own loss, in the last epoch.
-        earlier: the same training as it stood at the beginning of each epoch.
+    ``spread`` is the standard deviation of each party's features over the rows of training before any defense, or of
+    the noise on them where it is learned. Labels as ``taught`` may be flipped. Features ``sent``, and gradients of each
+    record's own loss that came ``back``, are those of the last epoch.
     """
 
     model: VerticalModel

@@ -99,9 +99,8 @@ View = GradientView | UpdateView
 class RoundsView:
     """Messages of the same clients in several rounds, for each of several victims.
 
-    Attributes:
-        rounds: view of each round, in order, with the model that the server sent out then.
-        batch_size: number of records in each round's message; the same records where it is all of the clients'.
+    Each round's view has the model that the server sent out then. ``batch_size`` is the number of records in a round's
+    message; where it is all records of the clients, they are the same in every round.
     """
 
     rounds: tuple[View, ...]

@@ -75,12 +75,9 @@ class HistogramsView:
 
 @dataclass(frozen=True)
 class FileMessage:
-    """Tree files of a client, over all rounds.
+    """Tree files of a client, over all rounds: the global ensemble at the end, with the fields that are sent.
 
-    Attributes:
-        forest: the global ensemble at the end, with the fields that are sent.
-        own: positions of the client's trees in it.
-        before: number of trees that the client started from, for each of these.
+    ``own`` are the positions of the client's trees in it, ``before`` numbers of trees that each of these started from.
     """
 
     forest: Forest

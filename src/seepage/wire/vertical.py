@@ -207,12 +207,8 @@ Grant = Literal["auxiliary", "queries", "leaked", "bottom", "gradients"]
 class FeatureKnowledge:
     """Side information of the active party in vertical learning; None is what is not granted.
 
-    Attributes:
-        schema: the target's columns, categories, bounds.
-        defense: the target's defense of features, and the defense of gradients.
-        queries: channel on which the target answers queries.
-        gradients: gradients with respect to the parameters of the target's bottom model, ``bottom``.
-        layout: what the target's columns are together; None for tables.
+    ``schema`` has the target's columns, ``defense`` what it does to features and gradients. ``gradients`` are by the
+    parameters of its bottom model. ``layout`` says what its columns are together; None for tables.
     """
 
     schema: Schema
