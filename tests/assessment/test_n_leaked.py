@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from seepage.assessment import rows_worth, rows_worth_of_error
+from seepage.assessment import rows_worth
 from seepage.errors import BadInputError
 
 
@@ -25,7 +25,5 @@ def test_ends_of_the_scale() -> None:
     assert rows_worth(1.0, 0.3, 0.7) is None
     assert rows_worth(0.9, 0.0, 1.0) == 0.0
     assert rows_worth(0.9, 0.3, 0.7) == rows_worth(0.9, 0.7, 0.3)
-    assert rows_worth_of_error(0.3, 0.0) is None
-    assert rows_worth_of_error(0.3, 0.021) == pytest.approx(10)
     with pytest.raises(BadInputError, match="two different shares"):
         rows_worth(0.9, 0.3, 0.3)

@@ -13,7 +13,7 @@ from torch import Tensor
 from seepage.datasets.planted import distinct
 from seepage.defenses import Defense
 from seepage.defenses.clipping import Clipping
-from seepage.defenses.defense import check_switch, flat, norms
+from seepage.defenses.defense import check_switch, flat
 from seepage.defenses.gaussian_noise import GaussianNoise
 from seepage.defenses.none import Undefended
 from seepage.defenses.sign import Sign
@@ -140,7 +140,6 @@ def test_an_update_that_is_sent_whole_is_the_update(entries: list[list[float]]) 
     seeds = range(len(entries))
     for defense in (Undefended(), TopK(1), Clipping(1e9)):
         assert torch.equal(flat(defense(update, seeds)), flat(update))
-    assert float(norms({"zero": torch.zeros(1, 5)})) == 0
     assert torch.equal(Clipping(1.0)({"zero": torch.zeros(1, 5)}, [0])["zero"], torch.zeros(1, 5))
 
 

@@ -11,15 +11,10 @@ from seepage import registry
 from seepage.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from seepage.assessment.accuracy import Accuracy
-    from seepage.assessment.auc import auc
-    from seepage.assessment.calibration import calibration_error
+    from seepage.assessment.agreement import auc, calibration_error, f1
     from seepage.assessment.certainty import certainties, spreads
-    from seepage.assessment.certified import CertifiedShare
     from seepage.assessment.columns import measure_columns
     from seepage.assessment.entropy import Entropy
-    from seepage.assessment.exact_match import ExactMatch
-    from seepage.assessment.f1 import f1
     from seepage.assessment.features import measure_features
     from seepage.assessment.intervals import Estimate, clustered, interval, paired, tau_b
     from seepage.assessment.kendall import Kendall
@@ -27,9 +22,8 @@ if TYPE_CHECKING:
     from seepage.assessment.matched import Matched, match_records, scales
     from seepage.assessment.measurement import Measurement, Metric
     from seepage.assessment.measuring import measure, measure_matched
-    from seepage.assessment.n_leaked import rows_worth, rows_worth_of_error
+    from seepage.assessment.n_leaked import rows_worth
     from seepage.assessment.quarters import Quarters
-    from seepage.assessment.rmse import RMSE
     from seepage.assessment.row import ResultRow
 
 # Registered name and module, which is imported when the metric is first made.
@@ -47,27 +41,15 @@ registry.metrics.declare(
 
 
 def create(name: str, **options: object) -> Metric:
-    """Return a metric.
-
-    Raises:
-        BadInputError: the name or an option is unknown.
-
-    Example:
-        >>> create("exact_match")
-        ExactMatch()
-    """
+    """Return a metric; an unknown name or option is a BadInputError."""
     return cast("Metric", registry.metrics.create(name, **options))
 
 
 lazy_package(__name__)
 
 __all__ = [
-    "RMSE",
-    "Accuracy",
-    "CertifiedShare",
     "Entropy",
     "Estimate",
-    "ExactMatch",
     "Kendall",
     "Lift",
     "Matched",
@@ -91,7 +73,6 @@ __all__ = [
     "measure_matched",
     "paired",
     "rows_worth",
-    "rows_worth_of_error",
     "scales",
     "spreads",
     "tau_b",

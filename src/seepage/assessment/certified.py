@@ -24,16 +24,6 @@ def contradicted(
     """Return the number of wrong certified cells of each victim.
 
     Certified records are matched with the true ones, one to one, so that as few certified cells as possible are wrong.
-
-    Args:
-        true: true records, at most as many.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> data = distinct(rows=8, continuous=0, discrete=2)
-        >>> true = data.train.cells[None, :2]
-        >>> contradicted(data.schema, true.flip(1), true, torch.ones(1, 2, 2, dtype=torch.bool)).tolist()
-        [0.0]
     """
     apart = (cells[:, :, None] - true[:, None]).abs()
     cost = (certified[:, :, None] & ~(apart <= tolerances(schema).to(apart))).double().sum(-1)

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from seepage.assessment.calibration import calibration_error
-from seepage.assessment.f1 import f1
-from seepage.assessment.labels import share_explained
+from seepage.assessment.agreement import calibration_error, f1, share_explained
 from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Discrete, Schema
@@ -26,12 +24,6 @@ def measure_columns(schema: Schema, private: Sequence[int], seen: CutTranscript,
     no other is expected to, and ``ties``, the share of answers that others fit equally well. ``certified_cells`` is the
     share of cells that are proved, ``certified_wrong`` the share of these that are wrong, and ``still_possible`` the
     mean share of a column's values that are shown to replay a message.
-
-    Args:
-        private: positions of the private columns in the schema.
-
-    Raises:
-        BadInputError: the guess is of another number of records.
     """
     if guess.cells.shape != seen.cells.shape:
         raise BadInputError(

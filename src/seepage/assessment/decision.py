@@ -31,39 +31,16 @@ _LOG_WEIGHTS = np.log(np.append(np.full(60, 1 / 120), 1 / 2))
 
 
 def evidence_below(lifts: ArrayLike, limit: float, *, upper: float = 1.0) -> float:
-    """Return the logarithm of the evidence that the mean lift is below a limit.
+    """Return the log wealth of the bet that the mean lift is below a limit; ``log(1 / alpha)`` or more shows it.
 
-    Args:
-        lifts: one lift a unit, in [-1, upper], in any order: the result has the same bits.
-        limit: limit of the mean lift, in (-1, upper).
-        upper: largest lift that is possible at all; never the largest one seen.
-
-    Returns:
-        The log wealth: 0 without units; ``log(1 / alpha)`` or more shows at level ``alpha`` that the mean is below.
-
-    Raises:
-        BadInputError: a lift or the limit is out of range or NaN.
-
-    Example:
-        >>> round(evidence_below([0.0] * 19, 0.2), 3)
-        3.816
+    ``upper`` is the largest lift that is possible, never the largest one seen. The order of lifts changes no bit.
     """
     _check_limit(limit, -1.0, upper)
     return _log_wealth((upper - _checked(lifts, -1.0, upper)) / (upper - limit))
 
 
 def shown_below(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
-    """Return whether the lifts show that their mean is below a limit.
-
-    Lifts, limit, largest lift and errors are those of ``evidence_below``.
-
-    Args:
-        alpha: probability of a false yes, over all looks together.
-
-    Example:
-        >>> shown_below([0.0] * 18, 0.2), shown_below([0.0] * 19, 0.2)
-        (False, True)
-    """
+    """Return whether the lifts show that their mean is below a limit; ``alpha`` is over all looks together."""
     return evidence_below(lifts, limit, upper=upper) >= _threshold(alpha)
 
 
@@ -72,15 +49,6 @@ def shown_unclosed(scores: ArrayLike, baselines: ArrayLike, share: float, *, alp
 
     That the share is closed is the same as a mean of at most 1 of ``baseline + (1 - score) / (1 - share)``, so that no
     ratio of means is needed.
-
-    Args:
-        scores: one score a unit, in [0, 1].
-        baselines: score of the best baseline on the same units, in [0, 1].
-        share: share of the gap, in (0, 1).
-        alpha: probability of a false yes, over all looks together.
-
-    Raises:
-        BadInputError: a score, the share or ``alpha`` is out of range or NaN.
 
     Example:
         >>> shown_unclosed([0.8] * 40, [0.8] * 40, 0.9), shown_unclosed([1.0] * 40, [0.8] * 40, 0.9)
@@ -92,20 +60,7 @@ def shown_unclosed(scores: ArrayLike, baselines: ArrayLike, share: float, *, alp
 
 
 def upper_bound(lifts: ArrayLike, *, alpha: float = ALPHA, upper: float = 1.0) -> float:
-    """Return the upper bound of the mean lift: the least limit that it is shown to be below.
-
-    Args:
-        lifts: one lift a unit, in [-1, upper].
-        alpha: probability that the bound is below the mean at any look.
-        upper: largest lift that is possible at all, and the bound without units.
-
-    Raises:
-        BadInputError: a lift or ``alpha`` is out of range or NaN.
-
-    Example:
-        >>> round(upper_bound([0.0] * 20), 3), upper_bound([1.0] * 20), upper_bound([])
-        (0.186, 1.0, 1.0)
-    """
+    """Return the least limit that the mean lift is shown to be below; ``upper`` without units."""
     threshold, sorted_lifts = _threshold(alpha), np.sort(_checked(lifts, -1.0, upper))
     if not len(sorted_lifts) or sorted_lifts[0] == upper:
         return float(upper)
@@ -120,21 +75,7 @@ def upper_bound(lifts: ArrayLike, *, alpha: float = ALPHA, upper: float = 1.0) -
 
 
 def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks: int = 1) -> bool:
-    """Return whether the lifts show that their mean is above a limit.
-
-    Args:
-        lifts: one lift a unit, in [-1, 1].
-        limit: limit of the mean lift, in (-1, 1).
-        alpha: probability of a false yes, over all looks and attacks together.
-        attacks: number of figures that are tested so, any of which fails the gate.
-
-    Raises:
-        BadInputError: a lift, the limit, ``alpha`` or ``attacks`` is out of range or NaN.
-
-    Example:
-        >>> shown_above([0.9] * 12, 0.2), shown_above([0.9] * 12, 0.2, attacks=100)
-        (True, False)
-    """
+    """Return whether the mean lift is shown to be above a limit, as one of a number of ``attacks`` tested so."""
     _check_limit(limit, -1.0, 1.0)
     if attacks < 1:
         raise BadInputError(f"attacks is the number of figures tested, at least 1, got {attacks!r}.")
@@ -142,24 +83,13 @@ def shown_above(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, attacks
     return _log_wealth(payoffs) >= _threshold(alpha) + math.log(attacks)
 
 
-def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float = ALPHA, upper: float = 1.0) -> bool:
-    """Return whether the limit can still be passed within a budget, if all further lifts are as low as any seen.
-
-    Lifts, limit, largest lift and errors are those of ``evidence_below``.
-
-    Args:
-        budget: number of units at most, those of ``lifts`` included.
-
-    Example:
-        >>> can_still_pass([0.9, 0.9], 0.2, 20), can_still_pass([0.9, 0.9], 0.2, 40)
-        (False, True)
-    """
-    _check_limit(limit, -1.0, upper)
-    seen = _checked(lifts, -1.0, upper)
-    best = seen.min(initial=min(0.0, upper))
+def can_still_pass(lifts: ArrayLike, limit: float, budget: int, *, alpha: float = ALPHA) -> bool:
+    """Return whether a limit can be passed within a budget of units, if all further lifts are as low as any seen."""
+    _check_limit(limit, -1.0, 1.0)
+    seen = _checked(lifts, -1.0, 1.0)
     left = budget - len(seen)
-    further = left * log_growth(np.array([(upper - best) / (upper - limit)])) if left > 0 else 0.0
-    return _log_wealth((upper - seen) / (upper - limit), further) >= _threshold(alpha)
+    further = left * log_growth(np.array([(1 - seen.min(initial=0.0)) / (1 - limit)])) if left > 0 else 0.0
+    return _log_wealth((1 - seen) / (1 - limit), further) >= _threshold(alpha)
 
 
 def least_units(limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> int:
@@ -183,30 +113,17 @@ def least_units(limit: float, *, alpha: float = ALPHA, upper: float = 1.0) -> in
     return 1 + bisect_left(range(1, most), True, key=lambda n: bool(mixture(n * factors)[0] >= threshold))
 
 
-def more_units(
-    lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, upper: float = 1.0, most: int = 100_000
-) -> int | None:
+def more_units(lifts: ArrayLike, limit: float, *, alpha: float = ALPHA, most: int = 100_000) -> int | None:
     """Return about how many more units show that the mean is below a limit, if they repeat the seen ones in order.
 
-    Lifts, limit, largest lift and errors are those of ``evidence_below``.
-
-    Args:
-        most: largest answer.
-
-    Returns:
-        The number, 0 where the lifts show it already. None without units, where their mean is not below the limit,
-        and where more than ``most`` are needed.
-
-    Example:
-        >>> more_units([0.0] * 10, 0.2), more_units([0.3] * 10, 0.2)
-        (9, None)
+    0 where it is shown; None without units, where their mean is not below the limit, and beyond ``most``.
     """
-    if shown_below(lifts, limit, alpha=alpha, upper=upper):
+    if shown_below(lifts, limit, alpha=alpha):
         return 0
-    seen = _checked(lifts, -1.0, upper)
+    seen = _checked(lifts, -1.0, 1.0)
     if not len(seen) or np.sort(seen).mean() >= limit:
         return None
-    so_far = np.cumsum(log_growth((upper - seen) / (upper - limit)), axis=1)
+    so_far = np.cumsum(log_growth((1 - seen) / (1 - limit)), axis=1)
     cycle, threshold = so_far[:, -1:], _threshold(alpha)
 
     def crosses(cycles: int) -> NDArray[np.bool_]:
@@ -219,21 +136,7 @@ def more_units(
 
 
 def share_bound(count: int, n: int, level: float = 0.975) -> float:
-    """Return the upper Clopper-Pearson bound of a share, for a number of units that was fixed before.
-
-    Args:
-        level: one-sided confidence level, in (0, 1).
-
-    Returns:
-        The bound; 1 without units.
-
-    Raises:
-        BadInputError: ``count`` is not in [0, n], or ``level`` not in (0, 1).
-
-    Example:
-        >>> round(share_bound(0, 20), 3)
-        0.168
-    """
+    """Return the upper Clopper-Pearson bound of a share, for a number of units fixed before; 1 without units."""
     if not 0 <= count <= n:
         raise BadInputError(f"count is a number of units from 0 to n={n!r}, got {count!r}.")
     if not 0 < level < 1:
@@ -244,27 +147,13 @@ def share_bound(count: int, n: int, level: float = 0.975) -> float:
 
 
 def log_growth(payoffs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by how much each payoff lets each bet grow, as a logarithm.
-
-    Args:
-        payoffs: figures of at least 0 whose mean is at most 1 under the hypothesis, shape (payoffs,).
-
-    Returns:
-        One row a bet, shape (bets, payoffs); sums of a row are the bet's log wealth.
-    """
+    """Return the log growth (bets, payoffs) of each bet by payoffs whose mean is at most 1 under the hypothesis."""
     with np.errstate(divide="ignore"):  # a bet of everything that loses everything: -inf
         return np.log1p(_BETS[:, None] * (payoffs - 1))
 
 
 def mixture(log_wealths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log wealth of the mixture of all bets.
-
-    Args:
-        log_wealths: log wealth of each bet, shape (bets, columns).
-
-    Returns:
-        One figure a column.
-    """
+    """Return the log wealth of the mixture of all bets, one figure a column of (bets, columns)."""
     return np.logaddexp.reduce(_LOG_WEIGHTS[:, None] + log_wealths, axis=0)
 
 

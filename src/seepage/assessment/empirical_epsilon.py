@@ -46,13 +46,9 @@ Training = Callable[[NDArray[np.bool_]], ArrayLike]
 
 @dataclass(frozen=True)
 class EmpiricalEpsilon:
-    """A lower bound of epsilon from canaries.
+    """A lower bound of epsilon at a level of 97.5% from canaries, 0 where nothing is shown, and the theorem behind it.
 
-    Attributes:
-        epsilon: estimate, without regard to chance; None where every canary is told apart.
-        low: lower bound at a level of 97.5%; 0 where nothing is shown.
-        high: upper end of the 95% interval of what these canaries can show; None where they show no end.
-        bound: theorem behind the bound.
+    ``epsilon`` disregards chance; None where every canary is told apart. ``high`` ends the 95% interval, if it ends.
     """
 
     epsilon: float | None
@@ -68,19 +64,6 @@ def one_run_bound(included: ArrayLike, scores: ArrayLike, delta: float) -> Empir
 
     The highest scores are guessed to be included, the lowest to be left out, the others are not guessed. Several
     numbers of guesses are tried, which share the level.
-
-    Args:
-        included: whether each canary was trained on, by independent fair coins.
-        scores: score of each canary, higher where it was trained on.
-        delta: failure probability, in [0, 1).
-
-    Raises:
-        BadInputError: not one finite score a canary, fewer than ten canaries, or delta is out of range.
-
-    Example:
-        >>> coins = np.random.default_rng(0).random(1000) < 0.5
-        >>> round(one_run_bound(coins, coins.astype(float), delta=1e-5).low, 1)
-        4.0
     """
     members, values = np.asarray(included, dtype=bool), np.asarray(scores, dtype=np.float64)
     _check_delta(delta)
@@ -119,23 +102,9 @@ def error_bound(
 ) -> EmpiricalEpsilon:
     """Return the epsilon that many runs with and without one canary show, by Clopper-Pearson bounds of the errors.
 
-    Half of the scores choose a threshold, the other half tests it.
-
-    Args:
-        present: scores of runs with the canary.
-        absent: scores of runs without it.
-        delta: failure probability, in (0, 1).
-        bound: ``Gaussian`` reads the error rates as those of a Gaussian mechanism (Nasr et al.), which is tight where
-            the noise is normal; ``any mechanism`` uses the definition of differential privacy alone.
-
-    Raises:
-        BadInputError: fewer than 20 scores of a kind, one is not finite, or delta is out of range.
-
-    Example:
-        >>> draw = np.random.default_rng(0)
-        >>> epsilon = error_bound(draw.normal(1, 1, 20_000), draw.normal(0, 1, 20_000), delta=1e-5)
-        >>> 3.5 < epsilon.low < gaussian_epsilon(1.0, 1e-5)
-        True
+    Half of the scores choose a threshold, the other half tests it. ``Gaussian`` reads the error rates as those of a
+    Gaussian mechanism (Nasr et al.), which is tight where the noise is normal; ``any mechanism`` uses the definition of
+    differential privacy alone.
     """
     _check_delta(delta)
     with_canary, without = (np.asarray(scores, dtype=np.float64) for scores in (present, absent))
@@ -211,24 +180,8 @@ def message_epsilon(
 
     A model of one weight gives each record the gradient that its label asks for. All records but one point one way, all
     beyond the clipping bound; the canary points the other way and outweighs them all. Where each record is clipped by
-    itself, it changes the sum by the bound; where the batch is clipped as a whole, by more.
-
-    Args:
-        defended: returns the gradients that are sent for some batches, such as ``DPSGD(...).gradient`` or a function
-            of one's own around another implementation.
-        clip_norm: bound on the norm of a record's gradient.
-        delta: failure probability, in (0, 1).
-        batch_size: number of records of a message, the canary among them.
-        messages: number of messages with the canary, and as many without.
-
-    Raises:
-        BadInputError: a number is out of range.
-
-    Example:
-        >>> from seepage.defenses.dp_sgd import DPSGD
-        >>> epsilon = message_epsilon(DPSGD(clip_norm=1.0, noise_multiplier=1.0).gradient, 1.0, delta=1e-5)
-        >>> round(gaussian_epsilon(1.0, 1e-5), 2), 0.8 * 4.38 < epsilon.low < 4.38
-        (4.38, True)
+    itself, it changes the sum by the bound; where the batch is clipped as a whole, by more. As many messages are sent
+    without the canary as with it.
     """
     check_count("batch_size", batch_size)
     check_count("messages", messages)

@@ -15,11 +15,7 @@ from seepage.registry import metrics
 
 
 def mean_entropy(uncertainty: Float[Tensor, "victim record column"]) -> Float[Tensor, " victim"]:
-    """Return each victim's mean over the cells whose entropy is finite; NaN where none is.
-
-    A continuous cell on which the whole ensemble agrees has entropy minus infinity and is left out,
-    as in TabLeak's code.
-    """
+    """Return each victim's mean over finite entropies: TabLeak's code, too, leaves out cells of minus infinity."""
     return torch.where(uncertainty.isfinite(), uncertainty, torch.nan).flatten(1).nanmean(dim=1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,25 +28,18 @@ Counts = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Cells of the victims of one attack in one setting; arrays have a leading victim axis.
+    """Cells of the victims of one attack in one setting; arrays have a leading victim axis. None is what there is not.
 
     Attributes:
-        right: bool (victim, record, column), whether the guessed cell counts as right.
-        uncertainty: float32 (victim, record, column), the attacker's own uncertainty, see ``RecordsGuess``; None where
-            it has none.
-        rarity: float32 (victim, record), surprise of a record: the mean over its cells of -log of the share of public
-            values that would count as right for it, in nats.
-        groups: for each sensitive discrete column and the target, number of cells and of right cells in the records of
-            each category, summed over victims.
-        loss: float64 (victim,), the attack's own; None where it has none.
-        course: float64 (victim, 3), losses during the descent, see ``RecordsGuess``; None where it does not descend.
-        certified: bool (victim, record, column), whether the attack certifies the guessed cell; None where it proves
-            nothing.
+        right, certified: bool (victim, record, column), whether the guessed cell counts as right, or is certified.
+        uncertainty: float32 (victim, record, column), the attacker's own, see ``RecordsGuess``.
+        rarity: float32 (victim, record), see ``rarity``.
+        groups: for each sensitive discrete column and the target, cells and right cells in records of each category.
+        loss, course: float64 (victim,) and (victim, 3), losses after and during the descent, see ``RecordsGuess``.
         true, guess: float64 (victim, record, column), cells as in ``RecordsSecret``, matched; of split and vertical
             learning those of the first records. None for a user's own data, unless records are to be kept.
-        regime: for each victim, the method that the attack chose, see ``RecordsGuess``; None where it has only one.
-        conditions: for each victim, the conditions of its certified cells, as sentences, empty without any; None
-            for attacks that are no provers.
+        regime: for each victim, the method that the attack chose.
+        conditions: for each victim, the conditions of its certified cells, as sentences, empty without any.
     """
 
     column_names: tuple[str, ...]
@@ -74,37 +68,33 @@ def evidence_of(
     guess: RecordsGuess,
     keep_records: bool,
 ) -> list[Evidence]:
-    """Return the evidence of each victim, with a victim axis of one.
-
-    Args:
-        statistics: public statistics against which rarity is measured.
-        labels: true labels, by which records are grouped like by a sensitive column.
-        keep_records: whether true and guessed cells are stored.
-    """
+    """Return the evidence of each victim, with a victim axis of one."""
     schema = matched.schema
-    right = matched.right.numpy()
-    rare = rarity(schema, statistics, matched.true).numpy().astype(np.float32)
-    uncertainty = None if matched.uncertainty is None else matched.uncertainty.numpy().astype(np.float32)
-    evidence = []
-    for v in range(len(right)):
-        victim = slice(v, v + 1)
-        evidence.append(
-            Evidence(
-                column_names=schema.names,
-                right=right[victim],
-                uncertainty=None if uncertainty is None else uncertainty[victim],
-                rarity=rare[victim],
-                groups=_groups(schema, matched.true[v], labels[v], right[v]),
-                loss=None if guess.loss is None else guess.loss[victim].double().numpy(),
-                course=None if guess.course is None else guess.course[victim].double().numpy(),
-                certified=None if matched.certified is None else matched.certified[victim].numpy(),
-                true=matched.true[victim].numpy() if keep_records else None,
-                guess=matched.guess[victim].numpy() if keep_records else None,
-                regime=None if guess.regime is None else (guess.regime[v],),
-                conditions=None if guess.proofs is None else (_conditions(guess.proofs[v]),),
-            )
+    tensors = {
+        "right": matched.right,
+        "uncertainty": None if matched.uncertainty is None else matched.uncertainty.float(),
+        "rarity": rarity(schema, statistics.marginals, matched.true).float(),
+        "loss": None if guess.loss is None else guess.loss.double(),
+        "course": None if guess.course is None else guess.course.double(),
+        "certified": matched.certified,
+        "true": matched.true if keep_records else None,
+        "guess": matched.guess if keep_records else None,
+    }
+    arrays = {name: None if part is None else part.numpy() for name, part in tensors.items()}
+
+    def own(v: int) -> dict[str, Any]:
+        return {name: None if array is None else array[v : v + 1] for name, array in arrays.items()}
+
+    return [
+        Evidence(
+            schema.names,
+            groups=_groups(schema, matched.true[v], labels[v], matched.right[v].numpy()),
+            regime=None if guess.regime is None else (guess.regime[v],),
+            conditions=None if guess.proofs is None else (_conditions(guess.proofs[v]),),
+            **own(v),
         )
-    return evidence
+        for v in range(len(matched.right))
+    ]
 
 
 def evidence_of_columns(
@@ -116,20 +106,13 @@ def evidence_of_columns(
     labels: Float[Tensor, " record"],
     keep_records: bool,
 ) -> Evidence:
-    """Return the evidence of a training whose records come in a known order.
-
-    Args:
-        true, guess: cells; NaN where the attack failed.
-        labels: true labels, by which records are grouped like by a sensitive column.
-        keep_records: whether cells of the first records are stored.
-    """
-    rare = _surprise(schema, marginals, true[None]).numpy().astype(np.float32)
+    """Return the evidence of a training whose records come in a known order; cells are NaN where the attack failed."""
     some = slice(0, SHOWN)
     return Evidence(
         column_names=schema.names,
         right=right[None].numpy(),
         uncertainty=None,
-        rarity=rare,
+        rarity=rarity(schema, marginals, true[None]).float().numpy(),
         groups=_groups(schema, true, labels, right.numpy()),
         loss=None,
         course=None,
@@ -148,18 +131,12 @@ def _conditions(proof: Certified) -> str:
 
 
 def rarity(
-    schema: Schema, statistics: Statistics, cells: Float[Tensor, "victim record column"]
+    schema: Schema, marginals: Sequence[Marginal], cells: Float[Tensor, "victim record column"]
 ) -> Float[Tensor, "victim record"]:
     """Return the surprise of each record: mean over its cells of -log P(a public value counts as right), in nats.
 
     A cell that is not near any public value counts as if half a value of the rarest did.
     """
-    return _surprise(schema, statistics.marginals, cells)
-
-
-def _surprise(
-    schema: Schema, marginals: Sequence[Marginal], cells: Float[Tensor, "victim record column"]
-) -> Float[Tensor, "victim record"]:
     total = torch.zeros(cells.shape[:-1], dtype=torch.float64)
     allowed = tolerances(schema)
     for i, marginal in enumerate(marginals):
@@ -192,7 +169,7 @@ def together(parts: Sequence[Evidence]) -> Evidence:
                 before = merged.get(category, (0, 0))
                 merged[category] = (before[0] + cells, before[1] + right)
     arrays: dict[str, np.ndarray | None] = {}
-    for name in ("right", "uncertainty", "rarity", "loss", "course", "certified", "true", "guess"):
+    for name in ARRAYS:
         values = [getattr(part, name) for part in parts]
         arrays[name] = None if any(array is None for array in values) else np.concatenate(values)
     return replace(

@@ -8,13 +8,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.assessment.calibration import calibration_error
+from seepage.assessment.agreement import calibration_error
 from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess
 
+Cells = Float[Tensor, "training record"]
+Right = Bool[Tensor, "training record"]
 # UIFV counts a number within 0.2 of the truth where bounds are -1 and 1: a tenth of the range.
 OF_RANGE = 0.1
 # The same share of the range between these quantiles, which a few large values do not widen.
@@ -31,13 +33,9 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     ``middle_accuracy``: the same with a tenth of the range between the 5th and the 95th percentile of the attacked
     records (for a column without such a range: its schema's tolerance), which a constant does not reach by a long tail
     alone. ``macro_accuracy``: the mean over columns of that, and of a discrete column's mean over its categories, so
-    that frequent ones count no more than rare ones. ``exact_match``: the share of records with all cells right.
-    ``calibration``: of each column with chances. ``coverage``: for each column with radii, the share of cells within
-    them, nine tenths where the radii are right. ``failed``: whether the attack failed.
-    ``replayed``: where a bottom model was inverted, the share of records whose cells follow exactly.
-
-    Raises:
-        BadInputError: the guess is of other records or columns.
+    that frequent ones count no more than rare ones. ``coverage``: for each column with radii, the share of cells within
+    them, nine tenths where the radii are right. ``replayed``: where a bottom model was inverted, the share of records
+    whose cells follow exactly.
     """
     if guess.cells.shape != seen.cells.shape:
         raise BadInputError(
@@ -81,16 +79,10 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
     figures["failed", None] = failed.double()
     if guess.replayed is not None:
         figures["replayed", None] = guess.replayed.double().mean(1)
+    # A view of all trainings would be sent from a worker as a whole, once for each.
+    clusters = {key: tuple(map(torch.clone, values)) for key, values in scores.items()}
     return [
-        Measurement(
-            metric,
-            column,
-            values,
-            metric not in NO_LEAK,
-            (0.0, 1.0),
-            # A view of all trainings would be sent from a worker as a whole, once for each.
-            tuple(map(torch.clone, scores[metric, column])) if (metric, column) in scores else None,
-        )
+        Measurement(metric, column, values, metric not in NO_LEAK, clusters=clusters.get((metric, column)))
         for (metric, column), values in figures.items()
     ]
 
@@ -99,11 +91,7 @@ def measure_features(schema: Schema, seen: FeatureTranscript, guess: FeatureGues
 NO_LEAK = frozenset({"calibration", "coverage", "failed", "replayed"})
 
 
-def within(
-    true: Float[Tensor, "training record"],
-    guess: Float[Tensor, "training record"],
-    tolerance: float | Float[Tensor, "training 1"],
-) -> Bool[Tensor, "training record"]:
+def within(true: Cells, guess: Cells, tolerance: float | Float[Tensor, "training 1"]) -> Right:
     """Return whether each guess is near enough; a distance beyond the tolerance by a rounding counts as near."""
     slack = 1 + 8 * torch.finfo(torch.float64).eps
     return (true - guess).abs() <= tolerance * slack
@@ -113,25 +101,18 @@ def right_features(
     schema: Schema, true: Float[Tensor, "training record column"], guess: Float[Tensor, "training record column"]
 ) -> Bool[Tensor, "training record column"]:
     """Return which guessed cells are right: categories that are the same, numbers within a tenth of their range."""
-    return torch.stack(
-        [
-            within(true[..., i], guess[..., i], 0.0 if isinstance(c, Discrete) else OF_RANGE * (c.high - c.low))
-            for i, c in enumerate(schema.columns)
-        ],
-        dim=-1,
-    )
+    near = [0.0 if isinstance(column, Discrete) else OF_RANGE * (column.high - column.low) for column in schema.columns]
+    return torch.stack([within(true[..., i], guess[..., i], tolerance) for i, tolerance in enumerate(near)], dim=-1)
 
 
-def middle_tolerance(column: Continuous, true: Float[Tensor, "training record"]) -> Float[Tensor, " training"]:
+def middle_tolerance(column: Continuous, true: Cells) -> Float[Tensor, " training"]:
     """Return a tenth of the range between the 5th and the 95th percentile; the schema's tolerance where that is 0."""
     low, high = torch.quantile(true, torch.tensor(_MIDDLE, dtype=true.dtype), dim=1)
     width = OF_RANGE * (high - low)
     return torch.where(width > 0, width, torch.full_like(width, column.tolerance))
 
 
-def _recall(
-    column: Discrete, true: Float[Tensor, "training record"], right: Bool[Tensor, "training record"]
-) -> Float[Tensor, " training"]:
+def _recall(column: Discrete, true: Cells, right: Right) -> Float[Tensor, " training"]:
     codes = torch.arange(column.width, dtype=true.dtype)
     is_code = (true[:, None, :] == codes[:, None]).double()
     counts = is_code.sum(-1)
@@ -140,11 +121,7 @@ def _recall(
     return (recall * there).sum(1) / there.sum(1)
 
 
-def _calibration(
-    chances: Float[Tensor, "training record value"], true: Float[Tensor, "training record"]
-) -> Float[Tensor, " training"]:
-    errors = []
-    for stated, truth in zip(chances, true, strict=True):
-        error = calibration_error(stated, (stated.argmax(-1) == truth).double())
-        errors.append(math.nan if error is None else error)
-    return torch.tensor(errors, dtype=torch.float64)
+def _calibration(chances: Float[Tensor, "training record value"], true: Cells) -> Float[Tensor, " training"]:
+    right = (chances.argmax(-1) == true).double()
+    errors = [calibration_error(stated, hits) for stated, hits in zip(chances, right, strict=True)]
+    return torch.tensor([math.nan if error is None else error for error in errors], dtype=torch.float64)

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from seepage.errors import BadInputError
 
+PerVictim = Float[Tensor, " victim"]
+Range = tuple[float, float]
 # Variance of Fisher's z of a Kendall correlation is this over n - 4 (Fieller, Hartley and Pearson, 1957).
 _FIELLER = 0.437
 CLUSTERS_FOR_INTERVAL = 3
@@ -28,14 +30,12 @@ CLUSTERS_FOR_VERDICT = 5
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure over victims.
+    """A figure over ``n`` victims; None where there are too few for it.
 
     Attributes:
-        mean: value of the figure (a mean over victims, or a correlation across them); None where no victim has a value.
-        low, high: bounds of its interval; None where there are too few victims for one.
-        n: number of victims behind the figure.
-        std: unbiased standard deviation of the victims' values; None below two victims and for
-            figures that no single victim has.
+        mean: value of the figure (a mean over victims, or a correlation across them).
+        low, high: bounds of its interval.
+        std: unbiased standard deviation of the victims' values; None for figures that no single victim has.
     """
 
     mean: float | None
@@ -56,26 +56,10 @@ def _quantile(probability: float, freedom: int) -> float:
     return float(stats.t.ppf(probability, freedom))
 
 
-def interval(
-    values: Float[Tensor, " victim"], level: float = 0.95, bounds: tuple[float, float] | None = None
-) -> Estimate:
-    """Return the mean over victims with its Student-t interval.
+def interval(values: PerVictim, level: float = 0.95, bounds: Range | None = None) -> Estimate:
+    """Return the mean over victims with its Student-t interval, clipped to ``bounds``; NaN values are left out.
 
-    Where all values are equal the interval is the point itself (``Estimate.degenerate``): a t
-    interval knows no variation beyond the sample's. Read it with ``n``.
-
-    Args:
-        values: one value a victim; NaN ones are left out.
-        bounds: range of the figure, to which the interval is clipped: (0, 1) for rates.
-
-    Raises:
-        BadInputError: ``level`` is not in (0, 1).
-
-    Example:
-        >>> import torch
-        >>> estimate = interval(torch.tensor([0.8, 0.9, 1.0, float("nan")]), bounds=(0.0, 1.0))
-        >>> estimate.n, round(estimate.mean, 6), round(estimate.low, 3), estimate.high
-        (3, 0.9, 0.652, 1.0)
+    Where all values are equal the interval is the point itself: it knows no variation beyond the sample's.
     """
     _check_level(level)
     valid = values[~values.isnan()].double().cpu()
@@ -96,56 +80,21 @@ def interval(
     return Estimate(mean, low, high, n, std)
 
 
-def paired(
-    values: Float[Tensor, " victim"],
-    baseline_values: Float[Tensor, " baseline_victim"],
-    level: float = 0.95,
-    bounds: tuple[float, float] | None = None,
-) -> Estimate:
-    """Return the mean of ``values - baseline_values`` over victims with its Student-t interval.
-
-    Pairing removes differences in difficulty between victims. Victims that lack either value are
-    left out.
-
-    Args:
-        baseline_values: values of the same victims in the same order.
-        bounds: range of the difference, to which the interval is clipped.
-
-    Raises:
-        BadInputError: ``level`` is not in (0, 1), or the victims differ in number.
-
-    Example:
-        >>> import torch
-        >>> paired(torch.tensor([0.9, 0.7]), torch.tensor([0.5, 0.3])).n
-        2
-    """
+def paired(values: PerVictim, baseline_values: Float[Tensor, " other"]) -> Estimate:
+    """Return the mean of ``values - baseline_values`` over victims with its interval; NaN values are left out."""
     if len(values) != len(baseline_values):
         raise BadInputError(
             f"a paired difference needs the same victims on both sides, got {len(values)} and "
             f"{len(baseline_values)}; assess attack and baseline on the same transcript."
         )
-    return interval(values.double().cpu() - baseline_values.double().cpu(), level, bounds)
+    return interval(values.double().cpu() - baseline_values.double().cpu())
 
 
-def ratio(hits: Float[Tensor, " victim"], counts: Float[Tensor, " victim"], level: float = 0.95) -> Estimate:
+def ratio(hits: PerVictim, counts: PerVictim, level: float = 0.95) -> Estimate:
     """Return the pooled rate ``sum(hits) / sum(counts)`` with an interval that resamples victims, not cells.
 
     The cells of a victim are not independent of each other, so the interval is that of a ratio estimate:
     Student's t on the residuals ``hits - rate * counts`` (Cochran, "Sampling Techniques", 1977, section 6.4).
-    Victims with a count of zero are left out.
-
-    Args:
-        hits: number of hits of each victim, at most its count.
-        counts: cells of each victim.
-
-    Raises:
-        BadInputError: ``level`` is not in (0, 1).
-
-    Example:
-        >>> import torch
-        >>> estimate = ratio(torch.tensor([3.0, 1.0]), torch.tensor([4.0, 4.0]))
-        >>> estimate.mean, estimate.n
-        (0.5, 2)
     """
     _check_level(level)
     counted = counts > 0
@@ -166,22 +115,7 @@ def welch(first: Estimate, second: Estimate, level: float = 0.95) -> Estimate:
     """Return the difference ``second - first`` of two means over different victims, with Welch's t interval.
 
     On the same victims use ``paired``: this interval ignores that a victim is easy or hard for both, and is usually
-    too wide for them.
-
-    Args:
-        first, second: means with their standard deviations and counts.
-
-    Returns:
-        The difference; ``mean`` is None where either is, ``low`` and ``high`` are None where either has no standard
-        deviation. ``n`` is the smaller count.
-
-    Raises:
-        BadInputError: ``level`` is not in (0, 1).
-
-    Example:
-        >>> difference = welch(Estimate(0.5, None, None, 10, 0.1), Estimate(0.7, None, None, 10, 0.1))
-        >>> round(difference.mean, 3), round(difference.low, 3), round(difference.high, 3)
-        (0.2, 0.106, 0.294)
+    too wide for them. ``n`` is the smaller count.
     """
     _check_level(level)
     n = min(first.n, second.n)
@@ -199,28 +133,13 @@ def welch(first: Estimate, second: Estimate, level: float = 0.95) -> Estimate:
     return Estimate(difference, difference - half, difference + half, n)
 
 
-def tau_b(x: Float[Tensor, " victim"], y: Float[Tensor, " victim"], level: float = 0.95) -> Estimate:
+def tau_b(x: PerVictim, y: PerVictim, level: float = 0.95) -> Estimate:
     """Return Kendall's tau-b across victims with an interval by Fisher's z transformation.
 
     The interval is ``tanh(atanh(tau) +- q sqrt(0.437 / (n - 4)))``, ``q`` the normal quantile
     (Fieller, Hartley and Pearson, "Tests for rank correlation coefficients I", 1957). It was preferred to a bootstrap
     because resampled victims tie with themselves, which distorts a rank correlation, and because it needs no seed. It
-    is accurate for few ties and at least ten victims.
-
-    Args:
-        x, y: one value a victim each; victims that lack either (NaN) are left out.
-
-    Returns:
-        The correlation; ``mean`` is tau, or None below three victims or where ``x`` or ``y`` is constant. ``low`` and
-        ``high`` are None below five victims and for a tau of 1 or -1.
-
-    Raises:
-        BadInputError: ``level`` is not in (0, 1).
-
-    Example:
-        >>> import torch
-        >>> tau_b(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([5.0, 4.0, 1.0])).mean
-        -1.0
+    is accurate for few ties and at least ten victims. NaN victims are left out.
     """
     _check_level(level)
     both = ~(x.isnan() | y.isnan())
@@ -242,32 +161,13 @@ def _check_level(level: float) -> None:
         raise BadInputError(f"the confidence level must lie between 0 and 1, got {level!r}; use 0.95 for 95%.")
 
 
-def clustered(
-    values: Sequence[Float[Tensor, " _unit"]], level: float = 0.95, bounds: tuple[float, float] | None = None
-) -> Estimate:
+def clustered(values: Sequence[Float[Tensor, " _unit"]], level: float = 0.95, bounds: Range | None = None) -> Estimate:
     """Return the mean over clusters of their means, with Student's t interval over these means.
 
     Units of a cluster (target models that were attacked with the same shadow models) are not independent, so that an
     interval over units would be too narrow. With K - 1 degrees of freedom for K clusters this one holds the truth in
     95% of cases where their effects are normal, and in 88 to 91% where they are skewed. A bootstrap of clusters and
     units does so in 82 to 89% of cases for 2 to 5 clusters.
-
-    Args:
-        values: one value a unit, for each cluster; NaN ones are left out, and clusters without any.
-        bounds: range of the figure, to which the interval is clipped.
-
-    Returns:
-        The estimate; ``n`` counts clusters, ``std`` is that of their means. ``low`` and ``high`` are None below
-        ``CLUSTERS_FOR_INTERVAL`` clusters; below ``CLUSTERS_FOR_VERDICT`` the interval bears no verdict.
-
-    Raises:
-        BadInputError: ``level`` is not in (0, 1).
-
-    Example:
-        >>> import torch
-        >>> estimate = clustered([torch.tensor([0.5, 0.7]), torch.tensor([0.6, 0.8]), torch.tensor([0.8])])
-        >>> estimate.n, round(estimate.mean, 3), round(estimate.low, 3), round(estimate.high, 3)
-        (3, 0.7, 0.452, 0.948)
     """
     means = [float(valid.double().mean()) for value in values if len(valid := value[~value.isnan()])]
     estimate = interval(torch.tensor(means, dtype=torch.float64), level, bounds)

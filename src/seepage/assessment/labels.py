@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seepage.assessment.auc import auc
-from seepage.assessment.calibration import calibration_error
-from seepage.assessment.f1 import f1
+from seepage.assessment.agreement import auc, calibration_error, f1, share_explained
 from seepage.assessment.measurement import Measurement
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Column, Discrete
@@ -26,22 +25,9 @@ def measure_labels(
     """Return the figures of guessed labels, one value a training, all under the target's name.
 
     ``accuracy`` with the values of the records whose mean it is; a number is right within the target's tolerance. Of
-    numbers also ``r2``, the share of their variance that the guess explains, 0 where it explains none. Of classes also
-    ``f1``; ``calibration`` where there are chances; and of two classes with chances ``label_auc``, the area under the
-    curve of the chance of the last class in sorted order.
-
-    Args:
-        counted: records that count, as many in each training; all if None.
-
-    Raises:
-        BadInputError: the guess is of other records.
-
-    Example:
-        >>> ill = Discrete(name="ill", categories=(0, 1))
-        >>> guess = LabelGuess(torch.tensor([[0.0, 1.0, 1.0, 0.0]]).double())
-        >>> [accuracy, *_] = measure_labels(ill, torch.tensor([[0.0, 1.0, 0.0, 0.0]]).double(), guess)
-        >>> accuracy.metric, accuracy.column, accuracy.values.tolist()
-        ('accuracy', 'ill', [0.75])
+    numbers also ``r2``; of classes ``f1``, ``calibration`` where there are chances, and of two classes with chances
+    ``label_auc``, the area under the curve of the chance of the last class in sorted order. As many records are counted
+    in each training; all if ``counted`` is None.
     """
     if guess.labels.shape != true.shape:
         raise BadInputError(
@@ -55,44 +41,21 @@ def measure_labels(
         for guessed, label, which in zip(guess.labels.cpu().double(), true.cpu(), counted, strict=True)
     ]
     accuracies = torch.stack([hits.mean() for hits in right])
-    measurements = [Measurement("accuracy", target.name, accuracies, True, (0.0, 1.0), tuple(right))]
-    if not isinstance(target, Discrete):
-        shares = [share_explained(guess.labels[k][which], true[k][which]) for k, which in enumerate(counted)]
-        return [
-            *measurements,
-            Measurement("r2", target.name, torch.tensor(shares, dtype=torch.float64), True, (0.0, 1.0)),
-        ]
-    figures: dict[str, list[float | None]] = {"f1": []}
+    measurements = [Measurement("accuracy", target.name, accuracies, clusters=tuple(right))]
+    figures: dict[str, list[float | None]] = defaultdict(list)
     for k, which in enumerate(counted):
         truth, guessed = true[k][which].cpu(), guess.labels[k][which].cpu()
+        if not isinstance(target, Discrete):
+            figures["r2"].append(share_explained(guessed, truth))
+            continue
         figures["f1"].append(f1(target, truth, guessed))
         if guess.chances is not None:
             chances = guess.chances[k][which].cpu()
-            figures.setdefault("calibration", []).append(
-                calibration_error(chances, (chances.argmax(1) == truth).double())
-            )
+            figures["calibration"].append(calibration_error(chances, (chances.argmax(1) == truth).double()))
             if target.width == 2:
                 positive = target.sorted_codes[-1]
-                figures.setdefault("label_auc", []).append(auc(chances[:, positive], truth == positive))
-    return measurements + [
-        Measurement(
-            metric,
-            target.name,
-            torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float64),
-            metric != "calibration",
-            (0.0, 1.0),
-        )
-        for metric, values in figures.items()
-    ]
-
-
-def share_explained(guess: Float[Tensor, " record"], truth: Float[Tensor, " record"]) -> float:
-    """Return the share of the variance of numbers that a guess explains; NaN where they are all the same.
-
-    Example:
-        >>> share_explained(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 3.0]))
-        1.0
-    """
-    guess, truth = guess.cpu().double(), truth.cpu().double()
-    spread = (truth - truth.mean()).square().sum()
-    return max(0.0, float(1 - (guess - truth).square().sum() / spread)) if float(spread) else math.nan
+                figures["label_auc"].append(auc(chances[:, positive], truth == positive))
+    for metric, scores in figures.items():
+        values = torch.tensor([math.nan if value is None else value for value in scores], dtype=torch.float64)
+        measurements.append(Measurement(metric, target.name, values, metric != "calibration"))
+    return measurements

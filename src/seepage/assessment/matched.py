@@ -23,15 +23,13 @@ KINDS: tuple[Kind, ...] = ("discrete", "continuous")
 
 @dataclass(frozen=True)
 class Matched:
-    """True records and, in the same order, the guessed records that are matched to them.
+    """True records and, in the same order, the guessed records that are matched to them; None for what is not known.
 
     Attributes:
-        uncertainty: entropy of the guessed cells, reordered; None where the guess has none.
+        uncertainty: entropy of the guessed cells.
         scale: standard deviation of each continuous column, NaN for discrete ones.
-        certified: whether the attack certifies each guessed cell, reordered; None where it proves nothing.
-        given: whether it does under the conditions of its proof, reordered; None where it proves nothing.
-        visible: which true records stand above the client's rounding in the message, see ``visible``; None where that
-            is not known.
+        certified, given: whether the attack certifies each guessed cell, at all and under the conditions of its proof.
+        visible: which true records stand above the client's rounding in the message, see ``visible``.
     """
 
     schema: Schema
@@ -62,19 +60,13 @@ def scales(schema: Schema, statistics: Statistics) -> Float[Tensor, " column"]:
 
 
 def match_records(schema: Schema, statistics: Statistics, secret: RecordsSecret, guess: RecordsGuess) -> Matched:
-    """Match guessed to true records, one to one, at the least total error (TabLeak Eq. 6).
+    """Match guessed to true records, one to one, at the least total error (TabLeak Eq. 6); NaN cells count as wrong.
 
     Many matchings can share the least error, and scores of single columns would then depend on the
     order in which the records came. Among them, the one with the least distance in the continuous
     columns is taken: the mean over those columns of ``z / (1 + z)``, ``z`` the distance in standard
     deviations. The total error is not touched by it. (The paper leaves the choice open; its code
     takes whichever the solver returns.)
-
-    Args:
-        guess: guessed records, at least as many; NaN cells are allowed and count as wrong.
-
-    Raises:
-        BadInputError: victims, records or columns of secret and guess do not fit together.
     """
     true, guessed = secret.cells.detach().cpu().double(), guess.cells.detach().cpu().double()
     uncertainty = None if guess.uncertainty is None else guess.uncertainty.detach().cpu().double()

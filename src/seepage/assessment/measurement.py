@@ -50,16 +50,7 @@ class Measurement:
         value: float | Float[Tensor, ""] | None,
         members: Float[Tensor, " member"] | None = None,
     ) -> Measurement:
-        """Return a rate of a single victim or other unit.
-
-        Args:
-            value: the figure; None where not applicable.
-            members: values whose mean it is, one for each record or other member of the unit.
-
-        Example:
-            >>> Measurement.of_unit("accuracy", "age", None).values.tolist()
-            [nan]
-        """
+        """Return a rate of a single unit, NaN where it has none, and the values of ``members`` whose mean it is."""
         values = torch.tensor([float("nan") if value is None else float(value)], dtype=torch.float64)
         return cls(metric, column, values, clusters=None if members is None else (members.detach().double().cpu(),))
 
@@ -72,11 +63,7 @@ class Measurement:
         return clustered(self.clusters, level, self.bounds)
 
     def less(self, other: Measurement) -> Measurement:
-        """Return the difference of each victim to ``other``, whose clusters are taken as points.
-
-        Raises:
-            BadInputError: the victims differ in number.
-        """
+        """Return the difference of each victim to ``other``, whose clusters are taken as points."""
         if len(self.values) != len(other.values):
             raise BadInputError(
                 f"a paired difference needs the same victims on both sides, got {len(self.values)} and "

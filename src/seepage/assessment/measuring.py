@@ -37,28 +37,12 @@ def measure(
         BadInputError: victims, records or columns of secret and guess do not fit together.
 
     Example:
-        >>> import pandas as pd
-        >>> import torch
-        >>> from seepage.tabular.schema import Continuous, Discrete
-        >>> from seepage.tabular.table import Table
-        >>> schema = Schema(
-        ...     columns=(
-        ...         Discrete(name="sex", categories=("Female", "Male")),
-        ...         Continuous(name="age", low=0, high=99, tolerance=5),
-        ...     ),
-        ...     target=Discrete(name="ill", categories=("no", "yes")),
-        ... )
-        >>> frame = pd.DataFrame({"sex": ["Female", "Male"], "age": [30, 70], "ill": ["no", "yes"]})
-        >>> table = Table(schema, frame)
-        >>> secret = RecordsSecret(table.cells[None], table.labels[None])
-        >>> guess = RecordsGuess(torch.tensor([[[1.0, 65.0], [1.0, 90.0]]], dtype=torch.float64))
-        >>> for measured in measure(schema, Statistics.of(table), secret, guess)[:5]:
-        ...     print(measured.metric, measured.column, measured.estimate().mean)
-        accuracy None 0.5
-        accuracy_discrete None 0.5
-        accuracy_continuous None 0.5
-        accuracy sex 0.5
-        accuracy age 0.5
+        >>> from seepage.datasets.planted import distinct
+        >>> data = distinct(rows=8)
+        >>> secret = RecordsSecret(data.train.cells[None], data.train.labels[None])
+        >>> measured = measure(data.schema, data.statistics, secret, RecordsGuess(secret.cells.flip(1)))[0]
+        >>> measured.metric, measured.column, measured.estimate().mean
+        ('accuracy', None, 1.0)
     """
     return measure_matched(match_records(schema, statistics, secret, guess), metrics)
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seepage.assessment.auc import auc
+from seepage.assessment.agreement import auc
 from seepage.assessment.measurement import Measurement
 
 # Largest share of non-members that are taken for members (Carlini et al., 2022).
@@ -21,15 +21,6 @@ def membership_figures(
 
     The threshold of a victim is the score that no more than 0.1% of its non-members exceed; with fewer than 1,000 of
     them that is the largest one.
-
-    Args:
-        members: scores of the records behind a message, higher for likelier members.
-        others: scores of records that are not behind it.
-
-    Example:
-        >>> figures = membership_figures(torch.tensor([[2.0, 0.5]]), torch.linspace(0, 1, 1000)[None])
-        >>> [(figure.metric, round(float(figure.values[0]), 2)) for figure in figures]
-        [('membership_auc', 0.75), ('membership_tpr', 0.5)]
     """
     areas, rates = [], []
     for own, other in zip(members, others, strict=True):
@@ -38,7 +29,5 @@ def membership_figures(
         allowed = int(FALSE_POSITIVES * len(other))
         threshold = other.sort(descending=True).values[min(allowed, len(other) - 1)]
         rates.append(float((own > threshold).double().mean()))
-    return [
-        Measurement(metric, None, torch.tensor(values, dtype=torch.float64), True, (0.0, 1.0))
-        for metric, values in ((AUC, areas), (RATE, rates))
-    ]
+    figures = {AUC: areas, RATE: rates}
+    return [Measurement(name, None, torch.tensor(values, dtype=torch.float64)) for name, values in figures.items()]

@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
+from seepage.defenses.defense import Batches, Labels, Update
 from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model
 from seepage.models.wrapping import is_its_layers
 
 
-def training_gradient(
-    model: Model,
-    encoded: Float[Tensor, "training record encoded"],
-    labels: Float[Tensor, "training record"],
-    parameters: dict[str, Tensor] | None,
-) -> dict[str, Tensor]:
-    """Return the gradient of the mean loss of each training's batch at its own parameters.
+def training_gradient(model: Model, encoded: Batches, labels: Labels, parameters: Update | None) -> Update:
+    """Return the gradient of the mean loss of each training's batch at its own parameters: (training, *parameter).
 
     The same as ``learning.gradient`` up to rounding. A chain of linear layers and ReLU is passed through by matrix
     products alone, which takes about a tenth of the time at small batches; all other networks go to that function.
-
-    Args:
-        parameters: each training's parameters by name, shape (training, *parameter); the model's own for all if None.
-
-    Returns:
-        Gradients by parameter name, shape (training, *parameter).
-
-    Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> model = Model(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)), head="regression", name="mine")
-        >>> theta = {name: p.detach().expand(7, *p.shape) for name, p in model.module.named_parameters()}
-        >>> training_gradient(model, torch.zeros(7, 5, 3), torch.ones(7, 5), theta)["0.weight"].shape
-        torch.Size([7, 2, 3])
     """
     layers = _affine_layers(model.module) if model.drops is None else None
     if layers is None or parameters is None:
@@ -49,7 +30,7 @@ def training_gradient(
     # All trainings have as many records, so that the mean over all of them is the mean of their mean losses.
     loss = mean_loss(model.head, outputs.flatten(0, 1), labels.flatten()) * len(encoded)
     (error,) = torch.autograd.grad(loss, outputs)
-    gradients: dict[str, Tensor] = {}
+    gradients: Update = {}
     with torch.no_grad():
         for name, received in zip(reversed(layers), reversed(inputs), strict=True):
             gradients[f"{name}.weight"] = error.mT @ received

@@ -22,30 +22,21 @@ class ResultRow:
     Rates are in [0, 1]. A figure that does not apply, or was not measured, is None.
 
     Attributes:
-        setting: name of the setting, such as ``horizontal`` or ``split``.
         dataset, protocol, model: names in results.
         variant: name that distinguishes audits of one document; None where there is one.
         batch_size: number of records behind one message; None where there is no such number.
         attack: name of the attack or baseline; ``none`` where the set-up itself is measured.
-        defense: label of the defense; ``none`` without one.
         column: name of the column; None for all of them.
         mean: the figure, a mean over victims (or units, or trainings).
         std: unbiased standard deviation over victims.
         n: number of victims behind the figure.
         baseline: the best baseline's mean on the same metric, column and victims.
         lift: paired mean of the gain over that baseline.
-        seconds_per_victim: mean time of the attack.
         kind: ``attack``, ``baseline``, or ``about`` for a measurement of the set-up itself, such as the accuracy of the
             network or the epsilon of a defense.
         status: ``ok``; ``undefined`` where the figure does not apply; ``failed`` where a job failed, so that the figure
             is of the other victims; ``left_out`` where there was no time; ``diverged`` where training did not end.
         settings: options of the attack, or of the training.
-        knowledge: side information of the attacker.
-
-    Example:
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="mode", metric="rmse", mean=0.5)
-        >>> row.is_attack, row.column, ResultRow.from_dict(row.as_dict()) == row
-        (True, None, True)
     """
 
     setting: str = "horizontal"
@@ -87,22 +78,9 @@ class ResultRow:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> ResultRow:
-        """Return the row with the values of ``as_dict``.
+        """Return the row of ``as_dict``, or of an earlier file: of horizontal learning, its kind that of ``is_attack``.
 
-        Rows of earlier files are read too: without ``setting`` they are of horizontal learning, and without ``kind``
-        it follows from ``is_attack``.
-
-        Args:
-            values: values by name of the field; other names are ignored.
-
-        Raises:
-            FieldError: a field is missing or has a value of another kind.
-
-        Example:
-            >>> earlier = ResultRow(dataset="a", protocol="b", model="c", attack="none", metric="epsilon").as_dict()
-            >>> del earlier["kind"]
-            >>> ResultRow.from_dict({**earlier, "is_attack": False}).kind
-            'about'
+        Raises a FieldError where a field is missing or has a value of another kind; other names are ignored.
         """
         for name in FIELDS:
             if name not in values and name not in _MAY_LACK:

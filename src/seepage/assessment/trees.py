@@ -18,13 +18,9 @@ HESSIAN_TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class TreesSecret:
-    """Secret of a client's trees.
+    """Secret of a client's trees: rows of each class in every leaf, and numbers of each numeric column.
 
-    Attributes:
-        leaves: number of rows of each class in every leaf of each of its trees (leaf, class).
-        hessians: sum of second derivatives of every node of each tree.
-        parents: the sum of each node's parent; its own for a root.
-        values: numbers of each numeric column of the client's rows, by its name.
+    ``hessians`` are the sums of second derivatives of every node, ``parents`` those of its parent, a root's own.
     """
 
     leaves: tuple[Float[np.ndarray, "_leaf _class"], ...]

@@ -25,6 +25,7 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets import Dataset
 from seepage.defenses import AnyDefense, Defense, defended, guarded
 from seepage.defenses.accounting import Guarantee, Private
+from seepage.defenses.defense import Batches, Labels, Update
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import LocalTraining, batch_statistics, local_update, mean_loss
 from seepage.models.batch_norm import advanced, running_statistics
@@ -114,13 +115,7 @@ class Recipe:
         return self.learning_rates if local is None else self.server_rates
 
     def steps(self, model: Model, rows: int, batch_size: int, local: LocalTraining | None = None) -> int:
-        """Return the number of steps for a number of training rows, one message each.
-
-        Example:
-            >>> from torch import nn
-            >>> Recipe().steps(Model(nn.Linear(9, 2), "softmax", "mine"), rows=320, batch_size=32)
-            100
-        """
+        """Return the number of steps for a number of training rows, one message each."""
         whole = self.epochs * (rows // batch_size)
         if self.max_steps is None:
             return whole
@@ -134,19 +129,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Utility:
-    """Result of training under a defense.
+    """Result of training under a defense: each replica's share of right test rows, or error in the target's unit.
 
-    Attributes:
-        metric: ``task_accuracy``, the share of test rows whose class is predicted, or ``task_rmse``, the
-            root of the mean squared error in units of the target.
-        values: value of each replica, NaN where training diverged.
-        baseline: the same figure for the training rows' most frequent class, or their mean.
-        learning_rate: chosen rate, the server's where clients train locally.
-        steps, train_rows, test_rows: numbers that were used.
-        local: local training of the client on each batch, None where it sent gradients.
-        clients: number of clients whose messages make one step.
-        guarantee: guarantee of the defense for single records after one training; None where there is none. The
-            trainings that compared learning rates are not part of it.
+    ``values`` are NaN where training diverged, ``baseline`` is that of a prediction without any record. The rate is the
+    server's where clients train locally. Trainings that compared learning rates are not part of ``guarantee``.
     """
 
     metric: str
@@ -168,10 +154,7 @@ class Utility:
         return bool(self.values.isnan().any())
 
     def estimate(self) -> Estimate:
-        """Return the mean over replicas with its interval; None where one diverged.
-
-        The interval covers the randomness of training, not that of the test rows.
-        """
+        """Return the mean over replicas, its interval over trainings, not test rows; None where one diverged."""
         if self.diverged:
             # The mean over the others would ignore the failures.
             return Estimate(None, None, None, int((~self.values.isnan()).sum()))
@@ -259,14 +242,10 @@ def measure_utility(
 def utility_row(
     utility: Utility, *, dataset: str, protocol: str, model: str, batch_size: int, defense: str, seed: int
 ) -> ResultRow:
-    """Return the quality of the task as a row of results.
-
-    ``attack`` is ``none``, ``n`` the number of trainings, the baseline a prediction that uses no record. ``lift`` is
-    the gain of training over it, positive where it is better, for an error too. ``status`` is ``diverged``, and there
-    is no mean, where a training ended in numbers that are not finite.
-    """
+    """Return the quality of the task as a row; ``lift`` is positive where training is better, for an error too."""
     estimate = utility.estimate()
     is_rate = utility.metric == "task_accuracy"
+    numbers = ("clients", "learning_rate", "steps", "train_rows", "test_rows", "seconds")
     gained: list[float | None] = [None, None, None]
     if estimate.mean is not None:
         ends = (estimate.mean, estimate.low, estimate.high) if is_rate else (estimate.mean, estimate.high, estimate.low)
@@ -279,11 +258,7 @@ def utility_row(
         attack="none",
         defense=defense,
         metric=utility.metric,
-        mean=estimate.mean,
-        low=estimate.low,
-        high=estimate.high,
-        std=estimate.std,
-        n=estimate.n,
+        **vars(estimate),
         baseline=utility.baseline,
         baseline_name="majority_class" if is_rate else "mean",
         lift=gained[0],
@@ -294,12 +269,7 @@ def utility_row(
         seed=seed,
         settings={
             **dataclasses.asdict(utility.recipe),
-            "clients": utility.clients,
-            "learning_rate": utility.learning_rate,
-            "steps": utility.steps,
-            "train_rows": utility.train_rows,
-            "test_rows": utility.test_rows,
-            "seconds": utility.seconds,
+            **{name: getattr(utility, name) for name in numbers},
             "local": None if utility.local is None else dataclasses.asdict(utility.local),
             "privacy": None if utility.guarantee is None else dataclasses.asdict(utility.guarantee),
         },
@@ -307,39 +277,19 @@ def utility_row(
 
 
 def privacy_row(task: ResultRow) -> ResultRow | None:
-    """Return the row of the guarantee for single records by the trainings of ``utility_row``, None where there is none.
-
-    ``metric`` is ``epsilon``, its mean the figure, which is computed and has no interval; delta, steps, sample rate
-    and accountant are in ``settings``.
-    """
+    """Return the row of the guarantee for single records by the trainings of a ``utility_row``, None without one."""
     privacy = task.settings["privacy"]
     if privacy is None:
         return None
-    return dataclasses.replace(
-        task,
-        metric="epsilon",
-        mean=privacy["epsilon"],
-        low=None,
-        high=None,
-        std=None,
-        baseline=None,
-        baseline_name=None,
-        lift=None,
-        lift_low=None,
-        lift_high=None,
-        status="ok",
-        settings=privacy,
-    )
+    none = dict.fromkeys(("low", "high", "std", "baseline", "baseline_name", "lift", "lift_low", "lift_high"))
+    mean = privacy["epsilon"]
+    return dataclasses.replace(task, metric="epsilon", mean=mean, status="ok", settings=privacy, **none)
 
 
 def held_out(
     dataset: Dataset, recipe: Recipe, batch_size: int, seed: int
 ) -> tuple[Int[Tensor, " trained_on"], Table, Int[Tensor, " tested_on"]]:
-    """Return the positions of the training rows, a table with the test rows, and the positions of the test rows in it.
-
-    Raises:
-        BadInputError: fewer rows are left to train on than a batch holds.
-    """
+    """Return the positions of training rows, a table with the test rows, and the positions of test rows in it."""
     generator = torch.Generator().manual_seed(stream(seed, 0, "held out"))
     count = len(dataset.train)
     if dataset.test is not None:
@@ -386,14 +336,9 @@ class _Training:
         starts: Sequence[Model] | None = None,
         watch: Callable[[dict[str, Tensor]], None] | None = None,
     ) -> dict[str, Tensor]:
-        """Return the models learnt at each rate from the batches of each stream, running statistics included.
+        """Return parameters and running statistics by name, each (training, ...), learnt at a rate from a stream.
 
-        Args:
-            starts: model that each training starts from, the measurement's model if None.
-            watch: function that is called with the learnt parameters after every epoch.
-
-        Returns:
-            Parameters and running statistics by name, shape (training, *shape).
+        ``watch`` is called with them after every epoch.
         """
         device = self.encoder.mean.device
         module = self.model.module
@@ -425,13 +370,7 @@ class _Training:
                 break
         return theta | running
 
-    def _message(
-        self,
-        encoded: Float[Tensor, "training record encoded"],
-        labels: Float[Tensor, "training record"],
-        seeds: Sequence[int],
-        theta: dict[str, Tensor],
-    ) -> dict[str, Tensor]:
+    def _message(self, encoded: Batches, labels: Labels, seeds: Sequence[int], theta: Update) -> Update:
         """Return the mean of the clients' defended messages about their batches in each training."""
         if self.clients == 1:
             return self._sent(encoded, labels, seeds, theta)
@@ -441,13 +380,7 @@ class _Training:
         sent = self._sent(rows, targets, client_seeds, each)
         return {name: message.unflatten(0, (-1, self.clients)).mean(1) for name, message in sent.items()}
 
-    def _sent(
-        self,
-        encoded: Float[Tensor, "client record encoded"],
-        labels: Float[Tensor, "client record"],
-        seeds: Sequence[int],
-        theta: dict[str, Tensor],
-    ) -> dict[str, Tensor]:
+    def _sent(self, encoded: Batches, labels: Labels, seeds: Sequence[int], theta: Update) -> Update:
         """Return each client's defended message about its batch."""
         if self.local is None:
             encoded = self._dropped(encoded, seeds)
@@ -455,8 +388,7 @@ class _Training:
         order = torch.arange(encoded.shape[1]).expand(len(seeds), self.local.epochs, -1)
         if self.shuffle:
             generators = [torch.Generator().manual_seed(stream(seed, 0, "local order")) for seed in seeds]
-            drawn = [torch.rand(order.shape[1:], generator=generator).argsort(-1) for generator in generators]
-            order = torch.stack(drawn)
+            order = torch.stack([torch.rand(order.shape[1:], generator=g).argsort(-1) for g in generators])
         order = order.to(encoded.device)
         training = torch.arange(len(seeds), device=encoded.device)[:, None, None]
         rows, targets = self._dropped(encoded[training, order], seeds), labels[training, order]

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seepage.defenses.defense import Update
 from seepage.learning import gradient
 from seepage.models.batch_norm import normalisations
 from seepage.models.copies import copied
@@ -18,6 +19,7 @@ from seepage.wire.horizontal import GradientView, UpdateView, View
 from seepage.wire.precision import cast_noise
 from seepage.wire.secret import RecordsSecret
 
+Rows = Float[Tensor, "record encoded"]
 # Factor by which a record's error has to exceed the uncertainty of the client's own arithmetic.
 _ERROR_FACTOR = 4.0
 # Number of standard deviations of rounding along its direction that a record's part has to exceed.
@@ -39,16 +41,6 @@ def visible(view: object, secret: RecordsSecret, encoder: Encoder) -> Bool[Tenso
 
     None for networks that normalise by the batch, where no part is a single record's, and for messages that are no
     plain gradients or updates of SGD.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> from seepage.models.mlp import nn3
-        >>> from seepage.protocols.fedsgd import FedSGD
-        >>> data = distinct(rows=40)
-        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
-        >>> ran = FedSGD(4).run(nn3(data.schema, seed=0), data.train, encoder, seeds=[1])
-        >>> visible(ran.view, ran.secret, encoder).tolist()
-        [[True, True, True, True]]
     """
     if not isinstance(view, GradientView | UpdateView) or normalisations(view.model.module):
         return None
@@ -60,15 +52,12 @@ def visible(view: object, secret: RecordsSecret, encoder: Encoder) -> Bool[Tenso
     flags = []
     for victim, (cells, labels) in enumerate(zip(secret.cells, secret.labels, strict=True)):
         rows = encoder.encode(cells.to(encoder.mean.device)).double()
-        place = {name: p.detach().double() for name, p in _place(view, victim).items()}
+        at = view.place(victim) if isinstance(view, GradientView) else view.model.parameters
+        place = {name: p.detach().double() for name, p in at.items()}
         targets = labels.to(rows)
         noise = _noise(view, victim, len(cells), precision)
         flags.append(_above(model, rows, targets, place, noise) & _computed(model, rows, targets, place, precision))
     return torch.stack(flags).cpu()
-
-
-def _place(view: View, victim: int) -> dict[str, Tensor]:
-    return view.place(victim) if isinstance(view, GradientView) else view.model.parameters
 
 
 def _noise(view: View, victim: int, records: int, precision: float) -> dict[str, float]:
@@ -89,13 +78,7 @@ def _noise(view: View, victim: int, records: int, precision: float) -> dict[str,
     return deviations
 
 
-def _above(
-    model: Model,
-    rows: Float[Tensor, "record encoded"],
-    labels: Float[Tensor, " record"],
-    place: dict[str, Tensor],
-    noise: dict[str, float],
-) -> Bool[Tensor, " record"]:
+def _above(model: Model, rows: Rows, labels: Tensor, place: Update, noise: dict[str, float]) -> Bool[Tensor, " record"]:
     """Return which records have a part of the message that is longer than rounding in some weight."""
     size = sum(p.numel() for p in place.values())
     flags = []
@@ -113,13 +96,7 @@ def _above(
     return torch.cat(flags)
 
 
-def _computed(
-    model: Model,
-    rows: Float[Tensor, "record encoded"],
-    labels: Float[Tensor, " record"],
-    place: dict[str, Tensor],
-    precision: float,
-) -> Bool[Tensor, " record"]:
+def _computed(model: Model, rows: Rows, labels: Tensor, place: Update, precision: float) -> Bool[Tensor, " record"]:
     """Return whose error at the outputs the client knows to a quarter."""
     with torch.no_grad():
         outputs = torch.func.functional_call(model.module, place, (rows,))

@@ -73,15 +73,7 @@ registry.defenses.declare(
 
 
 def create(name: str, **options: object) -> AnyDefense:
-    """Return a defense of horizontal learning.
-
-    Raises:
-        BadInputError: the name or an option is unknown.
-
-    Example:
-        >>> create("clipping", norm=1.0)
-        Clipping(norm=1.0)
-    """
+    """Return a defense of horizontal learning; an unknown name or option is a BadInputError."""
     return cast("AnyDefense", registry.defenses.of("horizontal").create(name, **options))
 
 

@@ -21,11 +21,7 @@ _ORDERS = [1 + tenth / 10 for tenth in range(1, 100)] + list(range(11, 64)) + [2
 class Guarantee:
     """Differential privacy of single records, where one more or one less makes neighbours.
 
-    Attributes:
-        epsilon: bound on the privacy loss.
-        sample_rate: probability that a record is in the batch of a message.
-        noise_multiplier: standard deviation of the noise in units of the largest change by one record in a message.
-        sampling: assumption about the batches.
+    The noise multiplier is the noise's standard deviation / the largest change by one record in a message.
     """
 
     epsilon: float
@@ -42,11 +38,7 @@ class Private(Protocol):
     """A defense that guarantees differential privacy."""
 
     def guarantee(self, sample_rate: float, steps: int, delta: float, passes: int = 1) -> Guarantee | None:
-        """Return the guarantee, None where there is none.
-
-        Args:
-            passes: number of gradients in a message that a record of its batch has part in (local epochs).
-        """
+        """Return the guarantee, None where there is none; a record is in ``passes`` gradients of its message."""
         ...
 
 

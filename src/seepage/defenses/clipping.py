@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
+import torch
 
-from seepage.defenses.defense import check_seeds, norms
+from seepage.defenses.defense import Entries, UpdateDefense
 from seepage.errors import positive
-from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
 @defenses.register("clipping", "horizontal")
 @dataclass(frozen=True)
-class Clipping:
+class Clipping(UpdateDefense):
     """Updates whose Euclidean norm exceeds a bound are scaled down to it.
 
     The norm is that of all parameters together, of the client's update (not of single records'
@@ -37,19 +35,16 @@ class Clipping:
     """
 
     words: ClassVar[str] = "messages scaled down, to a length of {norm}"
-    acts_on: ClassVar[ActsOn] = "update"
 
     norm: float | int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", positive("norm", self.norm))
 
-    def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
+    def sent(self, entries: Entries) -> Entries:
         """Return the updates, none longer than the bound."""
-        check_seeds(update, seeds)
         # An update of zeros has norm 0 and stays as it is.
-        factor = (self.norm / norms(update)).clamp(max=1)
-        return {name: tensor * factor.view(-1, *[1] * (tensor.dim() - 1)) for name, tensor in update.items()}
+        return entries * (self.norm / torch.linalg.vector_norm(entries, dim=1, keepdim=True)).clamp(max=1)
 
     def describe(self) -> KnownDefense:
         """Return the mechanism and its bound."""

@@ -87,16 +87,6 @@ class CutNoise:
         rows' messages differ by at most twice the bound, and exchanges compose to one Gaussian mechanism (Dong,
         Roth and Su 2022, corollary 2: epsilon and delta of mu-GDP). That the bound itself follows the data, without
         noise on the share, is not accounted for.
-
-        Args:
-            exchanges: number of messages about one row, such as the number of epochs.
-
-        Raises:
-            BadInputError: an argument is out of range.
-
-        Example:
-            >>> round(CutNoise(1.0).epsilon(1, delta=1e-5), 2), CutNoise(1.0, rule="own").epsilon(1, delta=1e-5)
-            (10.0, None)
         """
         check_count("exchanges", exchanges)
         if not 0 < delta < 1:

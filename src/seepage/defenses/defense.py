@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -13,7 +14,14 @@ from seepage.errors import BadInputError, NotFiniteError
 from seepage.learning import GradientOf, gradient
 from seepage.models.batch_norm import normalisations
 from seepage.models.model import Model
+from seepage.needs import ActsOn
 from seepage.wire.horizontal import KnownDefense
+
+# Arguments of ``learning.gradient`` for several batches, and whole updates as rows.
+Batches = Float[Tensor, "victim record encoded"]
+Labels = Float[Tensor, "victim record"]
+Update = dict[str, Tensor]
+Entries = Float[Tensor, "victim entry"]
 
 
 @runtime_checkable
@@ -23,7 +31,7 @@ class Defense(Protocol):
     A victim's message depends on its own update and seed alone, not on the other victims of the call.
     """
 
-    def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
+    def __call__(self, update: Update, seeds: Sequence[int]) -> Update:
         """Return the messages.
 
         Args:
@@ -48,21 +56,11 @@ class RecordDefense(Protocol):
     """
 
     def gradient(
-        self,
-        model: Model,
-        encoded: Float[Tensor, "victim record encoded"],
-        labels: Float[Tensor, "victim record"],
-        seeds: Sequence[int],
-        parameters: dict[str, Tensor] | None = None,
-    ) -> dict[str, Tensor]:
-        """Return the defended gradients of the mean loss, shape (victim, *parameter).
+        self, model: Model, encoded: Batches, labels: Labels, seeds: Sequence[int], parameters: Update | None = None
+    ) -> Update:
+        """Return the defended gradients of the mean loss, shape (victim, *parameter), see ``learning.gradient``.
 
-        Args:
-            parameters: parameters to use, in the form that ``learning.gradient`` takes.
-
-        Raises:
-            BadInputError: not one seed a victim, or the model's records have no gradients of their own, since it
-                normalises by the batch.
+        Without one seed a victim, or where the model normalises by the batch, a BadInputError.
         """
         ...
 
@@ -78,7 +76,22 @@ class RecordDefense(Protocol):
 AnyDefense = Defense | RecordDefense
 
 
-def check_sent(defense: Defense, sent: object, update: Mapping[str, Tensor]) -> dict[str, Tensor]:
+class UpdateDefense(ABC):
+    """A defense without random numbers that maps each victim's whole update, as one row, to what is sent."""
+
+    acts_on: ClassVar[ActsOn] = "update"
+
+    def __call__(self, update: Update, seeds: Sequence[int]) -> Update:
+        """Return the messages, see ``Defense``."""
+        check_seeds(update, seeds)
+        return unflat(self.sent(flat(update)), update)
+
+    @abstractmethod
+    def sent(self, entries: Entries) -> Entries:
+        """Return the entries of each victim's message."""
+
+
+def check_sent(defense: Defense, sent: object, update: Mapping[str, Tensor]) -> Update:
     """Return a defense's message, checked: tensors with the names and shapes of the update."""
     name = type(defense).__name__
     if not isinstance(sent, dict):
@@ -100,21 +113,13 @@ def check_sent(defense: Defense, sent: object, update: Mapping[str, Tensor]) -> 
 def defended(
     defense: AnyDefense | None,
     model: Model,
-    encoded: Float[Tensor, "victim record encoded"],
-    labels: Float[Tensor, "victim record"],
+    encoded: Batches,
+    labels: Labels,
     seeds: Sequence[int],
-    parameters: dict[str, Tensor] | None = None,
+    parameters: Update | None = None,
     gradient_of: GradientOf = gradient,
-) -> dict[str, Tensor]:
-    """Return the gradients of batches as clients send them under a defense of either kind, or none.
-
-    Args:
-        model, encoded, labels, parameters: arguments of ``learning.gradient``.
-        gradient_of: function that computes gradients where the defense is not one of records.
-
-    Raises:
-        BadInputError: not one seed a victim.
-    """
+) -> Update:
+    """Return the gradients of batches as clients send them under a defense of either kind, or none."""
     if isinstance(defense, RecordDefense):
         return defense.gradient(model, encoded, labels, seeds, parameters)
     gradients = gradient_of(model, encoded, labels, parameters)
@@ -122,19 +127,12 @@ def defended(
 
 
 def guarded(defense: AnyDefense | None, seeds: Sequence[int]) -> GradientOf:
-    """Return the function that computes clients' gradients under a defense of records, each with its own seeds.
-
-    Args:
-        defense: defense of either kind; one of messages, or None, leaves gradients unchanged.
-        seeds: one seed a client, from which those of its successive gradients follow.
-    """
+    """Return the function that computes clients' gradients under a defense of records, each with its own seeds."""
     if not isinstance(defense, RecordDefense):
         return gradient
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
-    def gradient_of(
-        model: Model, encoded: Tensor, labels: Tensor, parameters: dict[str, Tensor] | None = None
-    ) -> dict[str, Tensor]:
+    def gradient_of(model: Model, encoded: Tensor, labels: Tensor, parameters: Update | None = None) -> Update:
         drawn = [int(torch.randint(2**62, (), generator=generator)) for generator in generators]
         if encoded.dim() > 2:
             return defense.gradient(model, encoded, labels, drawn, parameters)
@@ -143,74 +141,33 @@ def guarded(defense: AnyDefense | None, seeds: Sequence[int]) -> GradientOf:
     return gradient_of
 
 
-def normal(entries: Float[Tensor, "victim entry"], seeds: Sequence[int]) -> Float[Tensor, "victim entry"]:
-    """Return standard normal noise in the shape of entries; it depends on the victim's seed alone, not on the device.
-
-    Example:
-        >>> single, both = (normal(torch.zeros(n, 2), seeds=[3, 4][:n]) for n in (1, 2))
-        >>> bool((single[0] == both[0]).all())
-        True
-    """
-    noise = torch.empty(entries.shape, dtype=entries.dtype)
-    for row, seed in zip(noise, seeds, strict=True):
-        row.normal_(generator=torch.Generator().manual_seed(seed))
-    return noise.to(entries.device)
-
-
-def with_noise(
-    entries: Float[Tensor, "victim entry"], seeds: Sequence[int], deviation: float
-) -> Float[Tensor, "victim entry"]:
+def with_noise(entries: Entries, seeds: Sequence[int], deviation: float) -> Entries:
     """Return entries with normal noise, which depends on the victim's seed alone, not on the device.
 
-    Raises:
-        NotFiniteError: the standard deviation is beyond the largest number of the entries' type.
-
-    Example:
-        >>> with_noise(torch.zeros(1, 2), [0], 1e39)
-        Traceback (most recent call last):
-        ...
-        seepage.errors.NotFiniteError: noise of standard deviation 1e+39 is beyond float32 (3.4e+38); give less.
+    A deviation beyond the largest number of their type is a NotFiniteError.
     """
     largest = torch.finfo(entries.dtype).max
     if deviation > largest:
         kind = str(entries.dtype).removeprefix("torch.")
         raise NotFiniteError(f"noise of standard deviation {deviation:g} is beyond {kind} ({largest:.1e}); give less.")
-    return torch.add(entries, normal(entries, seeds), alpha=deviation)
+    noise = torch.empty(entries.shape, dtype=entries.dtype)
+    for row, seed in zip(noise, seeds, strict=True):
+        row.normal_(generator=torch.Generator().manual_seed(seed))
+    return torch.add(entries, noise.to(entries.device), alpha=deviation)
 
 
-def flat(update: dict[str, Tensor]) -> Float[Tensor, "victim entry"]:
-    """Return each victim's whole update as one row, parameters in order.
-
-    Example:
-        >>> flat({"weight": torch.zeros(2, 3, 4), "bias": torch.zeros(2, 3)}).shape
-        torch.Size([2, 15])
-    """
+def flat(update: Update) -> Entries:
+    """Return each victim's whole update as one row, parameters in order."""
     return torch.cat([tensor.flatten(1) for tensor in update.values()], dim=1)
 
 
-def unflat(entries: Float[Tensor, "victim entry"], like: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Undo ``flat``: return rows as the parameters of ``like``.
-
-    Example:
-        >>> update = {"weight": torch.ones(2, 3, 4), "bias": torch.zeros(2, 3)}
-        >>> {name: tuple(tensor.shape) for name, tensor in unflat(flat(update), update).items()}
-        {'weight': (2, 3, 4), 'bias': (2, 3)}
-    """
+def unflat(entries: Entries, like: Update) -> Update:
+    """Undo ``flat``: return rows as the parameters of ``like``."""
     parts = entries.split([tensor[0].numel() for tensor in like.values()], dim=1)
     return {name: part.view_as(like[name]) for name, part in zip(like, parts, strict=True)}
 
 
-def norms(update: dict[str, Tensor]) -> Float[Tensor, " victim"]:
-    """Return the Euclidean norm of each victim's whole update.
-
-    Example:
-        >>> norms({"weight": torch.tensor([[3.0]]), "bias": torch.tensor([[4.0]])}).tolist()
-        [5.0]
-    """
-    return torch.linalg.vector_norm(flat(update), dim=1)
-
-
-def check_seeds(update: dict[str, Tensor], seeds: Sequence[int]) -> None:
+def check_seeds(update: Update, seeds: Sequence[int]) -> None:
     """Refuse anything but one seed a victim of the update."""
     check_seed_count(len(next(iter(update.values()))), seeds)
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from seepage.defenses.accounting import Guarantee, gaussian_guarantee
-from seepage.defenses.defense import check_separate, flat, unflat, with_noise
+from seepage.defenses.defense import Batches, Labels, Update, check_separate, flat, unflat, with_noise
 from seepage.errors import positive
 from seepage.learning import gradient, mean_loss
 from seepage.models.model import Model
@@ -64,33 +63,21 @@ class DPSGD:
             object.__setattr__(self, name, positive(name, getattr(self, name)))
 
     def gradient(
-        self,
-        model: Model,
-        encoded: Float[Tensor, "victim record encoded"],
-        labels: Float[Tensor, "victim record"],
-        seeds: Sequence[int],
-        parameters: dict[str, Tensor] | None = None,
-    ) -> dict[str, Tensor]:
+        self, model: Model, encoded: Batches, labels: Labels, seeds: Sequence[int], parameters: Update | None = None
+    ) -> Update:
         """Return the noisy means of clipped gradients, see ``RecordDefense``."""
         check_separate("dp_sgd", model, len(encoded), seeds)
         total = self.clipped_sum(model, encoded, labels, parameters)
-        entries = flat(total)
-        noisy = with_noise(entries, seeds, self.clip_norm * self.noise_multiplier)
+        noisy = with_noise(flat(total), seeds, self.clip_norm * self.noise_multiplier)
         return unflat(noisy / encoded.shape[1], total)
 
-    def clipped_sum(
-        self,
-        model: Model,
-        encoded: Float[Tensor, "victim record encoded"],
-        labels: Float[Tensor, "victim record"],
-        parameters: dict[str, Tensor] | None = None,
-    ) -> dict[str, Tensor]:
+    def clipped_sum(self, model: Model, encoded: Batches, labels: Labels, parameters: Update | None = None) -> Update:
         """Return the sum of the records' clipped gradients, shape (victim, *parameter)."""
         if (layers := _chain(model.module)) is not None:
             return self._of_layers(model, layers, encoded, labels, parameters or model.parameters)
         entries = sum(parameter.numel() for parameter in model.parameters.values())
         together = max(1, _ENTRIES_AT_ONCE // (entries * len(encoded)))
-        total: dict[str, Tensor] = {}
+        total: Update = {}
         for rows, targets in zip(encoded.split(together, 1), labels.split(together, 1), strict=True):
             each = gradient(model, rows[:, :, None], targets[:, :, None], parameters)
             squares = torch.stack([g.flatten(2).square().sum(2) for g in each.values()]).sum(0)
@@ -102,8 +89,8 @@ class DPSGD:
         return total
 
     def _of_layers(
-        self, model: Model, layers: list[tuple[str, nn.Module]], encoded: Tensor, labels: Tensor, at: dict[str, Tensor]
-    ) -> dict[str, Tensor]:
+        self, model: Model, layers: list[tuple[str, nn.Module]], encoded: Tensor, labels: Tensor, at: Update
+    ) -> Update:
         """Return the same for a chain of layers, without any record's gradient (Goodfellow, arXiv:1510.01799).
 
         The gradient in a linear layer's weights is the product of its error and its input, and so is its norm.

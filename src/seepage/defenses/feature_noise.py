@@ -13,6 +13,15 @@ from seepage.errors import positive
 from seepage.needs import ActsOn
 from seepage.registry import defenses
 
+Features = Float[Tensor, "training record feature"]
+Spread = Float[Tensor, "training 1 feature"]
+
+
+def with_feature_noise(features: Features, deviation: Tensor, generator: torch.Generator) -> Features:
+    """Return features with normal noise of a standard deviation each."""
+    noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
+    return features + deviation * noise
+
 
 @defenses.register("feature_noise", "split")
 @defenses.register("feature_noise", "vertical")
@@ -44,12 +53,6 @@ class FeatureNoise:
     def __post_init__(self) -> None:
         positive("scale", self.scale)
 
-    def __call__(
-        self,
-        features: Float[Tensor, "training record feature"],
-        spread: Float[Tensor, "training 1 feature"],
-        generator: torch.Generator,
-    ) -> Float[Tensor, "training record feature"]:
+    def __call__(self, features: Features, spread: Spread, generator: torch.Generator) -> Features:
         """Return the noisy features, by the standard deviation of each."""
-        noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
-        return features + self.scale * spread * noise
+        return with_feature_noise(features, self.scale * spread, generator)

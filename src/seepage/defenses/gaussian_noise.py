@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from seepage.defenses.defense import check_seeds, flat, unflat, with_noise
+from seepage.defenses.defense import Update, check_seeds, flat, unflat, with_noise
 from seepage.errors import positive
 from seepage.needs import ActsOn
 from seepage.registry import defenses
@@ -46,11 +44,10 @@ class GaussianNoise:
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", positive("scale", self.scale))
 
-    def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
+    def __call__(self, update: Update, seeds: Sequence[int]) -> Update:
         """Return the updates with noise, which depends on the victim's seed alone, not on the device."""
         check_seeds(update, seeds)
-        entries = flat(update)
-        return unflat(with_noise(entries, seeds, self.scale), update)
+        return unflat(with_noise(flat(update), seeds, self.scale), update)
 
     def describe(self) -> KnownDefense:
         """Return the mechanism and its scale."""

@@ -50,11 +50,7 @@ class LabelFlip:
     def __call__(
         self, labels: Float[Tensor, " record"], classes: int, generator: torch.Generator
     ) -> Float[Tensor, " record"]:
-        """Return the labels that clients train with.
-
-        Raises:
-            BadInputError: with that many classes, labels would be further from the truth than drawn at random.
-        """
+        """Return the labels that clients train with; refuse so many classes that these were worse than random."""
         self._check(classes)
         flipped = torch.rand(len(labels), generator=generator, dtype=torch.float64) < self.probability
         others = torch.randint(1, classes, (len(labels),), generator=generator)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from scipy.optimize import root_scalar
 from torch import Tensor
 
-from seepage.defenses.returned import BatchDefense
+from seepage.defenses.returned import BatchDefense, Returned, Targets
 from seepage.errors import BadInputError, positive
 from seepage.registry import defenses
 
@@ -25,11 +25,9 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True)
 class Variances:
-    """Variances of a batch's messages under the optimal noise: the gradients' own with the noise's.
+    """Variances of a batch's messages under the optimal noise, the gradients' own included, for labels 0 and 1.
 
-    Attributes:
-        along: variance along the difference of the labels' mean gradients, for labels 0 and 1.
-        across: variance in each other direction.
+    They are those along the difference of the labels' mean gradients, and in each other direction.
     """
 
     along: tuple[float, float]
@@ -78,20 +76,10 @@ class Marvell(BatchDefense):
 
     @property
     def worst_auc(self) -> float:
-        """Largest AUC of any score of labels from one message (theorem 1); 1 where the bound says nothing.
-
-        Example:
-            >>> Marvell(4.0).worst_auc
-            1.0
-        """
+        """Largest AUC of any score of labels from one message (theorem 1); 1 where the bound says nothing."""
         return 1.0 if self.kl >= 4 else 0.5 + math.sqrt(self.kl) / 2 - float(self.kl) / 8
 
-    def __call__(
-        self,
-        gradients: Float[Tensor, "batch record feature"],
-        generator: torch.Generator,
-        labels: Float[Tensor, "batch record"],
-    ) -> Float[Tensor, "batch record feature"]:
+    def __call__(self, gradients: Returned, generator: torch.Generator, labels: Targets) -> Returned:
         """Return the gradients to send back. Labels other than 0 and 1 are refused."""
         if not bool(((labels == 0) | (labels == 1)).all()):
             raise BadInputError(
@@ -122,7 +110,7 @@ class Marvell(BatchDefense):
 
 
 def moments(
-    gradients: Float[Tensor, "batch record feature"], labels: Float[Tensor, "batch record"]
+    gradients: Returned, labels: Targets
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch 2 feature"], Float[Tensor, "batch 2"]]:
     """Return the share of label 1, each label's mean gradient and its variance, the same in all directions."""
     positive = (labels == 1).to(gradients)
@@ -136,17 +124,7 @@ def moments(
 
 
 def optimal(own: tuple[float, float], power: float, share: float, features: int, kl: float) -> Variances:
-    """Return the variances of the messages of least noise whose labels are at most so far apart.
-
-    Args:
-        own: variance of each label's gradients before any noise.
-        power: squared distance of the labels' mean gradients.
-
-    Example:
-        >>> variances = optimal((1e-6, 1e-6), power=1.0, share=0.5, features=3, kl=0.5)
-        >>> round(divergence(variances, 1.0, 3), 3), [round(value, 2) for value in variances.along]
-        (0.5, [2.0, 2.0])
-    """
+    """Return the variances of the messages of least noise whose labels are at most so far apart, from bare ones."""
     bare = Variances(own, own)
     if power <= 0 or not 0 < share < 1 or divergence(bare, power, features) <= kl:
         return bare

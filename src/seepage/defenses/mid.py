@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seepage.defenses.feature_noise import Features, Spread, with_feature_noise
 from seepage.errors import positive
 from seepage.needs import ActsOn
 from seepage.registry import defenses
@@ -45,19 +46,11 @@ class Mid:
     def __post_init__(self) -> None:
         positive("weight", self.weight)
 
-    def __call__(
-        self,
-        features: Float[Tensor, "training record feature"],
-        spread: Float[Tensor, "training 1 feature"],
-        generator: torch.Generator,
-    ) -> Float[Tensor, "training record feature"]:
+    def __call__(self, features: Features, spread: Spread, generator: torch.Generator) -> Features:
         """Return the features with noise of a standard deviation each, as it was learned."""
-        noise = torch.randn(features.shape, generator=generator, dtype=features.dtype).to(features.device)
-        return features + spread * noise
+        return with_feature_noise(features, spread, generator)
 
-    def information(
-        self, features: Float[Tensor, "training record feature"], spread: Float[Tensor, "training 1 feature"]
-    ) -> Float[Tensor, ""]:
+    def information(self, features: Features, spread: Spread) -> Float[Tensor, ""]:
         """Return the term of a party in the loss of a batch, summed over trainings; it has a derivative."""
         nats = (features.square() + spread.square() - 1).sum(-1) / 2 - spread.log().sum(-1)
         return self.weight * nats.mean(1).sum()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from seepage.defenses.defense import check_seeds
+from seepage.defenses.defense import Update, check_seeds
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
@@ -24,7 +22,7 @@ class Undefended:
         True
     """
 
-    def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
+    def __call__(self, update: Update, seeds: Sequence[int]) -> Update:
         """Return the update itself, whatever the seeds."""
         check_seeds(update, seeds)
         return update

@@ -15,6 +15,9 @@ from seepage.errors import positive
 from seepage.needs import ActsOn
 from seepage.registry import defenses
 
+Returned = Float[Tensor, "batch record feature"]
+Targets = Float[Tensor, "batch record"]
+
 
 @dataclass(frozen=True)
 class ReturnedDefense(ABC):
@@ -27,17 +30,8 @@ class ReturnedDefense(ABC):
     acts_on: ClassVar[ActsOn] = "gradients that go back"
 
     @abstractmethod
-    def __call__(
-        self,
-        gradients: Float[Tensor, "batch record feature"],
-        generator: torch.Generator,
-        labels: Float[Tensor, "batch record"],
-    ) -> Float[Tensor, "batch record feature"]:
-        """Return the gradients to send back.
-
-        Args:
-            gradients: gradient of each record's own loss, batch by batch.
-        """
+    def __call__(self, gradients: Returned, generator: torch.Generator, labels: Targets) -> Returned:
+        """Return the gradients to send back, from those of each record's own loss, batch by batch."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +70,7 @@ class ReturnedNoise(ReturnedDefense):
         positive("scale", self.scale)
         positive("clip", self.clip)
 
-    def __call__(
-        self,
-        gradients: Float[Tensor, "training record feature"],
-        generator: torch.Generator,
-        labels: Float[Tensor, "training record"] | None = None,
-    ) -> Float[Tensor, "training record feature"]:
+    def __call__(self, gradients: Returned, generator: torch.Generator, labels: Targets | None = None) -> Returned:
         """Return the gradients to send back, from those of each record's own loss; ``labels`` are not used."""
         noise = torch.randn(gradients.shape, generator=generator, dtype=gradients.dtype).to(gradients.device)
         return clipped(gradients, float(self.clip)) + self.scale * self.clip * noise
@@ -107,16 +96,8 @@ class MaxNorm(BatchDefense):
 
     words: ClassVar[str] = "gradients of equal length"
 
-    def __call__(
-        self,
-        gradients: Float[Tensor, "training record feature"],
-        generator: torch.Generator,
-        labels: Float[Tensor, "training record"] | None = None,
-    ) -> Float[Tensor, "training record feature"]:
-        """Return the gradients to send back, from those of each record's own loss, one batch a training.
-
-        ``labels`` are not used.
-        """
+    def __call__(self, gradients: Returned, generator: torch.Generator, labels: Targets | None = None) -> Returned:
+        """Return the gradients to send back, one batch a training; ``labels`` are not used."""
         norms = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
         # A gradient of zero has no direction to add noise along.
         along = gradients / norms.clamp(min=torch.finfo(gradients.dtype).tiny)

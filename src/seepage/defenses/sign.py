@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from seepage.defenses.defense import check_seeds, check_switch, flat, unflat
-from seepage.needs import ActsOn
+from seepage.defenses.defense import Entries, UpdateDefense, check_switch
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
 @defenses.register("sign", "horizontal")
 @dataclass(frozen=True)
-class Sign:
+class Sign(UpdateDefense):
     """Each entry of the update is replaced by its sign, times one number a client.
 
     Source: Bernstein et al., signSGD (ICML 2018).
@@ -38,19 +34,16 @@ class Sign:
     """
 
     words: ClassVar[str] = "signs instead of numbers"
-    acts_on: ClassVar[ActsOn] = "update"
 
     scaled: bool = True
 
     def __post_init__(self) -> None:
         check_switch("scaled", self.scaled)
 
-    def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
+    def sent(self, entries: Entries) -> Entries:
         """Return the updates' signs, scaled."""
-        check_seeds(update, seeds)
-        entries = flat(update)
         signs = entries.sign()
-        return unflat(signs * entries.abs().mean(1, keepdim=True) if self.scaled else signs, update)
+        return signs * entries.abs().mean(1, keepdim=True) if self.scaled else signs
 
     def describe(self) -> KnownDefense:
         """Return the mechanism."""

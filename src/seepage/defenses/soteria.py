@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from seepage.defenses.defense import check_separate
+from seepage.defenses.defense import Batches, Labels, Update, check_separate
 from seepage.errors import BadInputError, positive
 from seepage.learning import gradient
 from seepage.models.model import Model
@@ -62,20 +62,15 @@ class Soteria:
         object.__setattr__(self, "share", positive("share", self.share, most=1.0))
 
     def gradient(
-        self,
-        model: Model,
-        encoded: Float[Tensor, "victim record encoded"],
-        labels: Float[Tensor, "victim record"],
-        seeds: Sequence[int],
-        parameters: dict[str, Tensor] | None = None,
-    ) -> dict[str, Tensor]:
+        self, model: Model, encoded: Batches, labels: Labels, seeds: Sequence[int], parameters: Update | None = None
+    ) -> Update:
         """Return the gradients, that of the last linear layer's weights pruned. A model without one is refused."""
         check_separate("soteria", model, len(encoded), seeds)
         name, layer = _last_layer(model, encoded[0, :1])
         entries = sum(p.numel() for p in model.parameters.values()) + layer.in_features * encoded.shape[-1]
         together = max(1, _ENTRIES_AT_ONCE // (entries * len(encoded)))
         weight = f"{name}.weight" if name else "weight"
-        total: dict[str, Tensor] = {}
+        total: Update = {}
         for rows, targets in zip(encoded.split(together, 1), labels.split(together, 1), strict=True):
             each = gradient(model, rows[:, :, None], targets[:, :, None], parameters)
             if weight in each:
@@ -86,15 +81,11 @@ class Soteria:
         return {key: g / encoded.shape[1] for key, g in total.items()}
 
     def _pruned(
-        self,
-        model: Model,
-        layer: nn.Linear,
-        rows: Float[Tensor, "victim record encoded"],
-        parameters: dict[str, Tensor] | None,
+        self, model: Model, layer: nn.Linear, rows: Batches, parameters: Update | None
     ) -> Bool[Tensor, "victim record input"]:
         """Return which entries of each record's representation are pruned."""
 
-        def representation(place: dict[str, Tensor], row: Tensor) -> tuple[Tensor, Tensor]:
+        def representation(place: Update, row: Tensor) -> tuple[Tensor, Tensor]:
             inputs: list[Tensor] = []
             handle = layer.register_forward_pre_hook(lambda _, given: inputs.append(given[0][0]))
             try:
@@ -108,9 +99,8 @@ class Soteria:
         jacobian, hidden = of_victim(model.parameters if parameters is None else parameters, rows)
         size = hidden.abs()
         score = torch.where(size > 0, size / jacobian.norm(dim=-1), 0.0)
-        return torch.zeros_like(score, dtype=torch.bool).scatter(
-            -1, score.topk(max(1, round(self.share * score.shape[-1])), dim=-1).indices, True
-        )
+        chosen = score.topk(max(1, round(self.share * score.shape[-1])), dim=-1).indices
+        return torch.zeros_like(score, dtype=torch.bool).scatter(-1, chosen, True)
 
     def noise(self, records: int) -> float:
         """Return 0: nothing is random."""
@@ -121,7 +111,7 @@ class Soteria:
         return KnownDefense("soteria", {"share": self.share})
 
 
-def _last_layer(model: Model, rows: Float[Tensor, "record encoded"]) -> tuple[str, nn.Linear]:
+def _last_layer(model: Model, rows: Tensor) -> tuple[str, nn.Linear]:
     """Return the linear layer that runs last, with its name."""
     ran: list[tuple[str, nn.Linear]] = []
     layers = [(name, part) for name, part in model.module.named_modules() if isinstance(part, nn.Linear)]

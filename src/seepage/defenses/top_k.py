@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from seepage.defenses.defense import check_seeds, flat, unflat
+from seepage.defenses.defense import Entries, UpdateDefense
 from seepage.errors import positive
-from seepage.needs import ActsOn
 from seepage.registry import defenses
 from seepage.wire.horizontal import KnownDefense
 
 
 @defenses.register("top_k", "horizontal")
 @dataclass(frozen=True)
-class TopK:
+class TopK(UpdateDefense):
     """A share of the update's entries, the largest in magnitude, is sent; the others are zero.
 
     The entries of all parameters compete. Of n entries, ``max(1, round(share * n))`` are sent; among entries of the
@@ -37,17 +33,14 @@ class TopK:
     """
 
     words: ClassVar[str] = "only the largest numbers sent, a share of {share}"
-    acts_on: ClassVar[ActsOn] = "update"
 
     share: float | int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", positive("share", self.share, most=1.0))
 
-    def __call__(self, update: dict[str, Tensor], seeds: Sequence[int]) -> dict[str, Tensor]:
+    def sent(self, entries: Entries) -> Entries:
         """Return the updates, all but the largest entries zero."""
-        check_seeds(update, seeds)
-        entries = flat(update)
         size = entries.abs()
         sent = max(1, round(self.share * entries.shape[1]))
         least = size.topk(sent, dim=1, sorted=False).values.amin(1, keepdim=True)
@@ -55,7 +48,7 @@ class TopK:
         above, level = size > least, size == least
         room = sent - above.sum(1, keepdim=True)
         selected = above | (level & (level.cumsum(1) <= room))
-        return unflat(entries.where(selected, 0), update)
+        return entries.where(selected, 0)
 
     def describe(self) -> KnownDefense:
         """Return the mechanism and its share."""

@@ -175,11 +175,6 @@ class HistogramNoise:
         A record is in one bin of each encoded column, in one node of each level of a tree. Its derivatives there are at
         most 1 and 1/4 with two classes; with more, those of all classes together at most the root of 3. So its
         contribution to a round has a bounded norm, and the noise of all rounds composes.
-
-        Args:
-            trees: number of rounds.
-            depth: number of levels that sums are sent for.
-            outputs: number of margins of a row; None for a regression.
         """
         if outputs is None:
             return None

@@ -50,12 +50,7 @@ class WeightNoise:
             raise BadInputError(f"noise on weights is a positive number, got noise_multiplier={value!r}.")
 
     def __call__(self, now: nn.Module, before: nn.Module, generator: torch.Generator) -> nn.Module:
-        """Return the client part as the server receives it.
-
-        Args:
-            now: client part as it is.
-            before: client part as last published; of the same shape.
-        """
+        """Return the client part as the server receives it, with noise on its change since it was last published."""
         published = copy.deepcopy(now)
         with torch.no_grad():
             changes = [a - b for a, b in zip(now.parameters(), before.parameters(), strict=True)]
@@ -66,11 +61,6 @@ class WeightNoise:
         return published
 
     def epsilon(self, publications: int, delta: float) -> float | None:
-        """Return the guarantee of some publications for a client whose change is one of those summed; None for none.
-
-        Example:
-            >>> round(WeightNoise(1.0).epsilon(1, delta=1e-5), 1)
-            4.7
-        """
+        """Return the guarantee of some publications for a client whose change is one of those summed; None for none."""
         guarantee = gaussian_guarantee(float(self.noise_multiplier), 1.0, publications, delta)
         return None if guarantee is None else guarantee.epsilon

@@ -33,8 +33,7 @@ class Bounds(NamedTuple):
     """Bounds of a client's computation over sets of rows, for layers that see each record once, by their weight.
 
     Attributes:
-        inputs: input of each layer (set, entry), extended by a 1 where there is a bias.
-        bias: name of its bias; None where it has none.
+        inputs: input of each layer (set, entry), extended by a 1 where there is a bias, whose name ``bias`` has.
         errors: largest magnitude of an error at each of its units (set, unit), times the number of records.
         apart: largest distance of such errors of a set from their middle, given the label.
         slopes: derivatives of inputs by the directions that were asked for (direction, set, entry).
@@ -65,19 +64,13 @@ def bounded(
     boxes: Boxes, errors: bool = True, moves: Tensor | None = None, steps: Sequence[str] | None = None,
     seen: Tensor | None = None,
 ) -> Bounds:  # fmt: skip
-    """Return bounds of a client's computation on rows in boxes.
+    """Return bounds of a client's computation on rows in boxes; what is not bounded, or not in its own run, is refused.
 
     Args:
-        module, at, declared: the client's network, its parameters, and the declaration.
         drift: largest change of each parameter over local steps.
-        boxes: sets of rows.
-        errors: whether errors are bounded, too.
         moves: directions (direction, entry) by which derivatives of inputs are wanted.
         steps: operations of the client's own run, see ``steady``.
         seen: errors at the outputs (output), where they are known.
-
-    Raises:
-        RefusedError: an operation is not bounded or none of the client's own run, or there is no box.
     """
     if not len(boxes.codes):
         raise RefusedError("no row of the declared columns lies in what the message spans")
@@ -170,12 +163,9 @@ def _run(module: nn.Module, at: Mapping[str, Tensor], entered: Tensor) -> Tensor
 
 
 def steady(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration) -> list[str]:
-    """Return the operations of a client's run, in their order.
+    """Return the operations of a client's run, in their order; refuse a network that is no function of a row.
 
     They are run on as many rows as the client has, on more, and in single precision.
-
-    Raises:
-        RefusedError: runs differ, or leave something behind, so that the network is no function of a row.
     """
     row, runs = everything(declared).encoded(declared), []
     before, many = states(module), 2 * declared.records + 3
@@ -210,13 +200,7 @@ def _alike(constants: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
 def by_row(function: Callable[..., Sequence[Tensor]], own: Sequence[Tensor], others: Sequence[Tensor]) -> None:
     """Refuse a function whose results for a row depend on other rows, on its place, or on the number of rows.
 
-    Args:
-        function: function of tensors with a row for each record, which returns such tensors.
-        own: arguments.
-        others: arguments of at least as many other rows.
-
-    Raises:
-        RefusedError: results of a row differ.
+    It takes and returns tensors with a row for each record; ``others`` are at least as many other rows.
     """
     count, first = len(own[0]), function(*own)
     joined = lambda left, right: [torch.cat(both) for both in zip(left, right, strict=True)]  # noqa: E731
@@ -246,12 +230,7 @@ def some_cells(declared: Declaration, number: int) -> Tensor:
 
 
 def check_rows(module: nn.Module, at: Mapping[str, Tensor], declared: Declaration, rows: Tensor) -> None:
-    """Refuse a network that is no function of a row: its outputs and their derivatives are compared, see ``by_row``.
-
-    Args:
-        module, at, declared: the client's network, its parameters, and the declaration.
-        rows: rows of the client's number of records.
-    """
+    """Refuse a network that is no function of a row: its outputs and their derivatives are compared, see ``by_row``."""
 
     def function(rows: Tensor) -> Sequence[Tensor]:
         rows = rows.detach().requires_grad_()
@@ -266,11 +245,7 @@ def check_rows(module: nn.Module, at: Mapping[str, Tensor], declared: Declaratio
 
 
 def check_hooks(module: nn.Module) -> None:
-    """Refuse a network that changes derivatives on their way.
-
-    Raises:
-        RefusedError: a part or a parameter has a hook on its way back.
-    """
+    """Refuse a network with a hook that changes derivatives on their way."""
     names = ("_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks")
     if any(getattr(one, name, None) for one in (*module.modules(), *module.parameters()) for name in names):
         raise RefusedError("a hook of the network may change derivatives on their way")
@@ -316,13 +291,10 @@ def errors_at(declared: Declaration, outputs: Ball) -> Iterable[tuple[Ball, Tens
 def largest_drift(
     client: Callable[[Mapping[str, Tensor]], Bounds], at: Mapping[str, Tensor], declared: Declaration
 ) -> dict[str, Tensor]:
-    """Return the largest change of each parameter over the local steps of any batch.
+    """Return the largest change of each parameter over the local steps of any batch; refuse what is not bounded.
 
     If bounds with twice the moves that the first bounds allow are no larger than twice the first, then parameters never
     move further.
-
-    Raises:
-        RefusedError: the parameters may move too far, or some of them are not bounded.
     """
     drift: dict[str, Tensor] = {}
     if declared.rate is None or declared.steps == 1:

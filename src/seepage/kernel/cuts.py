@@ -66,9 +66,8 @@ def certify_cut(
     except RefusedError as why:
         return nothing(len(cells), len(declared.columns), str(why))
     except (Exception, SystemExit) as error:  # A user's module may raise anything, which proves nothing.
-        return nothing(
-            len(cells), len(declared.columns), f"the client part cannot be followed ({type(error).__name__})"
-        )
+        why = f"the client part cannot be followed ({type(error).__name__})"
+        return nothing(len(cells), len(declared.columns), why)
 
 
 def joined(proofs: Sequence[Certified]) -> Certified:

@@ -97,8 +97,7 @@ def _in_double(
 ) -> dict[str, Tensor]:  # fmt: skip
     """Return the sum of the gradients of all steps by parameter, where errors at the outputs are known by them.
 
-    Raises:
-        RefusedError: the gradient of a layer is not that of its inputs and the errors behind it.
+    A layer whose gradient is not that of its inputs and the errors behind it is refused.
     """
     now, total = dict(at), {name: torch.zeros_like(part) for name, part in at.items()}
     for step in range(declared.steps):
@@ -166,9 +165,8 @@ def _replay(
 ) -> Tensor | None:  # fmt: skip
     """Refuse records that do not replay a message, or a network that computes something else for a client.
 
-    Returns:
-        errors at the outputs (output), as the gradient of a single record holds them; None where it does not, or where
-        they are made of the roundings of chances.
+    Errors at the outputs (output), as the gradient of a single record holds them, are returned; None where it does
+    not, or where they are made of the roundings of chances.
     """
     before, single = states(module), declared.records == 1 and declared.rate is None
     last = _output_bias(module, at, declared.rows(cells), bounds) if single else None
@@ -212,13 +210,9 @@ def _compare(
 def _blurs(
     at: Mapping[str, Tensor], declared: Declaration, bounds: Bounds, total: Mapping[str, Tensor], near: Bounds | None
 ) -> dict[str, Tensor]:
-    """Return how far single precision may take a gradient from its value, by parameter.
+    """Return how far single precision may take a gradient from its value, by parameter, from bounds over all rows.
 
-    Args:
-        at, declared: parameters and declaration.
-        bounds: bounds over all rows.
-        total: the gradient.
-        near: bounds over its own rows, which say what roundings on the way do to inputs and errors.
+    Those ``near``, over its own rows, say what roundings on the way do to inputs and errors.
     """
     allowed = {}
     for name, bias in bounds.bias.items():

@@ -64,12 +64,10 @@ ROW, BLUR = "", "~"
 
 
 class Value(NamedTuple):
-    """Bounds of a tensor of the network for each of several sets of rows.
+    """Bounds of a tensor of the network for each of several sets of rows (set, *entry).
 
-    Attributes:
-        value: its entries (set, *entry).
-        slopes: their derivatives (source, set, *entry) by the entries of the row (``ROW``), and by the outputs of
-            layers; of ``BLUR`` the radii are what roundings so far may have moved the entries by.
+    ``slopes`` are derivatives (source, set, *entry) by the entries of the row (``ROW``), and by the outputs of layers;
+    of ``BLUR`` the radii are what roundings so far may have moved the entries by.
     """
 
     value: Ball
@@ -106,19 +104,8 @@ class TracedLayer(NamedTuple):
 _ATTRIBUTES = {"shape", "ndim", "device", "dtype", "requires_grad", "is_cuda", "layout"}
 _LOOKS = {"__get__", "dim", "size", "numel", "is_floating_point", "__len__", "is_contiguous", "stride"}
 _REARRANGED = {"getitem", "reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze", "contiguous", "clone"}
-_REARRANGED |= {
-    "narrow",
-    "select",
-    "chunk",
-    "split",
-    "unbind",
-    "expand",
-    "transpose",
-    "permute",
-    "to",
-    "double",
-    "float",
-}
+_REARRANGED |= {"narrow", "select", "chunk", "split", "unbind", "expand", "transpose", "permute"}
+_REARRANGED |= {"to", "double", "float"}
 # Least and largest derivative, and the largest second one; None where the derivative jumps at 0.
 _CURVES: dict[str, tuple[float, float, float | None]] = {
     "relu": (0, 1, None), "leaky_relu": (0, 1, None), "elu": (0, 1, 1), "gelu": (-0.13, 1.13, 0.8),
@@ -131,8 +118,7 @@ class Trace(TorchFunctionMode):
     """Runs a network and carries bounds along; what it cannot bound is refused.
 
     Args:
-        at: trained parameters by name, the tensors that the network uses.
-        module: the network, whose other tensors are constants.
+        at: trained parameters by name, the tensors that the network uses; other tensors of the module are constants.
         drift: largest change of each parameter over local steps.
         sets: number of sets of rows.
         sloped: whether derivatives by layers are followed.
@@ -169,11 +155,7 @@ class Trace(TorchFunctionMode):
         return tensor
 
     def of(self, thing: object) -> Value | None:
-        """Return the bounds of a tensor of the row; None for constants.
-
-        Raises:
-            RefusedError: the tensor comes from where no operation is seen, or was changed through another one.
-        """
+        """Return bounds of a tensor of the row, None for constants; refuse one that is not followed or was changed."""
         if not isinstance(thing, Tensor):
             return None
         tensor, value, version = self.held.get(id(thing), (thing, None, -1))
@@ -427,29 +409,24 @@ def _clamped(value: Value, min: float | int | None = None, max: float | int | No
 def _normed(value: Value, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Value:
     """Return bounds behind a layer normalisation, whose derivative is a projection divided by the deviation."""
     mid, rad = value.value
-    deviation = (mid.var(-1, correction=0, keepdim=True).sqrt() - rad.square().mean(-1, keepdim=True).sqrt()).clamp(
-        min=0
-    )
+    deviation = mid.var(-1, correction=0, keepdim=True).sqrt() - rad.square().mean(-1, keepdim=True).sqrt()
+    deviation = deviation.clamp(min=0)
     weight, bias = (None if part is None else part.detach().double() for part in (weight, bias))
     factor = (torch.ones(()) if weight is None else weight.abs()) / (deviation.square() + eps).sqrt()
     after = functional.layer_norm(mid, shape, weight, bias, eps)
     far = lambda ball, size: Ball(torch.zeros_like(size), size)  # noqa: E731
     norm = lambda ball: ball.most.norm(dim=-1, keepdim=True) * factor  # noqa: E731
     # Any value is at most the root of the width, so that intervals stay finite.
-    reach = torch.minimum(
-        rad.norm(dim=-1, keepdim=True) * factor,
-        2 * math.sqrt(mid.shape[-1]) * (factor * (deviation.square() + eps).sqrt()),
-    )
+    largest = 2 * math.sqrt(mid.shape[-1]) * (factor * (deviation.square() + eps).sqrt())
+    reach = torch.minimum(rad.norm(dim=-1, keepdim=True) * factor, largest)
     found = value.mapped(Ball(after.detach(), reach.expand_as(after)), lambda s: far(s, norm(s).expand_as(s.mid)))
     return found.rounded(after.detach().abs() + 2 * value.value.most.amax(-1, keepdim=True) * factor)
 
 
 class Boxes(NamedTuple):
-    """Sets of rows: a category of each column with categories, and an interval of each number in units of its range.
+    """Sets of rows: a category of each column with categories, -1 for any, and an interval of each number.
 
-    Attributes:
-        codes: category of each column; -1 for any.
-        center, reach: middle and half width of each number's interval.
+    Intervals are middles and half widths in units of the number's range.
     """
 
     codes: Tensor

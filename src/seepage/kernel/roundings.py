@@ -19,13 +19,15 @@ from seepage.kernel.intervals import Ball
 from seepage.kernel.statement import HUGE, ROUNDINGS, TINY, UNIT, RefusedError, random_states, roundings
 
 _K = ROUNDINGS * UNIT
-# Operations that move entries or make constants, those that never fall, and those that are followed in parts.
+# Operations that move entries or make constants, those that only make constants, those that never fall, and those that
+# are followed in parts.
 _MOVED = """
 alias broadcast_in_dim cat clone constant_pad_nd detach diagonal embedding empty expand full_like getitem index
 index_select lift_fresh_copy neg new_zeros ones_like permute repeat scalar_tensor select select_backward slice
 slice_backward split split_with_sizes squeeze stack t transpose unbind unsqueeze view zeros zeros_like _to_copy
 _unsafe_view
 """.split()  # noqa: SIM905 - a line each would be a page
+_CONSTANT = {"full_like", "new_zeros", "ones_like", "zeros_like"}
 _RISING = {"erf", "exp", "expm1", "log", "log1p", "sigmoid", "softplus", "sqrt", "tanh"}
 _IN_PARTS = """
 elu elu_backward gelu gelu_backward leaky_relu leaky_relu_backward native_layer_norm native_layer_norm_backward rsub
@@ -41,9 +43,7 @@ _aten = torch.ops.aten
 def followed(function: Callable[..., Any], *inputs: Tensor) -> Callable[..., Any]:
     """Return a computation in double precision that returns a ``Ball`` for each tensor that a function returns.
 
-    Args:
-        function: function of tensors, which may take derivatives.
-        inputs: inputs of the shapes and types that all others will have in a client's own run.
+    ``inputs`` have the shapes and types that all others will have in a client's own run.
     """
     table: Any = get_decompositions([getattr(_aten, name) for name in _IN_PARTS])
     before = random_states()
@@ -76,12 +76,7 @@ class _Followed(fx.Interpreter):
             return target(*args, **kwargs)
         if name in _MOVED:
             out, rad = (target(*_part(args, i), **kwargs) for i in range(2))
-            if not _any(args, lambda one: isinstance(one, Ball)) or name in (
-                "full_like",
-                "new_zeros",
-                "ones_like",
-                "zeros_like",
-            ):
+            if not _any(args, lambda one: isinstance(one, Ball)) or name in _CONSTANT:
                 return out
             if isinstance(out, Tensor) and not out.is_floating_point():
                 raise RefusedError("the client part rounds what it computes to whole numbers")
@@ -91,10 +86,8 @@ class _Followed(fx.Interpreter):
         if name in _RISING:
             at, rest = _ball(args[0]), args[1:]
             out, low, high = (target(at.mid + side * at.rad, *rest) for side in (0, -1, 1))
-            return Ball(
-                out,
-                torch.maximum(high - out, out - low).nan_to_num(torch.inf) + _K * (out.abs() + (name == "erf")) + TINY,
-            )
+            spread = torch.maximum(high - out, out - low).nan_to_num(torch.inf)
+            return Ball(out, spread + _K * (out.abs() + (name == "erf")) + TINY)
         if name in ("gt", "ge", "lt", "le"):
             # What is no whole number may be equal in one precision, and not in another.
             sides = [_ball(one) for one in args[:2]]
@@ -174,11 +167,7 @@ def _rounded(ball: Ball, magnitudes: Tensor) -> Ball:
 
 
 def _sound(thing: Any) -> Any:
-    """Return bounds that hold where single precision overflows, too.
-
-    Raises:
-        RefusedError: it does in the middle.
-    """
+    """Return bounds that hold where single precision overflows, too; refuse overflow of the middle."""
     if not isinstance(thing, Ball) or thing.mid.dtype == torch.bool:
         return thing
     if not bool((thing.mid.abs() < HUGE).all()):

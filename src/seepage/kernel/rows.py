@@ -66,10 +66,7 @@ def choices(design: Design, outside: Tensor, within: float) -> Tensor:
     """Return all choices of a category a column (choice, column) for which some numbers may lie within a distance.
 
     A partial choice is cut off where no values of the open columns, mixtures of categories and numbers out of bounds
-    among them, bring it back.
-
-    Raises:
-        RefusedError: there are too many, or none.
+    among them, bring it back. Too many are refused, and none.
     """
     if not design.categories:
         return torch.zeros(1, 0, dtype=torch.long)

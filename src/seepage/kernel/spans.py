@@ -21,13 +21,11 @@ class LayerSpan(NamedTuple):
     """What the message of a layer says of the inputs of every record, in units of their largest magnitudes.
 
     Attributes:
-        matrix: message divided by the largest inputs, for units that react.
-        alive: which units these are.
+        matrix: message divided by the largest inputs, for the units that react, ``alive``.
         entering: unit of each entry of the input: its largest magnitude in any row; infinite where there is none.
         inside, outside: directions (entry, rank) that inputs lie in, and their complement.
         share: largest part of an input, of its length, that lies outside.
         slack: largest error of each entry of the matrix.
-        rank: number of directions.
         length: largest length of an input.
     """
 
@@ -52,11 +50,7 @@ def spanned(
     name: str, bounds: Bounds, at: Mapping[str, Tensor], message: Mapping[str, Tensor], declared: Declaration,
     entering: Tensor, times: float, length: float = math.inf,
 ) -> LayerSpan:  # fmt: skip
-    """Return what a layer's message spans.
-
-    Raises:
-        RefusedError: the rank is none that so many records leave.
-    """
+    """Return what a layer's message spans; refuse a rank that so many records do not leave."""
     inputs, both = bounds.inputs[name], [one for one in (name, bounds.bias[name]) if one is not None]
     wide = lambda held: torch.cat([held[one].double().reshape(len(held[name]), -1) for one in both], 1)  # noqa: E731
     scale, errors = declared.rate or 1.0, bounds.errors[name].amax(0) * times
@@ -95,11 +89,8 @@ def rounded_steps(declared: Declaration, parameter: Tensor, total: Tensor) -> Te
 class Design(NamedTuple):
     """Inputs of the first layer as sums over columns, in the units of a span.
 
-    Attributes:
-        base: constant.
-        categories: for each column with categories, the part of each of them (category, entry).
-        numbers: for each number, what its whole range adds.
-        length: largest length of an input.
+    Parts are a constant, those of each category (category, entry), and what the whole range of each number adds;
+    ``length`` is the largest of an input.
     """
 
     base: Tensor

@@ -58,11 +58,7 @@ class Certified:
     replayed: Tensor | None = None
 
     def take(self, order: Tensor) -> Certified:
-        """Return the same statement about records in another order, or some of them.
-
-        Args:
-            order: index of each record; -1 for one that nothing was said of.
-        """
+        """Return the same statement about records in another order, or some; -1 is one that nothing was said of."""
         known = (order >= 0)[:, None]
         cells, given = self.cells[order.clamp(min=0)] & known, self.given[order.clamp(min=0)] & known
         seen = None if self.replayed is None else self.replayed[order.clamp(min=0)].masked_fill(~known[:, 0], torch.nan)
@@ -70,12 +66,7 @@ class Certified:
 
 
 def nothing(records: int, columns: int, doubt: str | None = None) -> Certified:
-    """Return that no cell is certified.
-
-    Args:
-        records, columns: size of the guess.
-        doubt: the reason.
-    """
+    """Return that no cell is certified, and the reason."""
     none = torch.zeros(records, columns, dtype=torch.bool)
     return Certified(none, none, doubt=doubt)
 
@@ -98,8 +89,7 @@ class Layout(NamedTuple):
 
     Attributes:
         mean, scale: numbers by which the client standardises each entry; it may round them to single precision.
-        number: whether each entry is a number.
-        low, span: bounds of each number, and its range.
+        number: whether each entry is a number, of which ``low`` and ``span`` are bounds and range.
         column, category: for each entry of a category, its place among columns with categories, and in its column.
     """
 

@@ -113,12 +113,8 @@ def _ways(
     for count, options in (items[i] for i in reversed(order)):
         low, high = ends[-1]
         each = list(zip(*options, strict=True))
-        ends.append(
-            (
-                [a + count * min(x) for a, x in zip(low, each, strict=True)],
-                [b + count * max(x) for b, x in zip(high, each, strict=True)],
-            )
-        )
+        least = [a + count * min(x) for a, x in zip(low, each, strict=True)]
+        ends.append((least, [b + count * max(x) for b, x in zip(high, each, strict=True)]))
     found: list[list[Shares]] = []
     shared: list[Shares] = [()] * len(items)
 
@@ -136,9 +132,8 @@ def _ways(
         for bars in itertools.combinations(range(last), len(options) - 1):
             shares = tuple(b - a - 1 for a, b in itertools.pairwise((-1, *bars, last)))
             shared[order[depth]] = shares
-            place(
-                depth + 1, [r - sum(map(mul, shares, x)) for r, x in zip(rest, zip(*options, strict=True), strict=True)]
-            )
+            left = [r - sum(map(mul, shares, x)) for r, x in zip(rest, zip(*options, strict=True), strict=True)]
+            place(depth + 1, left)
 
     place(0, target)
     return found
@@ -194,11 +189,7 @@ class _Bins:
         return self.read[position]
 
     def readings(self, position: int) -> set[Reading]:
-        """Return every reading of a bin's records that all sums allow.
-
-        Raises:
-            RefusedError: there are too many.
-        """
+        """Return every reading of a bin's records that all sums allow; refuse too many."""
         before, begin, effort = 0, 0, iter(range(_TRIED))
         states: set[Reading] = {(((), self.counts[position]),)}
         if self.sent.objective == "reg:squarederror":
@@ -216,9 +207,8 @@ class _Bins:
                     for (_, n), each in zip(state, found, strict=True)
                 ]
                 for way in _ways(items, sums, _slack(sizes), effort):
-                    after.add(
-                        _gathered(zip(some, shares, strict=True) for some, shares in zip(options, way, strict=True))
-                    )
+                    shared = (zip(some, shares, strict=True) for some, shares in zip(options, way, strict=True))
+                    after.add(_gathered(shared))
             states = _followed(after)
             for t in range(begin, end):
                 states = _followed({one for state in states for one in self._down(state, t, begin, position, effort)})
@@ -337,12 +327,7 @@ def _derivatives(sent: Sums, label: float, margins: Vector) -> tuple[Vector, Vec
 
 
 class _WholeNumbers:
-    """How many records of each path have each value: linear equations in whole numbers.
-
-    Args:
-        bins: what single bins say.
-        wanted: paths of the witness, with the number of records of each.
-    """
+    """How many records of each path, as a witness has them, have each value: linear equations in whole numbers."""
 
     def __init__(self, bins: _Bins, wanted: Mapping[Path, int]) -> None:
         self.bins, self.sent = bins, bins.sent
@@ -366,10 +351,8 @@ class _WholeNumbers:
         for t, tree in enumerate(self.sent.trees):
             boxes, above = self._boxes(tree), _above(tree)
             reached = [int(path[1 + t]) for path in found]
-            self.low, self.high = (
-                torch.maximum(self.low, boxes[reached, :, 0]),
-                torch.minimum(self.high, boxes[reached, :, 1]),
-            )
+            self.low = torch.maximum(self.low, boxes[reached, :, 0])
+            self.high = torch.minimum(self.high, boxes[reached, :, 1])
             which = slice(2 * tree.output, 2 * tree.output + 2)
             own = torch.tensor([[part[which] for part in bins.derivatives(p[: 1 + begins[t]])] for p in found]).double()
             deep = _deepest(tree)
@@ -434,10 +417,7 @@ class _WholeNumbers:
         if int(count.sum()) != self.sent.records or max(value) >= len(values):
             return none, none
         inside, v = torch.tensor(values), torch.tensor(value)
-        low, high = (
-            self.low[:, None, first : first + inside.shape[1]],
-            self.high[:, None, first : first + inside.shape[1]],
-        )
+        low, high = (ends[:, None, first : first + inside.shape[1]] for ends in (self.low, self.high))
         possible = ((low <= inside) & (inside < high)).all(2)
         low, high = self._numbers(count, possible, self.sums[:, at], at)
         settled = (low == high) & (high == self.number[:, None])

@@ -16,15 +16,7 @@ registry.protocols.declare({"fedavg": "seepage.protocols.fedavg", "fedsgd": "see
 
 
 def create(name: str, **options: object) -> Clients[View]:
-    """Return a protocol of horizontal learning, ready to run.
-
-    Raises:
-        BadInputError: the name or an option is unknown.
-
-    Example:
-        >>> create("fedsgd", batch_size=4).records
-        4
-    """
+    """Return a protocol of horizontal learning, ready to run; an unknown name or option is a BadInputError."""
     return cast("Clients[View]", registry.protocols.of("horizontal").create(name, **options))
 
 

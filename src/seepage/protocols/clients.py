@@ -10,11 +10,11 @@ from typing import ClassVar, Generic, TypeVar
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from seepage.defenses import AnyDefense, Defense, RecordDefense, guarded
 from seepage.defenses.aggregation import Aggregation
-from seepage.defenses.defense import check_seed_count, check_sent
+from seepage.defenses.defense import Update, check_seed_count, check_sent
 from seepage.errors import BadInputError, check_choice, check_count
 from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
@@ -26,6 +26,8 @@ from seepage.wire.precision import Precision, cast
 from seepage.wire.secret import RecordsSecret, Transcript
 
 M = TypeVar("M", bound=View, covariant=True)
+Encoded = Float[Tensor, "record encoded"]
+Targets = Float[Tensor, " record"]
 
 
 class Clients(ABC, Generic[M]):
@@ -91,19 +93,8 @@ class Clients(ABC, Generic[M]):
     ) -> Transcript[M]:
         """Return the messages of one round for each seed, and the records behind them.
 
-        A victim depends on its own seeds alone, not on the other victims of the call. Its records do not depend on the
-        defense.
-
-        Args:
-            model: the global model, or the versions of it that a malicious server sends its clients.
-            seeds: seed of each victim's records.
-            defense_seeds: seed of the defense's random numbers for each victim; needed where there is a defense.
-
-        Raises:
-            BadInputError: there are fewer rows than records, the model does not fit them or comes in
-                versions for another number of clients, there is no seed, or not one a victim for the defense; or
-                clients hold more than a batch, see ``run_rounds``.
-            NotFiniteError: a message has an entry that is not finite.
+        A victim depends on its own seeds alone, its records not on the defense. ``model`` may come in versions that a
+        malicious server sends its clients; a message that is not finite is a NotFiniteError.
         """
         if self.holds > self.batch_size:
             raise BadInputError(
@@ -124,10 +115,6 @@ class Clients(ABC, Generic[M]):
 
         The first rounds do not depend on the number of rounds that follow. The effect of a victim's own messages on
         later models is not simulated: these models come from a separate training.
-
-        Raises:
-            BadInputError: as ``run``, or there is no model.
-            NotFiniteError: a message has an entry that is not finite.
         """
         if len(models) == 0:
             raise BadInputError("a protocol of several rounds needs the model of each, got none.")
@@ -142,7 +129,7 @@ class Clients(ABC, Generic[M]):
         encoder: Encoder,
         seeds: Sequence[int],
         defense_seeds: Sequence[int],
-    ) -> tuple[list[dict[str, Tensor]], RecordsSecret]:
+    ) -> tuple[list[Update], RecordsSecret]:
         for model in models:
             model.check(rows.schema)
         if len(seeds) == 0:
@@ -183,10 +170,7 @@ class Clients(ABC, Generic[M]):
             if isinstance(self.defense, Defense):
                 answers = check_sent(self.defense, self.defense(dict(answers), guards), answers)
             if self.precision != "full":
-                answers = {
-                    name: torch.stack([cast(part, self.precision) for part in answer])
-                    for name, answer in answers.items()
-                }
+                answers = {n: torch.stack([cast(part, self.precision) for part in m]) for n, m in answers.items()}
             if self.clients > 1:
                 answers = {name: m.unflatten(0, (len(seeds), self.clients)).mean(1) for name, m in answers.items()}
             check_finite({f"entry {name!r}": answer for name, answer in answers.items()})
@@ -198,21 +182,12 @@ class Clients(ABC, Generic[M]):
 
     @abstractmethod
     def answer(
-        self,
-        model: Model,
-        encoded: Float[Tensor, "record encoded"],
-        labels: Float[Tensor, " record"],
-        generator: torch.Generator,
-        gradient_of: GradientOf = gradient,
-    ) -> dict[str, Tensor]:
-        """Return one client's message before any defense of messages, by parameter name.
-
-        Args:
-            gradient_of: function that computes gradients, under a defense of records where there is one.
-        """
+        self, model: Model, encoded: Encoded, labels: Targets, generator: Generator, gradient_of: GradientOf = gradient
+    ) -> Update:
+        """Return one client's message before any defense of messages; ``gradient_of`` has any defense of records."""
 
     @abstractmethod
-    def view(self, model: Model, message: dict[str, Tensor]) -> M:
+    def view(self, model: Model, message: Update) -> M:
         """Return the server's view of messages of shape (victim, *parameter)."""
 
     @property

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from torch import Generator
 
 from seepage.defenses import AnyDefense
+from seepage.defenses.defense import Update
 from seepage.learning import GradientOf, LocalTraining, Optimizer, Schedule, gradient, local_update
 from seepage.models.model import Model
-from seepage.protocols.clients import Clients
+from seepage.protocols.clients import Clients, Encoded, Targets
 from seepage.registry import protocols
 from seepage.wire.horizontal import UpdateView
 from seepage.wire.precision import Precision
@@ -96,13 +96,8 @@ class FedAvg(Clients[UpdateView]):
         self.shuffle = shuffle
 
     def answer(
-        self,
-        model: Model,
-        encoded: Float[Tensor, "record encoded"],
-        labels: Float[Tensor, " record"],
-        generator: torch.Generator,
-        gradient_of: GradientOf = gradient,
-    ) -> dict[str, Tensor]:
+        self, model: Model, encoded: Encoded, labels: Targets, generator: Generator, gradient_of: GradientOf = gradient
+    ) -> Update:
         """Return the difference of the parameters before and after."""
         count = len(labels)
         orders = [
@@ -115,7 +110,7 @@ class FedAvg(Clients[UpdateView]):
         update = local_update(model, rows[None], labels[order][None], self.training, gradient_of)
         return {name: change[0] for name, change in update.items()}
 
-    def view(self, model: Model, message: dict[str, Tensor]) -> UpdateView:
+    def view(self, model: Model, message: Update) -> UpdateView:
         """Return the updates."""
         return UpdateView(model, message, self.training, self.clients, self.precision)
 
@@ -126,10 +121,7 @@ class FedAvg(Clients[UpdateView]):
         return [batch.stop - batch.start for batch in batches] * self.training.epochs
 
     def noise(self, noises: Sequence[float]) -> float:
-        """Return the standard deviation of a message's entries by noise on its gradients.
-
-        Under Adam it is at most the one returned, of steps that are all noise.
-        """
+        """Return the standard deviation of a message's entries by noise on its gradients; under Adam at most this."""
         training = self.training
         if training.plain:
             return float(training.learning_rate) * math.hypot(*noises)

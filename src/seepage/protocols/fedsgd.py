@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from torch import Generator
 
+from seepage.defenses.defense import Update
 from seepage.learning import GradientOf, gradient
 from seepage.models.model import Model
-from seepage.protocols.clients import Clients
+from seepage.protocols.clients import Clients, Encoded, Targets
 from seepage.registry import protocols
 from seepage.wire.horizontal import GradientView
 
@@ -25,17 +24,12 @@ class FedSGD(Clients[GradientView]):
     reveals: ClassVar[tuple[type, ...]] = (GradientView,)
 
     def answer(
-        self,
-        model: Model,
-        encoded: Float[Tensor, "record encoded"],
-        labels: Float[Tensor, " record"],
-        generator: torch.Generator,
-        gradient_of: GradientOf = gradient,
-    ) -> dict[str, Tensor]:
+        self, model: Model, encoded: Encoded, labels: Targets, generator: Generator, gradient_of: GradientOf = gradient
+    ) -> Update:
         """Return the gradient of the mean loss."""
         return gradient_of(model, model.drawn(encoded, generator), labels, None)
 
-    def view(self, model: Model, message: dict[str, Tensor]) -> GradientView:
+    def view(self, model: Model, message: Update) -> GradientView:
         """Return the gradients."""
         return GradientView(model, message, precision=self.precision)
 

@@ -11,21 +11,7 @@ from seepage.tabular.schema import Column
 
 
 def check_finite(message: Mapping[str, Tensor]) -> None:
-    """Refuse a message with an entry that is not finite: no attack's figure on it would mean anything.
-
-    Args:
-        message: tensors that cross the wire, by their names for people.
-
-    Raises:
-        NotFiniteError: an entry is not finite; the message names its tensor.
-
-    Example:
-        >>> import torch
-        >>> check_finite({"bias": torch.tensor([1.0, torch.inf])})
-        Traceback (most recent call last):
-        ...
-        seepage.errors.NotFiniteError: the message holds inf in its bias (1 of 2 entries not finite); give less noise.
-    """
+    """Refuse with NotFiniteError a message with an entry that is not finite: no attack's figure would mean anything."""
     for name, tensor in message.items():
         finite = tensor.isfinite()
         if not bool(finite.all()):

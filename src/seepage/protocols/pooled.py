@@ -59,12 +59,7 @@ class PooledLearning:
     ) -> PooledTranscript:
         """Train one joint model for each share of the attribute in the victim's rows.
 
-        Args:
-            pool: rows that victims and further parties draw theirs from, without replacement within a model.
-            own: rows of the adversary, in every model; None in the single-party setting.
-
-        Raises:
-            BadInputError: the rows cannot supply the shares, or the adversary's have other columns.
+        Parties draw rows from ``pool`` without replacement; ``own``, the adversary's, is None with a single party.
         """
         generator = torch.Generator().manual_seed(seed)
         chosen = pool.drawn(shares[:, None], self.rows, generator, self.others)
@@ -74,11 +69,7 @@ class PooledLearning:
     def update(
         self, pool: MarkedRows, own: MarkedRows | None, shares: Float[Tensor, "target 2"], seed: int
     ) -> tuple[UpdatedView, Float[Tensor, "target 2"]]:
-        """Train joint models before and after the victim adds the same number of new rows, with another share.
-
-        Args:
-            shares: shares of the attribute in the victim's first and in its new rows, which are returned too.
-        """
+        """Train joint models before and after the victim adds as many new rows with another share; return them too."""
         generator = torch.Generator().manual_seed(seed)
         chosen = pool.drawn(shares, self.rows, generator, self.others)
         parts_before = [part for part in range(chosen.shape[1]) if part != 1]
@@ -89,11 +80,7 @@ class PooledLearning:
     def drawn(
         self, pool: MarkedRows, shares: Float[Tensor, "target part"], seed: int
     ) -> Int[Tensor, "target _parts rows"]:
-        """Return positions of the rows that victims and further parties of each joint model hold, without training.
-
-        Args:
-            shares: share of the attribute in the victims' rows; one a part where they add some later.
-        """
+        """Return positions of the rows that victims and further parties of each joint model hold, without training."""
         return pool.drawn(shares, self.rows, torch.Generator().manual_seed(seed), self.others)
 
     def _predictions(self, models: Trained) -> PredictionView:
@@ -155,14 +142,7 @@ def alternating(shares: Sequence[float], targets: int) -> Float[Tensor, " target
 
 @dataclass(frozen=True)
 class Sets:
-    """Partition of the rows between attacker, adversary and victims.
-
-    Attributes:
-        auxiliary: the attacker's own sample of the same kind, with the attribute known.
-        own: rows that the adversary contributes to the pool.
-        queries: rows that it asks.
-        held: rows that victims and further parties draw theirs from.
-    """
+    """Partition of the rows: the attacker's with the attribute known, the adversary's, its queries, and others'."""
 
     auxiliary: MarkedRows
     own: MarkedRows

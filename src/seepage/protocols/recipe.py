@@ -84,11 +84,7 @@ class MessageRecipe(BaseModel):
         return self
 
     def known(self, records: int) -> KnownDefense:
-        """Return what an attacker knows of the defense.
-
-        Args:
-            records: number of records behind the message.
-        """
+        """Return what an attacker knows of the defense of a message about some records."""
         if self.defense is None:
             return KnownDefense()
         [(name, options)] = self.defense.items()
@@ -106,12 +102,7 @@ class MessageRecipe(BaseModel):
         return replace(knowledge, noise=knowledge.noise / math.sqrt(self.clients))
 
     def view(self, model: Model, message: Mapping[str, Tensor]) -> View:
-        """Return what the server received as the view that attacks take.
-
-        Args:
-            message: gradient, or parameters before less parameters after, by name in module order, without a victim
-                axis.
-        """
+        """Return what the server received, by parameter name without a victim axis, as the view that attacks take."""
         batched = {name: tensor[None] for name, tensor in message.items()}
         if self.training is None:
             return GradientView(model, batched, precision=self.sent_as)

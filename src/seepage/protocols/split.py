@@ -27,13 +27,9 @@ from seepage.wire.split import CutView, KnownCut, batches
 
 @dataclass(frozen=True)
 class TrainedSplit:
-    """Result of a training in split learning.
+    """Result of a training in split learning: mean losses of epochs in nats, parts and bounds as each epoch began.
 
-    Attributes:
-        clip: bound on gradients' norms at the end; None where gradients are not clipped to one bound.
-        losses: mean loss over the records in each epoch, in nats, for the labels that were trained with.
-        earlier: parts at the beginning of each epoch.
-        clips: bound on gradients' norms at the beginning of each epoch; None where they are not clipped to one bound.
+    Bounds are those of gradients' norms, None where these are not clipped to one.
     """
 
     model: SplitModel
@@ -102,16 +98,7 @@ class SplitLearning:
                 raise BadInputError(f"{name} is a number from 0 up, got {name}={value!r}.")
 
     def train(self, model: SplitModel, rows: Table, seed: int) -> TrainedSplit:
-        """Train both parts.
-
-        Args:
-            rows: table whose public columns the server holds; the client or clients hold the other columns and the
-                labels.
-
-        Raises:
-            BadInputError: the parts do not fit the rows, all labels are the same, or training ended in numbers
-                that are not finite.
-        """
+        """Train a copy of both parts; the server holds the public columns, clients all others and the labels."""
         model.check(rows.cells)
         check_labels(rows.labels, rows.schema.target)
         model = model.copy()
@@ -153,29 +140,18 @@ class SplitLearning:
     def observe(
         self, trained: TrainedSplit, rows: Table, seed: int, granted: SplitModel | None = None
     ) -> CutTranscript:
-        """Return the server's view of rows in one more exchange, as if it were the next of the training.
+        """Return the server's view of rows in one more exchange, without a step of either part.
 
-        Neither part takes a step.
-
-        Args:
-            granted: client part that the server knows, where it is not the one that answers.
+        ``granted`` is the client part that the server knows, where it is not the one that answers.
         """
         return self.observe_all([(trained, granted)], rows, seed)
 
     def observe_all(
         self, exchanges: Sequence[tuple[TrainedSplit, SplitModel | None]], rows: Table, seed: int
     ) -> CutTranscript:
-        """Return the server's view of the same rows in several exchanges, with fresh noise in each.
+        """Return the server's view of the same rows in several exchanges, the newest first, with fresh noise in each.
 
-        A record's label is flipped once, and stays so.
-
-        Args:
-            exchanges: stage of the training in each exchange, the newest first, and the client part that the server
-                knows of it, where it is not the one that answers.
-
-        Raises:
-            BadInputError: there is no exchange, or the parts do not fit the rows.
-            NotFiniteError: an activation or gradient is not finite.
+        A record's label is flipped once, and stays so. An exchange is a stage of the training and a ``granted`` client.
         """
         if not exchanges:
             raise BadInputError("rows are seen in at least one exchange, got none; name one.")

@@ -41,13 +41,9 @@ Labels = Shaped[np.ndarray, " row"]
 
 @dataclass(frozen=True)
 class Boosting:
-    """Recipe of boosted trees, in the words of xgboost.
+    """Recipe of boosted trees, in the words of xgboost; ``classes`` is 1 for a regression.
 
-    Attributes:
-        classes: number of classes; 1 for a regression.
-        regularisation: L2 penalty on weights (lambda).
-        min_child_weight: least sum of second derivatives in a child.
-        base_score: prediction before the first tree; xgboost estimates it from all labels if None.
+    xgboost estimates the ``base_score``, the prediction before the first tree, from all labels if None.
     """
 
     objective: Objective
@@ -139,9 +135,8 @@ def histograms(forest: Forest, cuts: Cuts, rows: Rows, labels: Labels, depth: in
             members = tree.members(rows)
             inner = np.flatnonzero(tree.depth < depth)
             nodes.append(inner)
-            sums.append(
-                np.stack([_sums(binned[members[v]], gradients[members[v], tree.output], cuts.bins) for v in inner])
-            )
+            own = gradients[:, tree.output]
+            sums.append(np.stack([_sums(binned[members[v]], own[members[v]], cuts.bins) for v in inner]))
             for leaf in tree.leaves:
                 margins[members[leaf], tree.output] += tree.condition[leaf]
     return HistogramMessage(forest, cuts, tuple(nodes), tuple(sums))
@@ -164,11 +159,7 @@ def grow_together(
     """Return trees that are grown from the sums of all clients after a defense, and the sums that some of them sent.
 
     The rule is that of xgboost's depth-wise growth; without noise its trees come out. Sums are sent for both children
-    of a split, each with noise of its own.
-
-    Args:
-        noise: returns sums as a client sends them.
-        observed: clients whose sums are added up in the message that is returned.
+    of a split, each with noise of its own; those of the ``observed`` clients are added up.
     """
     cuts = cuts_of(matrix(np.concatenate(parts), np.concatenate(labels), recipe))
     binned = [cuts.binned(rows) for rows in parts]
@@ -241,9 +232,8 @@ def _grown(
             place, own, rest = split
             column[node] = int(np.searchsorted(cuts.start, place, side="right")) - 1
             condition[node] = float(cuts.values[place])
-            goes = [
-                rows[here, column[node]] < cuts.values[place] for rows, here in zip(parts, members[node], strict=True)
-            ]
+            there = zip(parts, members[node], strict=True)
+            goes = [rows[here, column[node]] < cuts.values[place] for rows, here in there]
             left[node], right[node] = len(left), len(left) + 1
             for total, side in ((own, True), (rest, False)):
                 left.append(-1)

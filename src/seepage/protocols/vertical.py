@@ -35,6 +35,8 @@ from seepage.wire.vertical import (
     WeightGradients,
 )
 
+Seen = FeatureTranscript[FeatureView]
+Messages = tuple[Tensor, ...]
 # Entries of gradients below this count as this in ratios (Fu et al.).
 _LEAST = 1e-7
 
@@ -58,11 +60,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class VerticalStage:
-    """Several trainings as they stood at the beginning of an epoch.
-
-    Attributes:
-        learned: standard deviation of the noise on each party's features, where it is learned; empty elsewhere.
-    """
+    """Several trainings as an epoch began; ``learned`` is the deviation of noise that is learned, empty elsewhere."""
 
     model: VerticalModel
     learned: tuple[Float[Tensor, "training 1 _feature"], ...]
@@ -70,16 +68,11 @@ class VerticalStage:
 
 @dataclass(frozen=True)
 class TrainedVertical:
-    """Result of several trainings in vertical learning.
+    """Result of several trainings in vertical learning; losses are in nats, and stages those at the start of epochs.
 
-    Attributes:
-        spread: standard deviation of each party's features over the records of training, before any defense; that of
-            the noise on them where it is learned.
-        losses: loss of each training and epoch, mean over records, in nats.
-        taught: labels that were trained with, as the loss takes them; the active party may flip some.
-        sent: every party's features of these rows, as sent in the last epoch.
-        back: every party's gradients of each record's own loss with respect to them, as received in the last epoch.
-        earlier: the same training as it stood at the beginning of each epoch.
+    ``spread`` is the standard deviation of each party's features over the rows of training before any defense, or of
+    the noise on them where it is learned. Labels as ``taught`` may be flipped. Features ``sent``, and gradients of each
+    record's own loss that came ``back``, are those of the last epoch.
     """
 
     model: VerticalModel
@@ -113,12 +106,7 @@ class Steering:
             raise BadInputError(f"the largest factor of a step is at least 1, got most={self.most!r}.")
 
     def factor(self, now: Tensor, before: Tensor) -> Tensor:
-        """Return the factor of each entry's step.
-
-        Example:
-            >>> Steering(1).factor(torch.tensor([1.0, -1.0, 9.0]), torch.ones(3)).tolist()
-            [2.0, 1.0, 5.0]
-        """
+        """Return the factor of each entry's step."""
         # A gradient of zero must not divide by zero, and keeps the sign of the ratio elsewhere.
         least = torch.where(before < 0, -_LEAST, _LEAST)
         return (1 + self.gamma * now / torch.where(before.abs() < _LEAST, least, before)).clamp(1.0, float(self.most))
@@ -161,15 +149,7 @@ class VerticalLearning:
             raise BadInputError(f"a learning rate is a positive number, got learning_rate={rate!r}.")
 
     def train(self, model: VerticalModel, rows: Rows, seeds: Sequence[int]) -> TrainedVertical:
-        """Train all parts, in all trainings at once.
-
-        Args:
-            model: model that training starts from; left unchanged.
-            seeds: seed of each training's batches and noise.
-
-        Raises:
-            BadInputError: all labels of a training are the same, or one ended in numbers that are not finite.
-        """
+        """Train a copy of all parts, in all trainings at once, each with batches and noise of its own seed."""
         check_labels(rows.labels, model.schema.target)
         model = model.copy()
         # Each purpose has a random stream of its own, so that a defense changes no batch.
@@ -229,9 +209,7 @@ class VerticalLearning:
     ) -> tuple[Float[Tensor, "training record _feature"], ...]:
         """Return every party's features of rows at inference; the active party's own features have no defense.
 
-        Args:
-            exposures: number of times that each row is sent, with fresh noise; their mean is returned, in which all
-                that they say together is.
+        Each row is sent ``exposures`` times with fresh noise; in the mean, which is returned, is all that they say.
         """
         check_count("exposures", exposures)
         with torch.no_grad():
@@ -243,25 +221,13 @@ class VerticalLearning:
             return first
         return tuple(torch.stack(messages).mean(0) for messages in zip(first, *others, strict=True))
 
-    def observe(
-        self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1
-    ) -> FeatureTranscript[FeatureView]:
-        """Return the active party's view when the trained model predicts for rows.
-
-        Args:
-            target: number of the passive party that is attacked.
-
-        Raises:
-            BadInputError: the target is no passive party.
-            NotFiniteError: an entry of the message is not finite.
-        """
-        model = trained.model
-        model.partition.check_target(target)
+    def observe(self, trained: TrainedVertical, rows: Rows, target: int, seed: int, exposures: int = 1) -> Seen:
+        """Return the active party's view of a target when the trained model predicts for rows."""
         earlier = self.recall(trained, target).view
         sent = self.send(trained, rows, torch.Generator().manual_seed(seed), exposures)
-        return _transcript(model, target, rows, sent, None, earlier)
+        return _transcript(trained.model, target, rows, sent, None, earlier)
 
-    def recall(self, trained: TrainedVertical, target: int) -> FeatureTranscript[FeatureView]:
+    def recall(self, trained: TrainedVertical, target: int) -> Seen:
         """Return the active party's view of the records of training, as sent in the last epoch, see ``observe``."""
         trained.model.partition.check_target(target)
         return _transcript(trained.model, target, trained.rows, trained.sent, trained.rows.labels)
@@ -269,19 +235,10 @@ class VerticalLearning:
     def passive(
         self, trained: TrainedVertical, party: int, records: int | None = None, exchanges: int = 1, seed: int = 0
     ) -> ReturnedView:
-        """Return a passive party's view of records of training, the newest exchange first.
+        """Return a passive party's view of the first records of training, the newest exchange first.
 
-        The newest exchange is that of the last epoch. Those before are as though the first records had been sent
-        together at the beginning of each earlier epoch.
-
-        Args:
-            records: number of records, the first of each training; all if None.
-            exchanges: number of exchanges, at most one an epoch.
-            seed: seed of the defenses in the earlier ones.
-
-        Raises:
-            BadInputError: there is no such passive party, or there were fewer exchanges.
-            NotFiniteError: an entry of the message is not finite.
+        The newest exchange is that of the last epoch. Those before are as though the records had been sent together at
+        the beginning of each earlier epoch.
         """
         trained.model.partition.check_target(party)
         some = slice(0, records)
@@ -289,10 +246,9 @@ class VerticalLearning:
         kind = LogitsView if trained.model.unsplit else ReturnedView
         generator = torch.Generator().manual_seed(seed)
         messages = [(trained.sent[party][:, some], trained.back[party][:, some])]
+        rows, starts = Rows(trained.rows.cells, trained.taught), range(0, own.shape[1], self.batch_size)
+        batches = [slice(start, min(start + self.batch_size, own.shape[1])) for start in starts]
         for stage in self._stages(trained, exchanges):
-            starts = range(0, own.shape[1], self.batch_size)
-            batches = [slice(start, min(start + self.batch_size, own.shape[1])) for start in starts]
-            rows = Rows(trained.rows.cells, trained.taught)
             parts = [self._exchange(stage, rows.of(batch), party, generator) for batch in batches]
             messages.append((torch.cat([sent for sent, _ in parts], 1), torch.cat([back for _, back in parts], 1)))
         for _, back in messages:
@@ -306,14 +262,6 @@ class VerticalLearning:
         """Return a passive party's view where only gradients of whole batches of training records come back.
 
         The newest exchange is one after the training; those before are at the beginning of each earlier epoch.
-
-        Args:
-            batch_size: number of records of a batch; those that do not fill a whole one are left out.
-            exchanges: number of exchanges, at most one an epoch.
-
-        Raises:
-            BadInputError: there is no such passive party, its bottom model does not end in a layer of its own with
-                weights and biases, there is not one whole batch, or there were fewer exchanges.
         """
         model, rows = trained.model, trained.rows
         model.partition.check_target(party)
@@ -386,13 +334,7 @@ class VerticalLearning:
             return trained.model.outputs(self.send(trained, rows, generator))
 
     def queries(self, trained: TrainedVertical, target: int, limit: int, seed: int, exposures: int = 1) -> Queries:
-        """Return the channel on which a target answers queries with its (defended) features.
-
-        A row is answered as often as records are sent, and the mean returned.
-
-        Raises:
-            BadInputError: the target is no passive party, or the limit is negative.
-        """
+        """Return the channel on which a target answers queries with its (defended) features, the mean of exposures."""
         trained.model.partition.check_target(target)
         noising = torch.Generator().manual_seed(seed)
 
@@ -415,17 +357,8 @@ class VerticalLearning:
         others = tuple(None if party == target else features for party, features in enumerate(sent))
         return FeatureAuxiliary(rows.cells[..., theirs], rows.cells[..., own], rows.labels, others)
 
-    def gradients(
-        self, trained: TrainedVertical, seen: FeatureTranscript[FeatureView], batch_size: int, seed: int
-    ) -> WeightGradients:
-        """Return the gradients of the target's bottom model if the trained network took a step on attacked records.
-
-        Args:
-            seen: records; those that do not fill a whole batch are left out.
-
-        Raises:
-            BadInputError: there is not one whole batch.
-        """
+    def gradients(self, trained: TrainedVertical, seen: Seen, batch_size: int, seed: int) -> WeightGradients:
+        """Return the gradients of the target's bottom model if the network took a step on whole attacked batches."""
         check_count("batch_size", batch_size)
         view, batches = seen.view, seen.view.records // batch_size
         if not batches:
@@ -460,18 +393,14 @@ class VerticalLearning:
         marginals = tuple(statistics.marginals[i] for i in partition.columns[target])
         return FeatureKnowledge(partition.schemas[target], marginals, self.known(), layout=trained.model.layout)
 
-    def _blurred(
-        self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
-    ) -> tuple[Tensor, ...]:
+    def _blurred(self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator) -> Messages:
         """Return the parties' messages, with derivatives with respect to the computed features."""
         if self.features is None:
             return tuple(computed)
         noisy = [self.features(feature, s, generator) for feature, s in zip(computed[1:], spread[1:], strict=True)]
         return (computed[0], *noisy)
 
-    def _defended(
-        self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator
-    ) -> tuple[Tensor, ...]:
+    def _defended(self, computed: Sequence[Tensor], spread: Sequence[Tensor], generator: torch.Generator) -> Messages:
         return tuple(feature.detach() for feature in self._blurred(computed, spread, generator))
 
     def _taught(
@@ -501,7 +430,7 @@ class VerticalLearning:
                 terms.append(self.features.information(features, noise))
         return terms
 
-    def _returned(self, step: VerticalStep, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+    def _returned(self, step: VerticalStep, labels: Tensor, generator: torch.Generator) -> Messages:
         own, *theirs = step.returned
         if self.returned is None:
             return step.returned
@@ -510,7 +439,7 @@ class VerticalLearning:
         return (own, *(self.returned(their * behind, generator, answers) / behind for their in theirs))
 
 
-def leak(seen: FeatureTranscript[FeatureView], records: int) -> tuple[FeatureTranscript[FeatureView], Leaked]:
+def leak(seen: Seen, records: int) -> tuple[Seen, Leaked]:
     """Return a transcript without its first records, which leak, and these records."""
     count = seen.view.records
     if not isinstance(records, int) or isinstance(records, bool) or records < 0:
@@ -541,10 +470,10 @@ def _transcript(
     model: VerticalModel,
     target: int,
     rows: Rows,
-    sent: tuple[Tensor, ...],
+    sent: Messages,
     labels: Tensor | None,
     earlier: FeatureView | None = None,
-) -> FeatureTranscript[FeatureView]:
+) -> Seen:
     check_finite({f"features of party {party}": features for party, features in enumerate(sent)})
     own, theirs = (rows.cells[..., list(model.partition.columns[party])] for party in (0, target))
     return FeatureTranscript(FeatureView(model.active, target, own, sent, labels, earlier), theirs, rows.labels)
@@ -554,5 +483,5 @@ def _detached(module: nn.Module) -> list[tuple[str, Tensor]]:
     return [(name, parameter.detach()) for name, parameter in module.named_parameters()]
 
 
-def _spread(features: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def _spread(features: Sequence[Tensor]) -> Messages:
     return tuple(feature.detach().std(dim=1, keepdim=True, correction=0) for feature in features)

@@ -36,12 +36,8 @@ PARTS: dict[WholeTopology, tuple[str, ...]] = {
 class WholeClientModel:
     """First layers of the client, the layers that follow at another party, and what follows the second cut.
 
-    Attributes:
-        client: map from encoded rows to activations, behind a leading axis of one training.
-        middle: map from activations to what crosses next, or to outputs where nothing does: the server's layers, or
-            those of a hop between client and server.
-        rest: map from what crosses the second cut to outputs: the client's last layer where labels stay with it, or the
-            server's layers behind a hop; None where there is no second cut.
+    ``client`` has a leading axis of one training. ``middle`` is the server's or a hop's; ``rest`` is the client's
+    last layer where labels stay with it, or the server's layers behind a hop; None without a second cut.
     """
 
     client: nn.Module
@@ -65,11 +61,7 @@ class WholeClientModel:
         topology: WholeTopology,
         hop: tuple[int, ...] = (),
     ) -> WholeClientModel:
-        """Return networks before they are trained.
-
-        Args:
-            hop: units of each layer of the hop, where there is one.
-        """
+        """Return networks before they are trained; ``hop`` has the units of each layer of a hop, if any."""
         outputs, u_shaped = outputs_of(schema.target), topology == "u_shaped"
         # The client's last layer takes what the server's last hidden layer returns.
         units = (hop[-1] if hop else cut, *(tower or ((cut,) if u_shaped else ())))
@@ -108,12 +100,9 @@ class WholeClientModel:
 
 @dataclass(frozen=True)
 class TrainedWhole:
-    """Result of a training.
+    """Result of a training; ``spread`` is that of activations before any defense.
 
-    Attributes:
-        spread: standard deviation of each activation over the records of training, before any defense.
-        returned: what the sender of the second cut sent and received there of the training rows, in the last epoch;
-            None in vanilla split learning.
+    ``returned`` is what the sender of the second cut sent and received there in the last epoch; None without one.
     """
 
     model: WholeClientModel
@@ -131,12 +120,6 @@ class WholeClientLearning:
     learning, in which the server has the labels, and the configuration without label sharing, in which the client has
     the last layer too. The server sees the same of the first cut in both. Vepakomma et al., Split learning for health
     (2018): multi-hop split learning, in which a further party computes some layers between client and server.
-
-    Attributes:
-        noise: defense of activations, in training and at inference; None for nothing.
-
-    Raises:
-        BadInputError: a count is below 1, or the rate is not a positive number.
     """
 
     epochs: int = 5
@@ -151,16 +134,7 @@ class WholeClientLearning:
             raise BadInputError(f"a learning rate is a positive number, got learning_rate={self.learning_rate!r}.")
 
     def train(self, model: WholeClientModel, rows: Table, seed: int) -> TrainedWhole:
-        """Train all parts.
-
-        Example:
-            >>> from seepage.datasets.planted import telling
-            >>> rows = telling(rows=60).train
-            >>> start = WholeClientModel.of(rows.schema, 0, (8,), 4, (), "u_shaped")
-            >>> trained = WholeClientLearning(epochs=2).train(start, rows, seed=0)
-            >>> trained.returned.gradient.shape
-            torch.Size([1, 60, 4])
-        """
+        """Train a copy of all parts."""
         check_labels(rows.labels, rows.schema.target)
         model = copy.deepcopy(model)
         order, noising = (torch.Generator().manual_seed(seed + i) for i in range(2))
@@ -203,12 +177,7 @@ class WholeClientLearning:
     def observe(
         self, trained: TrainedWhole, rows: Table, seed: int, exposures: int = 1, behind_hop: bool = False
     ) -> SmashedView:
-        """Return the view of a party without columns when the client sends activations of rows.
-
-        Args:
-            exposures: number of times that each is sent, with fresh noise; the mean is seen.
-            behind_hop: whether the party gets what the hop computes of the activations, and not these.
-        """
+        """Return the view of a party without columns, of the mean of exposures, at the cut or behind the hop."""
         generator = torch.Generator().manual_seed(seed)
         times = 1 if self.noise is None else exposures
         with torch.no_grad():

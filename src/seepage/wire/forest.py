@@ -30,9 +30,7 @@ class Tree:
         left, right: number of the children, -1 for a leaf.
         condition: value of a split, below which a row goes left; for a leaf, its contribution to the margin.
         output: class whose margin the tree adds to; 0 with a single margin.
-        hessian: sum of second derivatives (``sum_hessian``); None where it is not sent.
-        weight: weight of the node before it was split (``base_weights``); None where it is not sent.
-        gain: gain of the split (``loss_changes``), 0 for a leaf; None where it is not sent.
+        hessian, weight, gain: ``sum_hessian``, ``base_weights`` (before the split), ``loss_changes``; None if not sent.
     """
 
     left: Int[np.ndarray, " node"]
@@ -63,17 +61,13 @@ class Tree:
                 depth[[self.left[node], self.right[node]]] = depth[node] + 1
         return depth
 
-    def goes_left(self, rows: Float32[np.ndarray, "row encoded"], node: int) -> Shaped[np.ndarray, " row"]:
-        """Return whether each row goes left at a split."""
-        return rows[:, self.column[node]] < self.condition[node]
-
     def members(self, rows: Float32[np.ndarray, "row encoded"]) -> list[Int[np.ndarray, " _member"]]:
         """Return the positions of the rows that reach each node."""
         by_node: list[Int[np.ndarray, " _member"]] = [np.arange(len(rows))] + [np.arange(0)] * (self.nodes - 1)
         for node in range(self.nodes):
             if self.left[node] >= 0:
                 here = by_node[node]
-                left = self.goes_left(rows[here], node)
+                left = rows[here, self.column[node]] < self.condition[node]
                 by_node[self.left[node]], by_node[self.right[node]] = here[left], here[~left]
         return by_node
 
@@ -100,12 +94,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Forest:
-    """An ensemble of boosted trees, which all add to the margins of their classes.
-
-    Attributes:
-        intercept: margin of each class before the first tree.
-        rounds: number of trees at the end of each round; those of a round have the same gradients.
-    """
+    """An ensemble of boosted trees; those of a round, of which ``rounds`` has the ends, have the same gradients."""
 
     objective: Objective
     intercept: Float32[np.ndarray, " output"]
@@ -142,13 +131,7 @@ class Forest:
     def gradients(
         self, margins: Float32[np.ndarray, "row output"], labels: Shaped[np.ndarray, " row"]
     ) -> Float32[np.ndarray, "row output 2"]:
-        """Return first and second derivatives of each row's loss by its margins, in single precision as xgboost's.
-
-        Example:
-            >>> forest = Forest("binary:logistic", np.zeros(1, np.float32), (), (), 3)
-            >>> forest.gradients(np.zeros((2, 1), np.float32), np.array([0, 1])).tolist()
-            [[[0.5, 0.25]], [[-0.5, 0.25]]]
-        """
+        """Return first and second derivatives of each row's loss by its margins, in single precision as xgboost's."""
         unit = np.float32(1)
         if self.objective == "reg:squarederror":
             first = margins - labels.astype(np.float32)[:, None]
@@ -172,15 +155,7 @@ class Forest:
 
 
 def read_forest(content: Mapping[str, Any] | str | bytes, origin: str = "the tree file") -> Forest:
-    """Return the ensemble of an xgboost model in JSON.
-
-    Args:
-        content: the text, or what was parsed of it.
-
-    Raises:
-        BadInputError: it is no xgboost model, or one with other trees than these: of DART or linear boosters, with
-            splits on sets of categories, several targets, or an objective other than those of ``Objective``.
-    """
+    """Return the ensemble of an xgboost model in JSON, as text or parsed; refuse other trees with BadInputError."""
     if isinstance(content, str | bytes):
         try:
             content = json.loads(content)

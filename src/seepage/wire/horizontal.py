@@ -99,10 +99,8 @@ View = GradientView | UpdateView
 class RoundsView:
     """Messages of the same clients in several rounds, for each of several victims.
 
-    Attributes:
-        rounds: view of each round, in order, with the model that the server sent out then.
-        batch_size: number of records in each round's message; where it is all records of the clients, they are the
-            same in every round.
+    Each round's view has the model that the server sent out then. ``batch_size`` is the number of records in a round's
+    message; where it is all records of the clients, they are the same in every round.
     """
 
     rounds: tuple[View, ...]
@@ -206,12 +204,7 @@ NOT_TRIED = "not tried: "
 
 @dataclass(frozen=True)
 class ExactSearch:
-    """Figures of an exact search on the message of one victim.
-
-    Attributes:
-        read: number of records that it read one by one and that leave a trace, proved or not.
-        ranks: rank of each hidden layer's gradient, in the order of the layers.
-    """
+    """Figures of an exact search on one victim's message: records that it read, and ranks of hidden layers."""
 
     read: int
     ranks: tuple[int, ...]
@@ -223,12 +216,7 @@ class ExactSearch:
         most their number, and where it is smaller than an encoded row is wide, the rows lie in its span. Messages with
         noise have every rank.
 
-        Args:
-            records: number of records behind the message, as the attacker knows it.
-
         Example:
-            >>> ExactSearch(read=0, ranks=(8, 4)).doubt(records=4, width=60)[:51]
-            'gradients of rank 8 are more than 4 records leave: '
             >>> ExactSearch(read=0, ranks=(58, 64)).doubt(records=128, width=105) is None
             True
         """

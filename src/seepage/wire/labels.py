@@ -58,12 +58,8 @@ class LogitsView(ReturnedView):
 class BatchView:
     """The data that a passive party holds where only gradients of whole batches come back to it.
 
-    Attributes:
-        hidden: activations before its last layer.
-        weight, bias: gradient of each batch's mean loss by the parameters of that layer.
-        features: features that it sent for the records.
-        own: its own columns of the records, as inputs of its network.
-        earlier: views of the same batches in other exchanges, the newest first; empty where each is seen once.
+    ``hidden`` enters its last layer; ``weight`` and ``bias`` are the gradients of each batch's mean loss there.
+    ``earlier`` are views of the same batches in other exchanges, the newest first.
     """
 
     hidden: Float[Tensor, "training batch record unit"]
@@ -86,12 +82,7 @@ class BatchView:
 
 @dataclass(frozen=True)
 class LabelKnowledge:
-    """Side information of a party that guesses labels.
-
-    Attributes:
-        known: positions of the view's records whose labels it knows; they are left out of all figures.
-        labels: labels of these records: class codes, or numbers.
-    """
+    """Side information of a party that guesses labels; records of ``known`` labels are left out of all figures."""
 
     target: Column
     marginal: Marginal
@@ -99,11 +90,7 @@ class LabelKnowledge:
     labels: Float[Tensor, "training known"] | None = None
 
     def granted_labels(self, what: str) -> tuple[Int[Tensor, "training known"], Float[Tensor, "training known"]]:
-        """Return positions and labels of the records whose labels are known.
-
-        Raises:
-            BadInputError: none are known, or those of a training are all the same.
-        """
+        """Return positions and labels of records whose labels are known; refuse none, and those all alike."""
         if self.known is None or self.labels is None or not self.known.shape[1]:
             raise BadInputError(
                 f"{what} needs some known labels, but the attacker knows none; grant some (known_labels)."
@@ -118,11 +105,7 @@ class LabelKnowledge:
 
 @dataclass(frozen=True)
 class LabelGuess:
-    """Guessed labels of each record of a view.
-
-    Attributes:
-        chances: chance of each label; None where the attack gives none, or the target is a number.
-    """
+    """Guessed labels of each record, with the chance of each label; None where there are none, or for numbers."""
 
     labels: Float[Tensor, "training record"]
     chances: Float[Tensor, "training record label"] | None = None

@@ -20,10 +20,7 @@ from seepage.shadow.stacked import Stacked
 class PredictionView:
     """Black-box answers of joint models, for each of several targets: a channel that counts, limits and records.
 
-    Attributes:
-        channel: function from queries to every target's chances of each class.
-        limit: largest number of queries in all; None for no limit.
-        recorded: queries and answers, in order.
+    ``channel`` maps queries to every target's chances of each class; ``limit`` is None for no limit.
     """
 
     channel: Callable[[Tensor], Tensor] = field(repr=False)
@@ -38,12 +35,7 @@ class PredictionView:
         return sum(len(queries) for queries, _ in self.recorded)
 
     def ask(self, queries: Tensor) -> Float[Tensor, "target query label"]:
-        """Return every target's answers to queries (on the first axis), and count them.
-
-        Raises:
-            BadInputError: more queries than the limit allows, or the answers are not one chance a target, query and
-                class.
-        """
+        """Return every target's answers to queries (on the first axis), and count them; refuse more than are left."""
         left = None if self.limit is None else self.limit - self.asked
         if left is not None and len(queries) > left:
             raise BadInputError(
@@ -95,9 +87,7 @@ class UpdatedView:
 class GradientsView:
     """Another party's gradients in federated training, one a round, and the models at which they were taken.
 
-    Attributes:
-        snapshots: joint models before each round, one for each target.
-        gradients: gradients of the other party, in the order of ``Stacked.flat``.
+    Snapshots have a joint model for each target, gradients the order of ``Stacked.flat``.
     """
 
     snapshots: tuple[Stacked, ...]
@@ -106,12 +96,9 @@ class GradientsView:
 
 @dataclass(frozen=True)
 class Shadows:
-    """Shadow models and their answers to the attacker's queries.
+    """Shadow models and their answers to the attacker's queries, as it would see them.
 
-    Attributes:
-        shares: share of the attribute in the rows in the victim's place: in its first rows, and in its new ones where
-            it added any.
-        answers: answers to the queries, as the attacker would see them.
+    ``shares`` are those of the attribute in the rows in the victim's place: in its first rows, and in new ones.
     """
 
     models: Trained
@@ -136,11 +123,8 @@ class SpreadShadows(Shadows):
     """Shadow models with shares over a range, in pairs of the same rows, each from one of two halves of all rows.
 
     A half's models show the error of a rule that was fitted on the other half, on models of rows that it has never
-    seen. Differences between two models of the same rows are due to training alone.
-
-    Attributes:
-        halves: half of the auxiliary rows, 0 or 1, that each model's rows are from.
-        carrying, others: number of rows of a half with the attribute and without.
+    seen. Differences between two models of the same rows are due to training alone. ``carrying`` and ``others`` are
+    numbers of rows of a half with the attribute and without.
     """
 
     halves: Int[Tensor, " shadow"]
@@ -149,10 +133,9 @@ class SpreadShadows(Shadows):
     rows: int
 
     def drawn_share(self, shares: Float[Tensor, " share"]) -> Float[Tensor, " share"]:
-        """Return the share of a half's rows that models with these shares draw, rows of both kinds weighed by number.
+        """Return the share of a half's rows that models draw, rows of both kinds weighed by number.
 
-        This share of the variation between models' rows is common to all models of one half; the rest differs between
-        its models.
+        This share of the variation between models' rows is common to all models of one half.
         """
         return self.rows * (shares.square() / self.carrying + (1 - shares).square() / self.others)
 
@@ -246,9 +229,7 @@ class PooledKnowledge:
 class PropertyGuess:
     """Guessed share of the victim's rows that carry a sensitive attribute, for each joint model.
 
-    Attributes:
-        share: estimate on the whole range; None where the attack gives none.
-        low, high: bounds of the estimate's interval; None without one.
+    ``share``, ``low`` and ``high`` are an estimate on the whole range and its interval; None without one.
     """
 
     shares: tuple[float, ...]

@@ -37,10 +37,6 @@ def cast_noise(entries: Tensor, precision: Precision) -> float:
 
     The error of a rounding is spread evenly over the last place of its number, which for floats is the power of two at
     or below it times their precision, and no less than the distance of the smallest numbers.
-
-    Example:
-        >>> round(cast_noise(torch.tensor([1.0, -1.0]), "bfloat16") * 128 * 12**0.5, 6)
-        1.0
     """
     if precision == "full" or not entries.numel():
         return 0.0
@@ -50,12 +46,7 @@ def cast_noise(entries: Tensor, precision: Precision) -> float:
 
 
 def last_place(entries: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the value of the last place of each number in a type of floats, in double precision.
-
-    Example:
-        >>> last_place(torch.tensor([1.0, 0.75, 0.0]), torch.float16).tolist()
-        [0.0009765625, 0.00048828125, 5.960464477539063e-08]
-    """
+    """Return the value of the last place of each number in a type of floats, in double precision."""
     info, size = torch.finfo(dtype), entries.double().abs()
     place = torch.ldexp(torch.full_like(size, info.eps), torch.frexp(size).exponent - 1)
     # Below the smallest normal number places do not become smaller; zero has no power of two below it.

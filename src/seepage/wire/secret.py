@@ -22,12 +22,9 @@ A = TypeVar("A", bound=ActivationView, covariant=True)
 
 @dataclass(frozen=True)
 class RecordsSecret:
-    """The true records behind each victim's update.
+    """The true records and labels behind each victim's update: float64, codes, or values of numbers.
 
-    Attributes:
-        cells: true cells, float64, codes of discrete columns, values of continuous ones.
-        labels: true labels: codes (classification) or values (regression).
-        used: whether each record is in each of several rounds' messages; None where all of them are.
+    ``used`` are the records in each of several rounds' messages; None where all of them are.
     """
 
     cells: Float[Tensor, "victim record column"]
@@ -45,12 +42,7 @@ class Transcript(Generic[V]):
 
 @dataclass(frozen=True)
 class CutTranscript:
-    """The view of split learning's server, and the client's true values of the same records in the same order.
-
-    Attributes:
-        cells: true cells of the private columns, float64: codes of discrete ones, values of continuous ones.
-        labels: true class codes, before any that were flipped.
-    """
+    """The view of split learning's server, and true private cells and labels, before any flip, of the same records."""
 
     view: CutView
     cells: Float[Tensor, "record private"]
@@ -59,12 +51,7 @@ class CutTranscript:
 
 @dataclass(frozen=True)
 class FeatureTranscript(Generic[A]):
-    """The view of vertical learning's active party, and the target's true values of the same records.
-
-    Attributes:
-        view: view of the active party, or of a server without columns.
-        cells: true cells of the target's columns, float64: codes of discrete ones, values of continuous ones.
-    """
+    """The view of the active party, or of a server without columns, and the target's true cells and labels."""
 
     view: A
     cells: Float[Tensor, "training record column"]
@@ -77,11 +64,7 @@ class FeatureTranscript(Generic[A]):
 
 @dataclass(frozen=True)
 class PooledTranscript:
-    """The views that a party or client of pooled learning may have of joint models, and the victims' shares.
-
-    Attributes:
-        shares: share of the sensitive attribute in each victim's rows.
-    """
+    """The views that a party or client may have of joint models, and the attribute's share in each victim's rows."""
 
     answers: PredictionView
     models: ModelView

@@ -71,18 +71,7 @@ class CutView:
 class CutRounds:
     """Messages of several rounds about records that were not all in the same ones, such as those of shuffled epochs.
 
-    Attributes:
-        views: view of each round without earlier ones, the newest first.
-        rows: positions of each round's records among all, which are numbered from 0 without gaps.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> from seepage.models.deepfm import deepfm
-        >>> model = deepfm(telling(rows=20).schema, ["cause"], seed=0)
-        >>> view = CutView(model, torch.zeros(2, 1), torch.zeros(2, 3), torch.ones(2, 3), torch.ones(2))
-        >>> rounds = CutRounds((view, view), (torch.tensor([0, 2]), torch.tensor([1, 2])))
-        >>> rounds.records, [mask.tolist() for mask in rounds.newest]
-        (3, [[True, True], [True, False]])
+    ``views`` are without earlier ones, the newest first; ``rows`` number each one's records from 0 without gaps.
     """
 
     views: tuple[CutView, ...]
@@ -117,13 +106,7 @@ class CutRounds:
 
 
 def batches(behind: Float[Tensor, " record"]) -> list[slice]:
-    """Return the records of each client's batch, which follow each other, by the number of records in their mean loss.
-
-    Example:
-        >>> import torch
-        >>> batches(torch.tensor([2.0, 2.0, 1.0]))
-        [slice(0, 2, None), slice(2, 3, None)]
-    """
+    """Return the records of each client's batch, one after the other, by the number of records in their mean loss."""
     slices, start = [], 0
     while start < len(behind):
         stop = min(start + int(behind[start]), len(behind))
@@ -137,8 +120,7 @@ class KnownCut:
     """The defense of split learning's clients as an adaptive attacker knows it.
 
     Attributes:
-        noise_multiplier: standard deviation of the noise on every entry of a record's gradient, in units of the bound
-            on its norm.
+        noise_multiplier: noise standard deviation on every entry of a record's gradient / bound on its norm.
         clips: whether records' gradients are clipped; the bound is in the view.
         own_norm: whether each record's bound is half of its own gradient's norm.
         flip: probability that a label is exchanged for another one, drawn once a record.
@@ -201,20 +183,17 @@ class CutKnowledge:
 
 @dataclass(frozen=True)
 class CutGuess:
-    """Guessed private cells and label of each record of an exchange of split learning.
+    """Guessed private cells and label of each record of an exchange; None is what the attack does not give.
 
     Attributes:
-        cells: guessed cells of the private columns, float64: codes of discrete ones, values of continuous ones.
-        chances: for each private column, the chance of each of its candidate values, in order; None where the attack
-            gives none.
-        residual: distance between the received gradient and that of the best configuration, in units of a record's own
-            gradient; NaN where none was compared.
-        runner_up: the same distance for the best configuration that differs in a cell or the label.
-        ties: number of configurations, the best one included, that fit equally well up to rounding; at most the number
-            of configurations that were kept.
+        cells: float64, codes of discrete columns, values of continuous ones.
+        chances: for each private column, the chance of each of its candidate values, in order.
+        residual, runner_up: distance between the received gradient and that of the best configuration, and of the best
+            that differs in a cell or the label, in units of a record's own gradient; NaN where none was compared.
+        ties: number of kept configurations, the best one included, that fit equally well up to rounding.
         likely: whether the configuration replays the message up to rounding, and no other does, or is expected to do so
             by chance; None where this is not known, such as for continuous columns in bins.
-        proof: which private cells are certified, see ``seepage.kernel``; None for attacks that are no provers.
+        proof: which private cells are certified, see ``seepage.kernel``.
         mass: share of each private column's values, by its marginal, that are shown to replay the message; a large one
             proves that this message does not tell the cell. NaN where nothing is shown.
     """

@@ -40,12 +40,9 @@ class Sent:
 
 @dataclass(frozen=True)
 class Values:
-    """Values of one column of the schema, and the bin of each.
+    """Values of one column of the schema: bin over all encoded columns, and the cell that stands for it.
 
-    Attributes:
-        bins: bin of each value, numbered over all encoded columns.
-        cells: cell that stands for each: a code, or a number in its bin.
-        exact: whether every number of the bin is within the column's tolerance of the cell.
+    ``exact`` is whether every number of the bin is within the column's tolerance of the cell.
     """
 
     bins: Int[np.ndarray, " value"]
@@ -104,12 +101,7 @@ def _number(
 
 
 def whole_counts(counts: Float[np.ndarray, " value"], records: int) -> Int[np.ndarray, " value"]:
-    """Return numbers of records as whole numbers that add up to all records, by the largest remainders.
-
-    Example:
-        >>> whole_counts(np.array([1.4, 0.9, -0.2]), 3).tolist()
-        [2, 1, 0]
-    """
+    """Return numbers of records as whole numbers that add up to all records, by the largest remainders."""
     clipped = np.maximum(counts, 0.0)
     if len(counts) == 0:
         return np.zeros(0, dtype=np.int64)

@@ -14,12 +14,7 @@ from seepage.wire.horizontal import Knowledge, RecordsGuess
 
 @dataclass(frozen=True)
 class Cuts:
-    """Bins of every encoded column, as the parties agreed on them before training.
-
-    Attributes:
-        start: position of each column's first bin, and the number of all bins at the end.
-        values: upper end of each bin, which is not in it.
-    """
+    """Bins of every encoded column: first bins, with the number of all at the end, and ends, which are not in them."""
 
     start: Int[np.ndarray, " ends"]
     values: Float32[np.ndarray, " bin"]
@@ -47,13 +42,7 @@ class Cuts:
         return bins + self.start[:-1]
 
     def interval(self, number: int) -> tuple[float, float]:
-        """Return the lower end of a bin, which is in it, and the upper one; the first bin of a column is open below.
-
-        Example:
-            >>> cuts = Cuts(np.array([0, 2]), np.array([1, 5], dtype=np.float32))
-            >>> cuts.interval(0), cuts.interval(1)
-            ((-inf, 1.0), (1.0, 5.0))
-        """
+        """Return the lower end of a bin, which is in it, and the upper one; the first bin of a column is open below."""
         low = -np.inf if number in self.start else float(self.values[number - 1])
         return low, float(self.values[number])
 
@@ -62,11 +51,7 @@ class Cuts:
 class HistogramMessage:
     """Histograms that a client sends while the trees of all clients are grown together.
 
-    Attributes:
-        forest: the joint ensemble, which every party holds.
-        cuts: bins of all clients.
-        nodes: nodes of each tree that sums were sent for, in order.
-        sums: sums of first and second derivatives of the client's rows in each bin, for each tree.
+    ``sums`` are those of both derivatives of its rows in each bin, for each tree and each of its ``nodes``.
     """
 
     forest: Forest
@@ -77,11 +62,7 @@ class HistogramMessage:
 
 @dataclass(frozen=True)
 class HistogramsView:
-    """Sums of derivatives by tree, node, column and bin, of one client or added up over several.
-
-    Attributes:
-        messages: one for each victim.
-    """
+    """Sums of derivatives by tree, node, column and bin, of one client or added up over several."""
 
     messages: tuple[HistogramMessage, ...]
     clients: int = 1
@@ -94,12 +75,9 @@ class HistogramsView:
 
 @dataclass(frozen=True)
 class FileMessage:
-    """Tree files of a client, over all rounds.
+    """Tree files of a client, over all rounds: the global ensemble at the end, with the fields that are sent.
 
-    Attributes:
-        forest: the global ensemble at the end, with the fields that are sent.
-        own: positions of the client's trees in it.
-        before: number of trees that the client started from, for each of these.
+    ``own`` are the positions of the client's trees in it, ``before`` numbers of trees that each of these started from.
     """
 
     forest: Forest
@@ -107,22 +85,14 @@ class FileMessage:
     before: tuple[int, ...]
 
     def start(self, tree: int) -> Forest:
-        """Return the ensemble whose margins one of the client's trees was grown on.
-
-        Args:
-            tree: position in ``own``.
-        """
+        """Return the ensemble whose margins one of the client's trees, by its position in ``own``, was grown on."""
         # Trees before are whole rounds.
         return replace(self.forest, trees=self.forest.trees[: self.before[tree]])
 
 
 @dataclass(frozen=True)
 class TreeFilesView:
-    """Trees that clients grew on their own rows, as xgboost writes them to JSON.
-
-    Attributes:
-        messages: one for each victim.
-    """
+    """Trees that clients grew on their own rows, as xgboost writes them to JSON."""
 
     messages: tuple[FileMessage, ...]
 
@@ -134,14 +104,10 @@ class TreeFilesView:
 
 @dataclass(frozen=True)
 class TreesKnowledge(Knowledge):
-    """Side information about federated trees: what the parties agreed on before training.
+    """Side information about federated trees: what the parties agreed on before training, lambda and eta among it.
 
-    Attributes:
-        regularisation: L2 penalty on leaf weights (lambda).
-        learning_rate: factor of each tree's weights (eta).
-        max_bin: largest number of bins of a column: with fewer, each bin but the first mostly stands for the value of
-            its lower end; None where numbers were rounded before, so that a bin holds a range of them.
-        noise: standard deviation of normal noise on each sum, as the attacker knows it.
+    ``max_bin`` is None where numbers were rounded before: otherwise, with fewer bins, each but the first mostly stands
+    for the value of its lower end. ``noise`` is the standard deviation of normal noise on each sum.
     """
 
     regularisation: float = 1.0
@@ -158,15 +124,12 @@ class TreesKnowledge(Knowledge):
 
 @dataclass(frozen=True)
 class TreesGuess(RecordsGuess):
-    """Guessed records of each victim, and other values that were read from trees.
+    """Guessed records of each victim, and other values that were read from trees; None is what an attack does not give.
 
     Attributes:
-        leaves: for each victim and each of its trees, number of rows of each class in every leaf (leaf, class), a
-            single class for a regression; None where the attack gives none.
-        hessians: for each victim and each of its trees, sum of second derivatives of every node; NaN where it is not
-            known; None where the attack gives none.
-        values: for each victim, values of each numeric column by its name, without rows; None where the attack gives
-            none.
+        leaves: for each victim and tree, rows of each class in every leaf (leaf, class), one class for a regression.
+        hessians: for each victim and tree, sum of second derivatives of every node; NaN where it is not known.
+        values: for each victim, values of each numeric column by its name, without rows.
     """
 
     leaves: tuple[tuple[Float[np.ndarray, "_leaf _class"], ...], ...] | None = None

@@ -92,18 +92,8 @@ class FeatureView(ActivationView):
 class Queries:
     """A channel on which a passive party answers with its features of rows that the asker chooses.
 
-    It counts rows, refuses more than its limit and keeps questions and answers.
-
-    Args:
-        answer: map from inputs of the party's bottom model (training, row, encoded) to features (training, row,
-            feature).
-        limit: number of rows that may be asked in each training.
-
-    Attributes:
-        asked, answered: inputs and features of each call, in order.
-
-    Raises:
-        BadInputError: the limit is negative.
+    It counts rows, refuses more than its limit in each training and keeps questions and answers. Rows are inputs of the
+    party's bottom model.
 
     Example:
         >>> import torch
@@ -145,13 +135,9 @@ class Queries:
 
 @dataclass(frozen=True)
 class FeatureAuxiliary:
-    """Complete rows of the same kind that the attacker of vertical learning holds, for each training.
+    """Complete rows of the same kind that the attacker holds: cells of the target's columns and of its own.
 
-    Attributes:
-        cells: cells of the target's columns.
-        own: cells of the attacker's own columns.
-        features: features that every party but the target sends for them, in the parties' order; the target's place is
-            empty.
+    ``features`` are those that every party but the target sends for them, in order; the target's place is empty.
     """
 
     cells: Float[Tensor, "training row column"]
@@ -167,12 +153,7 @@ class FeatureAuxiliary:
 
 @dataclass(frozen=True)
 class Leaked:
-    """Records of the target that the attacker holds, with the features that the target sent for them.
-
-    Attributes:
-        cells: cells of the target's columns.
-        own: cells of the attacker's own columns.
-    """
+    """Records of the target that the attacker holds: the target's cells, its own, and the features that were sent."""
 
     cells: Float[Tensor, "training leaked column"]
     features: Float[Tensor, "training leaked feature"]
@@ -186,12 +167,7 @@ class Leaked:
 
 @dataclass(frozen=True)
 class KnownFeatures:
-    """The defenses as an adaptive attacker of vertical learning knows them.
-
-    Attributes:
-        names: names of the defenses in force, with their arguments.
-        noise: standard deviation of the normal noise on features, in units of their own.
-    """
+    """The defenses as an adaptive attacker knows them; ``noise`` is in units of a feature's standard deviation."""
 
     names: Mapping[str, Mapping[str, float | int | str | bool]] = field(default_factory=dict)
     noise: float = 0.0
@@ -206,12 +182,8 @@ class WeightGradients:
     """Gradients with respect to the parameters of the target's bottom model, which do not cross the wire.
 
     Published attacks on gradients start from them. They are of batches of the attacked records, one after the other, as
-    though the trained network took one more step on each.
-
-    Attributes:
-        parameters: gradient of each batch's mean loss by parameter name, shape (training, batch, *parameter).
-        returned: gradient of the same loss with respect to each record's features, as the attacker sent it to the
-            target.
+    though the trained network took one more step on each: of each batch's mean loss by parameter name, shape (training,
+    batch, *parameter), and of the same by each record's features, as the attacker sent it.
     """
 
     parameters: Mapping[str, Tensor]
@@ -233,17 +205,10 @@ Grant = Literal["auxiliary", "queries", "leaked", "bottom", "gradients"]
 
 @dataclass(frozen=True)
 class FeatureKnowledge:
-    """Side information of the active party in vertical learning.
+    """Side information of the active party in vertical learning; None is what is not granted.
 
-    Attributes:
-        schema: the target's columns, categories, bounds.
-        defense: the target's defense of features, and the defense of gradients.
-        auxiliary: complete rows that the attacker holds; None where it has none.
-        queries: channel on which the target answers queries; None where it does not.
-        leaked: records of the target that leaked; None where there are none.
-        bottom: the target's bottom model; None where it is unknown.
-        gradients: gradients with respect to that model's parameters; None where they stay with the target.
-        layout: what the target's columns are together; None for tables.
+    ``schema`` has the target's columns, ``defense`` what it does to features and gradients. ``gradients`` are by the
+    parameters of its bottom model. ``layout`` says what its columns are together; None for tables.
     """
 
     schema: Schema
@@ -312,20 +277,15 @@ class FeatureKnowledge:
 
 @dataclass(frozen=True)
 class FeatureGuess:
-    """Guessed cells of a passive party's records, in each of several trainings of vertical learning.
+    """Guessed cells of a passive party's records, in each training; None is what the attack does not give.
 
     Attributes:
-        cells: guessed cells of the target's columns, float64: codes of discrete ones, values of continuous ones; NaN
-            of a training whose network diverged.
-        chances: chance of each category of each column (training, record, value), None for a continuous column; None
-            where the attack gives none.
-        radii: error that nine in ten of a column's cells stay below, as the attack expects, in their own units, NaN
-            for discrete columns; None where the attack gives no such error.
-        failed: trainings in which the attack itself failed, for example by numbers that are not finite; its success
-            there is unknown.
+        cells: float64, codes of discrete columns, values of continuous ones; NaN of a training that diverged.
+        chances: chance of each category of each column (training, record, value), None for a continuous column.
+        radii: error that nine in ten of a column's cells stay below, as the attack expects; NaN for discrete columns.
+        failed: trainings in which the attack itself failed, for example by numbers that are not finite.
         queries: number of rows that were asked of the target, in each training.
-        replayed: records whose cells follow from their features by exact inversion, so that they replay them; None
-            where the attack inverts nothing.
+        replayed: records whose cells follow from their features by exact inversion, so that they replay them.
     """
 
     cells: Float[Tensor, "training record column"]
