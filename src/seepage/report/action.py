@@ -111,7 +111,8 @@ def _undecided(result: AuditResult, attacked: Sequence[Record]) -> str | None:
         return f"Nothing is decided: with {name} {why}, so that more may be read."
     spec = result.audit.spec
     if best["n"] < result.audit.units and result.left_out:
-        return f"Nothing is decided: {best['n']} of {result.audit.units} {spec.unit}s were run with {name}. Give more time."
+        ran = f"{best['n']} of {result.audit.units} {spec.unit}s were run with {name}"
+        return f"Nothing is decided: {ran}. Give more time."
     more = fields_of(type(spec))[spec.repeats].flag
     little = "little may be read" if best["defense"] == UNDEFENDED else f"{name} may leave little"
     return f"Nothing is decided: {little}. Audit more {spec.unit}s ({more}) before changing anything."

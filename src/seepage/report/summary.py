@@ -37,8 +37,8 @@ _READING = (
     "interval lies names it: none below 5%, low below 20%, moderate below 50%, high below 90%, else total. Two "
     "neighbours are both named; beyond that it is inconclusive. It is incomplete where little was found, but a default "
     "attack or its positive control is missing. It is total also where half of all records come back "
-    "whole in two repetitions or more, and half of those that no baseline gets whole, or any is certified. These are the attacks that were run; a "
-    "better one may exist."
+    "whole in two repetitions or more, and half of those that no baseline gets whole, or any is certified. These are "
+    "the attacks that were run; a better one may exist."
 )
 
 

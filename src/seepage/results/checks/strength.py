@@ -93,8 +93,8 @@ def control_missing(facts: Facts) -> Iterator[Fault]:
         why = "It plants nothing that the attack could read" if not late else "There was no time for it"
         why = why if facts.audit.spec.control else "It was switched off"
         yield Fault(
-            f"{why} ({few(without)}). Nothing shows that these attacks work on this table at all: where they find little, "
-            "the attack may be at fault.",
+            f"{why} ({few(without)}). Nothing shows that these attacks work on this table at all: where they find "
+            "little, the attack may be at fault.",
             tuple(Where(attack=name) for name in without),
             # A gate passes a deployment because little leakage was shown.
             "warning" if facts.audit.spec.gate is not None else None,
