@@ -10,6 +10,8 @@ import pytest
 from seepage.assessment.row import ResultRow
 from seepage.report.action import what_to_do
 from seepage.report.result import AuditResult
+from seepage.results.checks.finding import Finding, Where
+from seepage.run.runner import Run
 from tests.settings.fifth import CoinAudit, CoinSpec
 from tests.settings.plugged import plugged_in  # noqa: F401
 
@@ -80,3 +82,42 @@ def test_without_a_defense_the_next_step_is_one() -> None:
 
 def test_a_defense_that_was_not_reached_is_no_reason_to_say_that_nothing_helps() -> None:
     assert said([row("none", 0.99)]).startswith("Nothing is decided: nothing was measured with gloves and thick.")
+
+
+def test_sensitive_columns_that_are_left_open_are_named() -> None:
+    rows = [row("none", 0.99), row("gloves", 0.6)]
+    open_ = replace(row("gloves", 0.6, column="side"), lift_high=0.2)
+    audit = CoinAudit(CoinSpec.of(defenses=["none", {"name": "gloves", "noise": 1.0}]))
+    audit.about = replace(audit.about, sensitive=("side",))
+    words = what_to_do(AuditResult(audit, [*rows, open_]))
+    assert words[0].startswith("Use gloves")
+    assert words[1].endswith("not shown for 1 of 1 sensitive column (side); --repetitions narrows it.")
+    assert "sensitive" not in " ".join(what_to_do(AuditResult(audit, [*rows, replace(open_, lift_high=0.02)])))
+    assert "sensitive" not in " ".join(what_to_do(AuditResult(audit, [*rows, replace(open_, baseline=1.0)])))
+
+
+def test_a_model_that_learns_nothing_under_the_defense_is_told() -> None:
+    rows = [row("none", 0.99), row("gloves", 0.61)]
+    learnt_nothing = "no better than always giving the same answer"
+    assert learnt_nothing in said([*rows, task("none", 0.9), task("gloves", 0.51)])
+    assert learnt_nothing not in said([*rows, task("none", 0.9), task("gloves", 0.8)])
+    assert learnt_nothing not in said([*rows, task("none", 0.5), task("gloves", 0.5)])
+
+
+def test_what_was_not_tried_is_the_reason_where_nothing_is_decided() -> None:
+    weaker = Finding("SEEP024", "warning", "The exact attack was not tried", "...", (Where(None, "gloves"),))
+    spec = CoinSpec.of(defenses=["none", {"name": "gloves", "noise": 1.0}])
+    words = what_to_do(AuditResult(CoinAudit(spec), [row("none", 0.99), row("gloves", 0.6)], findings=[weaker]))
+    assert "with gloves the exact attack was not tried (SEEP024), so that more may be read." in words[0]
+
+
+def test_units_without_time_are_the_reason_where_nothing_is_decided() -> None:
+    spec = CoinSpec.of(defenses=["none", {"name": "gloves", "noise": 1.0}], repetitions=9)
+    audit = CoinAudit(spec)
+    here = next(one for one in audit.configurations if one.defense == "gloves")
+    part = next(part for part in audit.parts if part.kind == "attack")
+    run = Run(here, part, [], (), None, {}, {}, planned=9)
+    assert run.status == "left_out"
+    few = row("gloves", 0.6, n=3)
+    words = what_to_do(AuditResult(audit, [row("none", 0.99), few], runs=[run]))
+    assert words[0] == "Nothing is decided: 3 of 9 tosss were run with gloves. Give more time."

@@ -73,8 +73,8 @@ def _open_columns(result: AuditResult, records: Sequence[Record]) -> list[str]:
     own = [column for record in records for column in result.by_column[setting_of(record)] if column["sensitive"]]
     guessed = {column["column"] for column in own if (column["baseline"] or 0.0) >= 1}
     names = {column["column"] for column in own} - guessed
-    exceeding = [column for column in own if column["upper"] is None or column["upper"] >= ENOUGH]
-    wide = list(dict.fromkeys(clean(column["column"], 40) for column in exceeding if column["column"] in names))
+    exceeding = [column["column"] for column in own if not keeps_below(column, ENOUGH)]
+    wide = [clean(name, 40) for name in dict.fromkeys(exceeding) if name in names]
     if not wide:
         return []
     more = f" and {len(wide) - _NAMED} more" if len(wide) > _NAMED else ""
