@@ -16,9 +16,9 @@ NAME = "rounds"
 
 
 def accumulated(reports: Sequence[AuditResult]) -> Section | None:
-    """Return leakage against the number of attacked rounds, beside baselines; None where no audits differ in it.
+    """Return leakage against the number of attacked rounds beside baselines; None where no audits differ in it.
 
-    Audits belong together that are of the same rows and settings in all else. Each batch size and defense has a figure.
+    Audits belong together that are of the same rows and settings in all else.
     """
     groups: dict[str, list[AuditResult]] = {}
     for report in reports:

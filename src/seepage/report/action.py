@@ -30,11 +30,7 @@ def what_to_do(result: AuditResult) -> list[str]:
 
 
 def actions(result: AuditResult, attacked: Sequence[Record]) -> list[str]:
-    """Return what to do as sentences.
-
-    Args:
-        attacked: strongest attack of each configuration, see ``frames.overview``.
-    """
+    """Return what to do as sentences, by the strongest attack of each configuration."""
     task = {setting_of(record): record for record in result.frontier}
     given = [record for record in attacked if record["defense"] == UNDEFENDED]
     fine = [record for record in attacked if keeps_below(record, ENOUGH)]

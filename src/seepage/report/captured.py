@@ -86,12 +86,7 @@ def render_captured(
     report: AuditResult | None = None,
     provenance: Mapping[str, object] | None = None,
 ) -> str:
-    """Return a report on captured messages as one self-contained page.
-
-    Args:
-        report: the same as an audit; None where nothing could be attacked.
-        provenance: origin of the figures; none if None.
-    """
+    """Return a report on captured messages as one page; ``report`` is None where nothing could be attacked."""
     return captured_page(captured_sections(findings), report, provenance or {})
 
 

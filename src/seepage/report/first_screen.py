@@ -24,11 +24,7 @@ def not_tested(result: AuditResult) -> str:
 
 
 def left_out(inferred: Inferred | None) -> list[str]:
-    """Return the columns that the audit leaves out, in a sentence; empty for none.
-
-    Args:
-        inferred: origin of the schema; None where it was not inferred.
-    """
+    """Return the columns that the audit leaves out, in a sentence; empty for none."""
     names = (
         [] if inferred is None else [clean(column.name) for column in inferred.columns if column.taken == "left out"]
     )

@@ -1,8 +1,4 @@
-"""An audit's figures as tidy records, one a line of a table or a point of a plot: what figures and tables are made of.
-
-Records are plain dictionaries of numbers and texts as they come out of the audit; nothing is escaped or
-rounded here. Missing is None.
-"""
+"""An audit's figures as records of plain numbers and texts, of which figures and tables are made; missing is None."""
 
 from __future__ import annotations
 
@@ -41,21 +37,11 @@ def at(rows: Sequence[ResultRow], setting: Setting) -> list[ResultRow]:
 def overview(
     rows: Sequence[ResultRow], findings: Sequence[Finding] = (), label: str | None = None, apart: bool = False
 ) -> list[Record]:
-    """Return for each setting what its strongest attack reads and the verdict on it.
+    """Return for each setting what its strongest attack reads and the verdict on it; attack is None where none ran.
 
-    Each has batch_size, defense, attack, mean, low, high, n, baseline, baseline_name, lift, lift_low, lift_high,
-    closed, closed_low, upper, tier, exact, discrete, continuous and seconds; attack is None where none ran. ``of`` is
-    None where these are of all cells, else the column that alone was attacked. ``label`` is the same of the label's
-    strongest attack, None without one, and label_mean and label_tier are two of its figures; tier, closed, closed_low
-    and upper are those of the graver of both verdicts, and ``by_label`` is whether the label's closed gap is that.
-
-    Args:
-        label: name of the column of labels, where they are a secret.
-        apart: whether the verdict on the label stands apart from that on the cells.
-
-    Example:
-        >>> overview([])
-        []
+    ``of`` is None where figures are of all cells, else the column that alone was attacked. ``label`` holds the same of
+    the label's strongest attack. Unless the verdict on the label stands ``apart``, tier and closed gap are those of the
+    graver of both verdicts, and ``by_label`` is whether that is the label's.
     """
     records = []
     for setting in settings(rows):
@@ -141,11 +127,7 @@ def columns(
     sensitive: Sequence[str] = (),
     schema: Schema | None = None,
 ) -> list[Record]:
-    """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift.
-
-    Args:
-        schema: schema of the table, for kind, tolerance and place of its columns; None where the rows are no table.
-    """
+    """Return what the strongest attack of a setting reads of each column: sensitive ones first, then by lift."""
     here = at(rows, setting)
     attack = strongest(here, *setting)
     schema_columns = {} if schema is None else {column.name: column for column in (*schema.columns, schema.target)}
@@ -178,9 +160,8 @@ def columns(
 def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
     """Return the accuracy of cells binned by the attacker's own certainty, by kind of column.
 
-    Discrete cells are binned by certainty, 1 less the normalised entropy, in tenths; continuous ones, whose
-    entropy has no scale, by tenths of their rank (1 the most certain). Each has kind, bin, certainty (mean of
-    the bin's cells), mean, low, high (over victims), cells and n.
+    Discrete cells are binned by certainty, 1 less the normalised entropy, in tenths; continuous ones, whose entropy has
+    no scale, by tenths of their rank (1 the most certain).
     """
     records = []
     for kind, certainty, right in _by_kind(evidence, schema):
@@ -206,11 +187,7 @@ def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
 
 
 def coverage(evidence: Evidence, schema: Schema, points: int = 40) -> list[Record]:
-    """Return how accurate the most certain share of the cells is, for shares up to all of them.
-
-    Cells of equal certainty count with their mean accuracy, whatever their order. Each has kind, share,
-    mean and cells.
-    """
+    """Return how accurate the most certain share of the cells is; equally certain ones count with their mean."""
     records = []
     for kind, certainty, right in _by_kind(evidence, schema):
         ranked = ~np.isnan(certainty)
@@ -276,11 +253,7 @@ def exposed(evidence: Evidence, schema: Schema, baselines: Mapping[str, float | 
 
     Sensitive columns come first, then those that the best baseline gets least often; within a column the cells of which
     the attacker is most certain, by their uncertainty to two decimals. Cells of columns that a baseline always gets are
-    nothing that leaked. Each has victim, record, column (positions from 1 and the name), kind, certainty (discrete),
-    spread in standard deviations (continuous), baseline, and truth and guess where evidence holds them.
-
-    Args:
-        baselines: accuracy of the best baseline by column.
+    nothing that leaked.
     """
     if evidence.uncertainty is None:
         return []
@@ -336,11 +309,7 @@ def _value(
 
 
 def subgroups(evidence: Evidence, least: int, width: int) -> list[Record]:
-    """Return the accuracy on records of each category, by column.
-
-    Args:
-        least: number of records below which categories are pooled, so that a rate never speaks of single people.
-    """
+    """Return the accuracy by category; those of fewer than ``least`` records are pooled, for privacy."""
     records = []
     for column, categories in evidence.groups.items():
         small = [counts for counts in categories.values() if 0 < counts[0] < least * width]
@@ -366,8 +335,7 @@ def _group(column: str, category: object, cells: int, right: int, width: int, po
 def rarity(evidence: Evidence) -> list[Record]:
     """Return the accuracy by quarter of the records' rarity, the most common records first.
 
-    Each has quarter (1 to 4), from and to (mean self-information of a record's cells, nats), mean, low, high
-    (over victims), n and records. Nothing below eight records or where all are equally rare.
+    Rarity is the mean self-information of a record's cells (nats). Nothing below eight records or where all are equal.
     """
     rare = evidence.rarity.astype(float)
     if rare.size < 8 or np.ptp(rare) == 0:
@@ -403,15 +371,10 @@ def _estimated(estimate: Estimate) -> Record:
 
 
 def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Sequence[str]) -> list[Record]:
-    """Return leakage beside how well the task is learnt, one a setting where that was measured.
+    """Return leakage beside how well the task is learnt (by the first metric measured), one a setting.
 
-    To the fields of ``overview`` come task_metric, task, task_low, task_high, task_n and task_baseline; and epsilon,
-    label_epsilon, delta, steps and accountant of what the defense guarantees to single records (epsilon) and labels
-    over that training, None where it guarantees nothing. message_epsilon, measured_low and measured_high are the
-    epsilon of one message in closed form, and the interval of what canaries show of it.
-
-    Args:
-        utility: metrics that say how well the task is learnt, the preferred one first.
+    epsilon and label_epsilon are what a defense guarantees to records and labels over that training. message_epsilon is
+    that of one message in closed form; measured_low and measured_high are the interval of what canaries show of it.
     """
     records = []
     for record in overviews:
@@ -444,12 +407,7 @@ def is_error(metric: str) -> bool:
 
 
 def task_name(metric: str) -> str:
-    """Return a metric of the task in words.
-
-    Example:
-        >>> [task_name(metric) for metric in ("task_accuracy", "auc", "task_rmse")]
-        ['Task accuracy', 'AUC', 'Task error (RMSE)']
-    """
+    """Return a metric of the task in words."""
     if is_error(metric):
         return "Task error (RMSE)"
     return "AUC" if metric == "auc" else metric.replace("_", " ").capitalize()

@@ -34,12 +34,9 @@ class _Case:
 def junit(reports: Sequence[AuditResult], page: Path | None = None) -> str:
     """Return JUnit XML: a suite for each audit, a case for its gate, for each limited figure and for each check.
 
-    A suite has no failure and no error exactly where the exit status of the command is 0. A gate that is shown to be
-    above its limit is a failure. What stays undecided, and failed jobs, are errors: the question has no answer.
-    Findings of checks are the output of their case, since the gate weighs them itself.
-
-    Args:
-        page: path of the HTML report; None for none.
+    A suite has no failure and no error exactly where the exit status of the command is 0. A gate shown to be above its
+    limit is a failure; what stays undecided, and failed jobs, are errors. Findings are the output of their case, since
+    the gate weighs them itself.
     """
     root = ElementTree.Element("testsuites", name="seepage")
     cases_of_all: list[_Case] = []

@@ -33,17 +33,7 @@ _NEARLY_ALL = 0.98
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
-
-    Attributes:
-        runs: what each attack and baseline got out of each configuration's units.
-        findings: what the audit's own checks found; None where they were not run.
-        control: results of the positive control; None where none was run.
-        negative: results of the negative control; None where none was run.
-        decision: what the gate says; None without one.
-        contradicted: attacks whose certificates the truth contradicts, and the share of certified cells that are wrong:
-            a mistake in seepage, after which nothing counts as certified.
-    """
+    """What an audit found; ``findings`` and results of controls are None where they were not run, see ``Facts``."""
 
     audit: Audit
     rows: Sequence[ResultRow]
@@ -169,10 +159,7 @@ class AuditResult:
 
     @property
     def reference(self) -> Record | None:
-        """The configuration that the headline is about: the one in which most leaks of those without a defense.
-
-        Of all where each has a defense; None without attacks.
-        """
+        """The configuration of the headline: of those without a defense, or of all, the one in which most leaks."""
         return (
             frames.worst([overview for overview in self.overviews if overview["defense"] == UNDEFENDED]) or self.worst
         )
@@ -269,9 +256,8 @@ class AuditResult:
     def telling(self, wanted: str, mixed: bool = False) -> tuple[Record, Evidence] | None:
         """Return the configuration with the most leakage among those whose evidence has the field ``wanted``.
 
-        Args:
-            mixed: whether a configuration in which nearly every cell is right is passed over for another, since all
-                that is to be compared is alike there.
+        With ``mixed``, one in which nearly every cell is right is passed over, since all that is to be compared is
+        alike there.
         """
         having = []
         for overview in self.overviews:

@@ -35,11 +35,8 @@ _MOST_PLACES = 10
 def sarif(reports: Sequence[AuditResult], status: int, about: Path) -> str:
     """Return a SARIF log: a rule for the gate and for each check, and a result for what each of them found.
 
-    Severities of checks are levels of SARIF already. A gate that failed or was refused is an error, and an undecided
-    one a warning. A gate that passed is a property of the run, as every gate is, and no result.
-
-    Args:
-        about: file that results point at: the audit's document, or else its report.
+    Severities of checks are levels of SARIF already. A gate that passed is a property of the run, as every gate is, and
+    no result. Results point at ``about``: the audit's document, or else its report.
     """
     location = _physical(about)
     results = [
@@ -140,10 +137,5 @@ def _plain(words: str) -> str:
 
 
 def _text(words: str) -> str:
-    """Return a text as a message of SARIF, where braces are placeholders and ``[text](address)`` is a link.
-
-    Example:
-        >>> _text("noise:{scale: 1} [see](http://x)")
-        'noise:{{scale: 1}} [see] (http://x)'
-    """
+    """Return a text as a message of SARIF, where braces are placeholders and ``[text](address)`` is a link."""
     return _plain(words).replace("{", "{{").replace("}", "}}").replace("](", "] (")

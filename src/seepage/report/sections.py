@@ -50,12 +50,7 @@ _MOST_OF_WIDE = 500
 
 @dataclass(frozen=True)
 class Ruler:
-    """One line of the scale of verdicts.
-
-    Attributes:
-        closed: share of the gap to certainty that is closed; None without a figure.
-        lower, upper: ends of its 95% interval; None without one.
-    """
+    """One line of the scale of verdicts: the closed gap and the ends of its 95% interval."""
 
     label: str
     closed: float | None

@@ -43,12 +43,7 @@ _READING = (
 
 
 class Headline(NamedTuple):
-    """The verdict on the configuration without a defense in which most leaks; on any where each has a defense.
-
-    Attributes:
-        record: overview of that configuration, see ``frames.overview``; None where no attack has a result.
-        beside: verdict and sentence of each defense, where most leaks under it.
-    """
+    """The verdict on the configuration in which most leaks, of those without a defense if any, and on each defense."""
 
     record: Record | None
     tier: str
@@ -136,19 +131,7 @@ def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
 
 
 def read(about: About, mean: float | None, n: int, secret: str, column: str | None = None, digits: int = 1) -> str:
-    """Return the predicate of a sentence on an attacker: the share of the secret that it reads, or of trials it wins.
-
-    Args:
-        n: number of repetitions that it is a mean of.
-        secret: what is attacked, as an object.
-        column: column that alone was attacked; None for all.
-
-    Example:
-        >>> from seepage.settings.setting import Trials
-        >>> about = About("adult", "multi_party", "lr", trials=Trials("tells 33% from 67% of 'sex'", 10))
-        >>> read(about, 0.85, 2, "shares")
-        "tells 33% from 67% of 'sex' in 17 of 20 trials"
-    """
+    """Return the predicate of a sentence on an attacker: the share of a secret that it reads, or trials it wins."""
     if about.trials is None or mean is None or column is not None:
         return f"reads {percent(mean, digits)} of {secret}"
     return f"{about.trials.does} in {round(mean * n * about.trials.each):,} of {n * about.trials.each:,} trials"
@@ -182,11 +165,7 @@ def _bounds_above(findings: Sequence[Finding]) -> str:
 
 
 def summary(result: AuditResult, reading: bool = True) -> str:
-    """Return a paragraph for each configuration; never an empty text.
-
-    Args:
-        reading: whether a paragraph on how to read them follows.
-    """
+    """Return a paragraph for each configuration and, if wanted, on how to read them; never an empty text."""
     # What is read without a defense is what the others are compared with.
     ordered = sorted(settings(result.rows), key=lambda setting: setting[1] != UNDEFENDED)
     sentences = [_of_setting(result, size, defense) for size, defense in ordered]

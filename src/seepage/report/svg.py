@@ -29,11 +29,7 @@ _DASHES = {"dash": "7 5", "dot": "2 4", "dashdot": "8 4 2 4", "longdash": "12 5"
 
 @dataclass(frozen=True)
 class _Scale:
-    """Places of an axis's values.
-
-    Attributes:
-        grid: whether lines lead from its ticks over the figure.
-    """
+    """Places of an axis's values."""
 
     low: Number
     high: Number
@@ -49,14 +45,7 @@ class _Scale:
 
 
 def draw(figure: Figure, width: int = WIDE) -> Markup:
-    """Return a figure as an SVG element of a width, all its texts escaped.
-
-    Example:
-        >>> point = Curve("<b>", [1], [2], marks=Marks("--series-1", 8))
-        >>> drawn = draw(Figure("one", "One", "A point.", [point], Axis("x"), Axis("y")))
-        >>> "<b>" in drawn, drawn.count("<circle")
-        (False, 2)
-    """
+    """Return a figure as an SVG element of a width, all its texts escaped."""
     legend, legend_height = _legend([series for series in figure.data if isinstance(series, Curve)], width)
     top_axis = figure.x.top
     x_ends, y_ends = _range(figure, "x"), _range(figure, "y")
