@@ -107,13 +107,7 @@ class JudgedFigure(NamedTuple):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Figures and provenance of a run folder.
-
-    Attributes:
-        origin: provenance of the last command that wrote into it.
-        lifts: lifts of its units for each figure that a gate judges; empty where an earlier version wrote it.
-        incomplete: reasons why little leakage is not shown in some configurations, by their defense.
-    """
+    """Figures, provenance, lifts of units, and by defense the reasons why configurations are incomplete."""
 
     name: str
     figures: list[ResultRow]
@@ -124,15 +118,10 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of two runs.
+    """Comparison of two runs: what differs in spec and provenance, each common figure, and what only one of them has.
 
-    Attributes:
-        differing: entries of spec, provenance and settings that differ, with both values.
-        records: one for each common figure: batch_size, defense, attack, metric, column, ``a`` and ``b`` (each mean,
-            low, high, n), difference, difference_low, difference_high, clear (whether the interval leaves out zero).
-        only: numbers of figures of only the first and only the second run.
-        points_only: points of the sweep (attack, batch size and defense) of only the first and only the second run.
-        same_victims: whether both attacked the same batches of the same rows.
+    A record holds ``a`` and ``b``, their difference with its interval, and whether it is clear: the interval leaves out
+    zero.
     """
 
     names: tuple[str, str]
@@ -144,11 +133,7 @@ class Comparison:
 
 
 def load_run(folder: Path) -> RunFolder:
-    """Read a run folder, from ``results.json`` and ``provenance.json`` alone.
-
-    Raises:
-        BadInputError: the folder or one of the files is missing, or holds something else.
-    """
+    """Read a run folder, from ``results.json`` and ``provenance.json`` alone."""
     if not folder.is_dir():
         raise BadInputError(
             f"{str(folder)!r} is no run folder; give the folder that an audit got with --out, or that it named."
@@ -198,17 +183,9 @@ def judge(first: RunFolder, second: RunFolder, margin: float, alpha: float = ALP
     halved, lies in [-1, 1], as lifts do. So the bounds of ``assessment.decision`` hold for its mean without an
     assumption, whether both runs attacked the same victims or not.
 
-    Args:
-        margin: rise of the mean lift that is accepted where it is not shown, in (0, 1).
-        alpha: probability of a false answer of either kind.
-
-    Returns:
-        ``passed``: every figure is shown to have risen by less than the margin. ``failed``: a figure is shown to have
-        risen and not shown to have risen by less than the margin, or records are certified that were not before.
-        ``undecided``: neither, or a figure of the first run is missing. ``refused``: jobs failed.
-
-    Raises:
-        BadInputError: the margin is out of range, or a run holds no lifts of units.
+    ``passed``: every figure is shown to have risen by less than the margin. ``failed``: a figure is shown to have risen
+    and not shown to have risen by less than the margin, or records are certified that were not before. ``undecided``:
+    neither, or a figure of the first run is missing. ``refused``: jobs failed.
     """
     if not 0 < margin < 1:
         raise BadInputError(f"the margin is a rise of the lift between 0 and 1, got {margin!r}; use 0.1 for 10 points.")
@@ -277,12 +254,8 @@ def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
     """Compare the figures of two runs.
 
     Figures are matched by batch size, defense, attack, metric and column, and by every other field that takes more than
-    one value within a run: two runs of a single model are compared with each other whatever that model is, and what
-    differs is listed. Points that one run lacks are listed too. Differences are second less
-    first, with Welch's interval, since results hold no single victims; on the same victims it is usually too wide.
-
-    Raises:
-        BadInputError: the runs have no figure in common.
+    one value within a run. Differences are second less first, with Welch's interval, since results hold no single
+    victims; on the same victims it is usually too wide.
     """
     fields = [name for name in (*_FIELDS, *_ALSO) if any(_varies(run, name) for run in (first, second))]
     fields = list(dict.fromkeys([*fields, *_ALWAYS]))

@@ -29,12 +29,10 @@ _OUTCOMES: tuple[Outcome, ...] = ("passed", "undecided", "refused", "failed")
 
 @dataclass(frozen=True)
 class Decision:
-    """Decision of a gate.
+    """Decision of a gate, see ``decide``.
 
-    Attributes:
-        outcome: ``passed``: shown below the limit. ``failed``: shown above it, a record is certified, the verdict is
-            total, or the mean is above it where no more units can help. ``undecided``: neither. ``refused``: jobs
-            failed.
+    ``passed``: shown below the limit. ``failed``: shown above it, a record is certified, the verdict is total, or the
+    mean is above it where no more units can help. ``undecided``: neither. ``refused``: jobs failed.
     """
 
     outcome: Outcome
@@ -57,10 +55,7 @@ def decide(
 
     Every attack in every deployed configuration counts, on all cells, whole records, the label and sensitive columns,
     or on the column of the gate alone. Each must be shown to be below, at any number of units and however often one
-    looked (``assessment.decision``). An audit that shows nothing passes no gate.
-
-    Args:
-        gaps: default attacks that show nothing; with any in a deployed configuration the gate is undecided.
+    looked (``assessment.decision``). An audit that shows nothing, or has gaps, passes no gate.
     """
     decision = _decided(limits, rows, runs, findings, gaps)
     line = decision.line if decision.outcome == "passed" else f"{decision.line}{_label_too(limits, decision.line)}"
@@ -68,12 +63,7 @@ def decide(
 
 
 def combined(decisions: Sequence[Decision]) -> Decision:
-    """Return the decision on several audits: the worst of them.
-
-    Example:
-        >>> combined([Decision("passed", "a"), Decision("undecided", "b")]).line
-        'b'
-    """
+    """Return the decision on several audits: the worst of them."""
     return max(decisions, key=lambda decision: _OUTCOMES.index(decision.outcome))
 
 
@@ -104,10 +94,7 @@ def _decided(
 
 
 def _label_too(limits: Limits, line: str) -> str:
-    """Return the lift of the label as a further sentence, where a line is about other cells.
-
-    A lift is small where most labels are alike, so that the share of the possible lift counts.
-    """
+    """Return the lift of the label as a further sentence, where a line is about other cells."""
     label = limits.audit.about.label
     own = [standing for standing in limits.standings.values() if label is not None and standing.figure.column == label]
     own = [standing for standing in own if standing.closed is not None and standing.closed >= _MOST_OF_IT]
@@ -267,11 +254,7 @@ def _key(configuration: Configuration) -> tuple[int | None, str]:
 
 
 def check_gate(gate: Gate, columns: Iterable[str], defenses: Iterable[str]) -> None:
-    """Refuse a gate that no audit could answer.
-
-    Raises:
-        BadInputError: its column or a deployed defense is none of the audit's.
-    """
+    """Refuse a gate that no audit could answer."""
     names = list(dict.fromkeys(columns))
     if gate.column is not None and gate.column not in names:
         raise unknown_name("column of the gate", gate.column, names)
@@ -282,13 +265,7 @@ def check_gate(gate: Gate, columns: Iterable[str], defenses: Iterable[str]) -> N
 
 
 def needed(spec: Spec) -> str | None:
-    """Return the least number of units of a gate and its budget, as a sentence; None without a gate.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import HorizontalSpec
-        >>> needed(HorizontalSpec.of(gate=0.2, victims=57))
-        'The gate at 20.0 points needs at least 19 victims in each deployed configuration; its budget is 57.'
-    """
+    """Return the least number of units of a gate and its budget, as a sentence; None without a gate."""
     if spec.gate is None:
         return None
     least = least_units(spec.gate.above)

@@ -172,26 +172,13 @@ def write_results(
     verdicts: Sequence[Mapping[str, object]] = (),
     lifts: Sequence[Mapping[str, object]] = (),
 ) -> None:
-    """Write ``results.json`` and ``results.csv``, each whole or not at all.
-
-    Args:
-        private: whether only the owner may read them.
-        verdicts: verdict on each configuration, as plain values; ``results.json`` has them beside the rows.
-        lifts: lift of each unit, see ``lifts_of``; ``results.json`` has them where there are any.
-
-    Raises:
-        BadInputError: a file cannot be written.
-    """
+    """Write ``results.json`` and ``results.csv``, each whole or not at all, and for their owner alone if private."""
     write_whole(folder / RESULTS, as_json(rows, verdicts, lifts) + "\n", private)
     write_whole(folder / "results.csv", as_csv(rows), private)
 
 
 def read_results(path: Path) -> list[ResultRow]:
-    """Read a ``results.json``; earlier ones, which are a plain list of rows, are read too.
-
-    Raises:
-        BadInputError: the file cannot be read, is of another schema version or holds no rows of results.
-    """
+    """Read a ``results.json``; earlier ones, which are a plain list of rows, are read too."""
     content = read_json(path)
     if isinstance(content, dict):
         came = content.get("schema_version")
@@ -224,11 +211,7 @@ def _read_row(path: Path, place: int, row: object) -> ResultRow:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file of a run folder.
-
-    Raises:
-        BadInputError: the file cannot be read, is no JSON or holds a number that is not finite.
-    """
+    """Return the content of a JSON file of a run folder."""
     try:
         text = path.read_text(encoding="utf-8")
         if not text:
@@ -256,19 +239,7 @@ def as_json(
     lifts: Sequence[Mapping[str, object]] = (),
     further: Mapping[str, object] | None = None,
 ) -> str:
-    """Return the JSON document that ``results.json`` holds: schema_version, verdicts, rows and, if any, lifts.
-
-    Args:
-        further: further entries by name, such as those of a capture beside figures.
-
-    Example:
-        >>> print(as_json([]))
-        {
-         "schema_version": 1,
-         "verdicts": [],
-         "rows": []
-        }
-    """
+    """Return the JSON document that ``results.json`` holds: schema_version, verdicts, rows and, if any, lifts."""
     document: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "verdicts": [*map(dict, verdicts)],
@@ -299,11 +270,5 @@ def _cell(value: object) -> object:
 
 
 def frame(rows: Sequence[ResultRow]) -> pd.DataFrame:
-    """Return rows as a DataFrame, a column each field and ``is_attack``.
-
-    Example:
-        >>> row = ResultRow(dataset="adult", protocol="fedsgd", model="nn3", attack="mode", metric="rmse", mean=0.5)
-        >>> frame([row])[["attack", "mean", "is_attack"]].values.tolist()
-        [['mode', 0.5, True]]
-    """
+    """Return rows as a DataFrame, a column each field and ``is_attack``."""
     return pd.DataFrame([row.as_dict() for row in rows], columns=list(FIELDS))

@@ -18,12 +18,10 @@ from seepage.run.runner import Run
 
 @dataclass(frozen=True)
 class Tuned:
-    """Figure of the chosen point.
+    """Figure of the chosen point over the victims that count, the same for both ways to choose.
 
-    Attributes:
-        by: ``pilot``, a choice that an attacker can make with batches whose records it knows, or ``oracle``, the best
-            on the truth itself, as papers report it: an upper bound that no attacker reaches but by luck.
-        estimate: its figure over the victims that count, the same for both ways to choose.
+    ``pilot`` is a choice that an attacker can make with batches whose records it knows; ``oracle``, the best on the
+    truth itself, as papers report it, is an upper bound that no attacker reaches but by luck.
     """
 
     by: Literal["pilot", "oracle"]

@@ -38,19 +38,9 @@ def undecided(facts: Facts) -> Iterator[Fault]:
 
 
 def open_tier(rows: Sequence[ResultRow], batch_size: int | None, defense: str, unit: str = "victim") -> str | None:
-    """Return the reason why the tier of a setting is open, None where it is decided or open for another reason.
+    """Return why the tier of a setting is open; None where it is decided or open for another reason.
 
-    Half of all records that come back whole decide without an interval.
-
-        unit: name of what ``n`` counts.
-        unit: what ``n`` counts.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> row = ResultRow(dataset="adult", protocol="split", model="mlp", attack="exact", metric="accuracy", n=3)
-        >>> row = replace(row, mean=0.6, baseline=0.5, lift=0.1, lift_low=0.0, lift_high=0.4)
-        >>> open_tier([row], None, "none")
-        'none to high (0% to 80% of the gap closed)'
+    Half of all records that come back whole decide without an interval. ``unit`` is what ``n`` counts.
     """
     score = strongest_row(rows, batch_size, defense)
     if score is None:
