@@ -27,13 +27,7 @@ _LISTS = ("tuple", "list", "Sequence", "Iterable")
 
 @dataclass(frozen=True)
 class Choice:
-    """A registered part with its options: one point of the sweep of an entry.
-
-    Attributes:
-        options: its arguments, each with its place.
-        label: what the entry wants results to call it, with the swept options; None for the name.
-        mechanisms: what a defense combines; empty for a part on its own.
-    """
+    """A registered part with its options, each with its place: one point of the sweep of an entry."""
 
     name: str
     options: dict[str, Node]
@@ -62,19 +56,14 @@ def read_choices(
     consent: bool = False,
     folder: Path = Path(),
 ) -> list[Choice]:
-    """Return the parts that an entry, or a list of entries, sweeps over.
+    """Return the parts that an entry, or a list of entries, sweeps over; after a noted mistake they are of no use.
 
     An entry is a registered name, or a mapping with ``name``, its options and perhaps a ``label``. A list as an option
     sweeps over its items, unless the part takes a list there; an item that is a list itself is one value. Options whose
     names are taken (``name``, ``label``) can be given below ``options``.
 
-    Args:
-        entries: an entry, or a list of them.
-        mistakes: what is wrong is added there; what is returned is then of no use.
-        own: whether names with a colon stand for a part of the user's own.
-        default: name of an entry that says none; None where each needs one.
-        whole: options of which a list is one value.
-        consent: whether names of code of the user's own, which reading runs, are no mistake.
+    With ``own``, names with a colon stand for a part of the user's own. ``default`` names an entry that says none, and
+    ``whole`` options of which a list is one value. With ``consent``, names of code, which reading runs, are no mistake.
     """
     read = _Entries(registry, mistakes, own, default, whole, consent, folder)
     choices: list[Choice] = []
@@ -297,22 +286,12 @@ def _with_distinct_labels(choices: Sequence[Choice], kind: str, mistakes: Mistak
 
 
 def describe(base: str, options: Mapping[str, object]) -> str:
-    """Return a label that tells options.
-
-    Example:
-        >>> describe("tableak", {"restarts": 10, "softmax": False})
-        'tableak(restarts=10, softmax=false)'
-    """
+    """Return a label that tells options."""
     return f"{base}({', '.join(f'{key}={_written(value)}' for key, value in options.items())})" if options else base
 
 
 def shown(value: object, longest: int = 60) -> str:
-    """Return a value as a document would write it, cut where it is long.
-
-    Example:
-        >>> shown(True), shown("drop"), shown("8"), shown([100, 100]), shown(1e-05), shown("x" * 99, longest=5)
-        ('true', 'drop', '"8"', '[100, 100]', '1e-05', 'xxxx…')
-    """
+    """Return a value as a document would write it, cut where it is long."""
     text = _written(value)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
@@ -330,12 +309,7 @@ def check_names(
     mistakes: Mistakes,
     beside: Sequence[str] = (),
 ) -> None:
-    """Note options that a factory does not take, and options that the audit sets itself.
-
-    Args:
-        mistakes: where to note them.
-        beside: what else may stand there, of which messages remind.
-    """
+    """Note options that a factory does not take or the audit sets itself; messages remind of names ``beside``."""
     parameters = inspect.signature(registry[choice.name].factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     accepted = [

@@ -64,12 +64,10 @@ def read_document(
 def read_text_document(
     text: str, name: str, folder: Path, given: Mapping[str, object] | None = None, *, allow_code: AllowedCode = False
 ) -> list[Spec]:
-    """Return the audits of the text of a YAML document.
+    """Return the audits of the text of a YAML document; values of ``given`` take precedence, see ``override``.
 
-    Args:
-        given: values of fields from the command line, which take precedence, see ``override``.
-        allow_code: whether the document may name code, such as ``file.py:factory`` as its model. It may come from
-            somebody else; what ``given`` names may always be code.
+    It may come from somebody else, so that it names code only with ``allow_code``; what ``given`` names may always be
+    code.
     """
     return _specs(parse(text, name), name, folder, given or {}, allow_code)
 
@@ -99,12 +97,7 @@ def make_specs(
 
 
 def setting_of(text: str, name: str) -> str:
-    """Return the setting of the text of a document.
-
-    Example:
-        >>> setting_of("setting: split", "audit.yaml"), setting_of("dataset: adult", "audit.yaml")
-        ('split', 'horizontal')
-    """
+    """Return the setting of the text of a document."""
     mistakes = Mistakes(name)
     return _setting(parse(text, name), mistakes)
 
@@ -123,12 +116,7 @@ def _setting(root: Node, mistakes: Mistakes) -> str:
 
 @dataclass(frozen=True)
 class _Point:
-    """The fields that one point of a sweep sets.
-
-    Attributes:
-        places: where each value stands, by field and, for an item of a list, its position.
-        label: words by which it differs from the other points, empty where results do anyway.
-    """
+    """The fields that one point of a sweep sets, their places, and a label if results do not differ anyway."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     places: dict[tuple[str | int, ...], Node] = field(default_factory=dict)
@@ -216,11 +204,7 @@ def _note(
 
 
 class _Reader:
-    """Reads the keys of a document of one setting.
-
-    Args:
-        allow_code: whether names of code are no mistake.
-    """
+    """Reads the keys of a document of one setting."""
 
     def __init__(self, kind: type[Spec], folder: Path, mistakes: Mistakes, allow_code: AllowedCode) -> None:
         self._kind, self._folder, self._mistakes, self._allow_code = kind, folder, mistakes, allow_code
