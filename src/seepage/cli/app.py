@@ -246,23 +246,13 @@ def _run() -> None:
 
 
 def flowing(text: str) -> str:
-    r"""Return a help text whose paragraphs are one line each, for the terminal to break; indented lines stay.
-
-    Example:
-        >>> flowing("One\nparagraph.\n\n    seepage audit\n")
-        'One paragraph.\n\n    seepage audit\n'
-    """
+    """Return a help text whose paragraphs are one line each, for the terminal to break; indented lines stay."""
     parts = text.split("\n\n")
     return "\n\n".join(part if part.startswith("    ") else part.replace("\n", " ") for part in parts)
 
 
 def guide(text: str) -> str:
-    r"""Return a text in which what stands between backticks is bold on a terminal.
-
-    Example:
-        >>> guide("`seepage datasets` lists them.")
-        '[bold]seepage datasets[/bold] lists them.'
-    """
+    """Return a text in which what stands between backticks is bold on a terminal."""
     pieces = text.split("`")
     return "".join(f"[bold]{piece}[/bold]" if i % 2 else piece for i, piece in enumerate(pieces))
 

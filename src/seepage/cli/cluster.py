@@ -58,12 +58,7 @@ InsecureCluster = Annotated[
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """Options that name a cluster.
-
-    Attributes:
-        address: address of its scheduler; None to run on this machine.
-        insecure: whether connections on a loopback address may be unencrypted.
-    """
+    """Options that name a cluster; without an address, jobs run on this machine."""
 
     address: str | None = None
     ca: Path | None = None
@@ -72,12 +67,7 @@ class ClusterOptions:
     insecure: bool = False
 
     def connect(self) -> AbstractContextManager[Machines | None]:
-        """Return a context in which the cluster is connected; None in it where none is named.
-
-        Raises:
-            BadInputError: Dask is not installed, options of a cluster are given without its address, or the cluster
-                cannot be used.
-        """
+        """Return a context in which the cluster is connected; None in it where none is named."""
         if self.address is None:
             if self != ClusterOptions():
                 raise BadInputError("options of a cluster were given without its address; give --cluster ADDRESS.")
