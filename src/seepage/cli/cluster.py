@@ -8,50 +8,35 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from seepage.cli.app import option
 from seepage.errors import BadInputError
 from seepage.settings.option import RUNNING
 
 if TYPE_CHECKING:
     from seepage.run.elsewhere import Machines
 
+_FROM_DASK = "Default: Dask's configuration."
 Cluster = Annotated[
     str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        rich_help_panel=RUNNING,
-        help="Run the jobs on the Dask cluster of this scheduler, such as tls://HOST:8786. Needs the extra "
+    option(
+        "Run the jobs on the Dask cluster of this scheduler, such as tls://HOST:8786. Needs the extra "
         "[bold]dask[/bold].",
+        RUNNING,
+        "ADDRESS",
     ),
 ]
 ClusterCa = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=RUNNING,
-        help="Certificate of the cluster's authority, PEM. Default: Dask's configuration.",
-    ),
+    Path | None, option(f"Certificate of the cluster's authority, PEM. {_FROM_DASK}", RUNNING, "FILE")
 ]
-ClusterCert = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", rich_help_panel=RUNNING, help="Certificate of this side, PEM. Default: Dask's configuration."
-    ),
-]
-ClusterKey = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", rich_help_panel=RUNNING, help="Private key of this side, PEM. Default: Dask's configuration."
-    ),
-]
+ClusterCert = Annotated[Path | None, option(f"Certificate of this side, PEM. {_FROM_DASK}", RUNNING, "FILE")]
+ClusterKey = Annotated[Path | None, option(f"Private key of this side, PEM. {_FROM_DASK}", RUNNING, "FILE")]
 InsecureCluster = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Take a cluster without encryption, on a loopback address of this machine alone.",
+        RUNNING,
+        "",
         "--insecure-cluster",
-        metavar="",
-        rich_help_panel=RUNNING,
-        help="Take a cluster without encryption, on a loopback address of this machine alone.",
     ),
 ]
 

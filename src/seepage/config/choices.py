@@ -46,35 +46,6 @@ class Choice:
         return {key: value.plain() for key, value in self.options.items()}
 
 
-def read_choices(
-    entries: Node,
-    registry: Registry[object],
-    mistakes: Mistakes,
-    own: bool = False,
-    default: str | None = None,
-    whole: Collection[str] = (),
-    consent: bool = False,
-    folder: Path = Path(),
-) -> list[Choice]:
-    """Return the parts that an entry, or a list of entries, sweeps over; after a noted mistake they are of no use.
-
-    An entry is a registered name, or a mapping with ``name``, its options and perhaps a ``label``. A list as an option
-    sweeps over its items, unless the part takes a list there; an item that is a list itself is one value. Options whose
-    names are taken (``name``, ``label``) can be given below ``options``.
-
-    With ``own``, names with a colon stand for a part of the user's own. ``default`` names an entry that says none, and
-    ``whole`` options of which a list is one value. With ``consent``, names of code, which reading runs, are no mistake.
-    """
-    read = _Entries(registry, mistakes, own, default, whole, consent, folder)
-    choices: list[Choice] = []
-    for entry in each(entries, mistakes, "entry"):
-        choices.extend(read.entry(entry))
-        if len(choices) > MOST:
-            entry.wrong(mistakes, f"makes more than {MOST:,} {registry.kind}s of the list; an audit takes no more.")
-            return []
-    return _with_distinct_labels(choices, registry.kind, mistakes)
-
-
 def each(value: Node, mistakes: Mistakes, what: str = "value") -> list[Node]:
     """Return the items of a list, or the value itself as the only item; note empty lists and repeats as mistakes."""
     items = value.items()
@@ -90,16 +61,35 @@ def each(value: Node, mistakes: Mistakes, what: str = "value") -> list[Node]:
 
 
 @dataclass(frozen=True)
-class _Entries:
-    """Reads entries, see ``read_choices``."""
+class Entries:
+    """Reads the parts that an entry, or a list of entries, sweeps over; after a noted mistake they are of no use.
+
+    An entry is a registered name, or a mapping with ``name``, its options and perhaps a ``label``. A list as an option
+    sweeps over its items, unless the part takes a list there; an item that is a list itself is one value. Options whose
+    names are taken (``name``, ``label``) can be given below ``options``.
+
+    With ``own``, names with a colon stand for a part of the user's own. ``default`` names an entry that says none, and
+    ``whole`` options of which a list is one value. With ``consent``, names of code, which reading runs, are no mistake.
+    """
 
     registry: Registry[object]
     mistakes: Mistakes
-    own: bool
-    default: str | None
-    whole: Collection[str]
-    consent: bool
-    folder: Path
+    own: bool = False
+    default: str | None = None
+    whole: Collection[str] = ()
+    consent: bool = False
+    folder: Path = Path()
+
+    def read(self, entries: Node) -> list[Choice]:
+        """Return the parts of all entries."""
+        choices: list[Choice] = []
+        for entry in each(entries, self.mistakes, "entry"):
+            choices += self.entry(entry)
+            if len(choices) > MOST:
+                kind = self.registry.kind
+                entry.wrong(self.mistakes, f"makes more than {MOST:,} {kind}s of the list; an audit takes no more.")
+                return []
+        return _with_distinct_labels(choices, self.registry.kind, self.mistakes)
 
     def entry(self, entry: Node) -> list[Choice]:
         """Return the parts that an entry sweeps over."""
@@ -134,9 +124,7 @@ class _Entries:
                     axes[inner] = self.values(names, inner, value)
             elif key != "name":
                 axes[key] = self.values(names, key, item)
-        number = len(names) * math.prod(map(len, axes.values()))
-        if number > MOST:
-            entry.wrong(mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
+        if self.sweeps_too_far(entry, [names, *axes.values()]):
             return []
         swept = [key for key, values in axes.items() if len(values) > 1]
         choices = []
@@ -175,11 +163,7 @@ class _Entries:
                 )
         label = _read_label(fields["label"], self.mistakes) if "label" in fields else None
         lists = [self.entry(item) for item in fields["all"].items()]
-        number = math.prod(map(len, lists))
-        if number > MOST:
-            entry.wrong(
-                self.mistakes, f"sweeps over {number:,} {self.registry.kind}s; an audit takes at most {MOST:,}."
-            )
+        if self.sweeps_too_far(entry, lists):
             return []
         swept = any(len(item) > 1 for item in lists)
         return [
@@ -189,6 +173,14 @@ class _Entries:
             for mechanisms in itertools.product(*lists)
             if mechanisms
         ]
+
+    def sweeps_too_far(self, entry: Node, axes: Sequence[Sequence[object]]) -> bool:
+        """Return whether an entry sweeps over more parts than an audit takes, which is a mistake."""
+        number = math.prod(map(len, axes))
+        if number > MOST:
+            kind = self.registry.kind
+            entry.wrong(self.mistakes, f"sweeps over {number:,} {kind}s; an audit takes at most {MOST:,}.")
+        return number > MOST
 
     def is_registered(self, name: Node) -> bool:
         """Return whether a name is registered; note a mistake where it is not."""

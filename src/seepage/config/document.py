@@ -14,11 +14,11 @@ from seepage.config.choices import (
     MOST,
     MOST_SWEPT,
     Choice,
+    Entries,
     check_names,
     check_options,
     each,
     no_consent,
-    read_choices,
     shown,
 )
 from seepage.config.mistakes import Mistakes
@@ -341,7 +341,8 @@ class _Reader:
 
     def _parts(self, field: SpecField, value: Node) -> _Point:
         registered = self._kind.registered(field)
-        choices = read_choices(value, registered, self._mistakes, consent=self._allow_code is True, folder=self._folder)
+        read = Entries(registered, self._mistakes, consent=self._allow_code is True, folder=self._folder)
+        choices = read.read(value)
         for choice in choices:
             self._check(choice, partial(check_options, choice, registered, self._mistakes))
         parts = tuple(
@@ -365,7 +366,7 @@ class _Reader:
         default = field.default if below else None
         given = _GIVEN.get(str(field.option.parts), ())
         points = []
-        for choice in read_choices(entries, registered, self._mistakes, field.option.own, default=default, whole=whole):
+        for choice in Entries(registered, self._mistakes, field.option.own, default, whole).read(entries):
             others = {key: value for key, value in choice.options.items() if key not in below}
             own = field.option.own and ":" in choice.name
             if own and field.option.code and choice.entry.source is None and not self._allow_code:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +193,6 @@ class _Builder:
     def __init__(self, name: str) -> None:
         self._name = name
         self._anchors: dict[str, tuple[Node, int]] = {}
-        # Each open collection: its node, the key that waits for a value, the anchor and the count at its start.
         self._open: list[_Open] = []
         self._count = 0
         self.root: Node | None = None
@@ -281,10 +280,12 @@ class _Builder:
         return path
 
 
+@dataclass
 class _Open:
-    """A collection whose end has not come yet."""
+    """A collection whose end has not come yet: the count at its start, and the key that waits for a value."""
 
-    def __init__(self, node: Node, anchor: str | None, begun: int) -> None:
-        self.node, self.anchor, self.begun = node, anchor, begun
-        self.key: str | None = None
-        self.lines: dict[str, int] = {}
+    node: Node
+    anchor: str | None
+    begun: int
+    key: str | None = None
+    lines: dict[str, int] = field(default_factory=dict)
