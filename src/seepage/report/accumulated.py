@@ -30,7 +30,7 @@ def accumulated(reports: Sequence[AuditResult]) -> Section | None:
     for group in swept:
         records = [record for report in group for record in _records(report)]
         attacked = [record for record in records if record["is_attack"]]
-        for size, defense in dict.fromkeys((record["batch_size"], record["defense"]) for record in attacked):
+        for size, defense in dict.fromkeys(map(frames.setting_of, attacked)):
             # A baseline is the same under every defense, and stands with the first.
             own = [
                 record
@@ -73,7 +73,7 @@ def _records(report: AuditResult) -> list[Record]:
     records = []
     for record in frames.scores(report.rows, report.all_findings):
         own = {name: record[name] for name in ("batch_size", "defense", "attack")}
-        whole = next(iter(pick(report.rows, metric="exact_match", column=None, **own)), None)
+        whole = frames.row_of(pick(report.rows, **own), "exact_match")
         exact = None if whole is None else whole.mean
         records.append({**record, "rounds": _rounds(report), "exact": exact})
     return records

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from seepage.report import grids
+from seepage.report.cells import truth_and_guess
 from seepage.report.frames import setting_of
 from seepage.report.grids import Grid, GridCell
 from seepage.report.result import AuditResult
 from seepage.results.examples import Cell
 from seepage.tabular.infer import Inferred
-from seepage.text import clean, listed, shown_value
+from seepage.text import clean, listed
 
 # Cells of the example record, those of sensitive columns first.
 _CELLS = 5
@@ -51,6 +54,5 @@ def example(result: AuditResult) -> Grid | None:
 
 
 def _line(cell: Cell) -> list[GridCell]:
-    name, truth = clean(cell.column, 32), shown_value(cell.truth, 32)
-    guess = grids.MISSING if cell.guess is None else shown_value(cell.guess, 32)
-    return [GridCell(name, name), GridCell(truth, truth), GridCell(guess, guess, None if cell.right else "wrong")]
+    name = clean(cell.column, 32)
+    return [GridCell(name, name), *(replace(read, behind="") for read in truth_and_guess(cell, 32))]

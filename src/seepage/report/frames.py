@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
 from seepage.assessment.evidence import Evidence
-from seepage.assessment.intervals import Estimate, ratio
+from seepage.assessment.intervals import ratio
 from seepage.assessment.row import Record, ResultRow
 from seepage.report.tolerances import tolerance
 from seepage.results.checks.finding import Finding
@@ -54,7 +54,7 @@ def overview(
         if labels is not None and cells is None:
             record = {"attack": labels.attack, **_scored(labels, [], findings), "of": label, "by_label": True}
         elif labels is not None and cells is not None and not apart:
-            rated = verdict(cells, _row_of(own, "exact_match"), findings, _row_of(own, "certified"))
+            rated = verdict(cells, row_of(own, "exact_match"), findings, row_of(own, "certified"))
             both = graver(rated, verdict(labels, findings=findings))
             record |= {"closed": both.closed, "closed_low": both.low, "upper": both.high, "tier": both.tier}
             record["by_label"] = both.closed != rated.closed
@@ -71,9 +71,9 @@ def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequenc
     if score is None:
         empty = (*_OF_A_ROW, "closed", "closed_low", "upper", "exact", "discrete", "continuous", "seconds")
         return {**dict.fromkeys(empty), "tier": INCOMPLETE}
-    exact = _row_of(own, "exact_match")
-    rated = verdict(score, exact, findings, _row_of(own, "certified"))
-    parts = {name: _row_of(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
+    exact = row_of(own, "exact_match")
+    rated = verdict(score, exact, findings, row_of(own, "certified"))
+    parts = {name: row_of(own, f"accuracy_{name}") for name in ("discrete", "continuous")}
     return {
         **{name: getattr(score, name) for name in _OF_A_ROW},
         "closed": rated.closed,
@@ -86,8 +86,9 @@ def _scored(score: ResultRow | None, own: Sequence[ResultRow], findings: Sequenc
     }
 
 
-def _row_of(rows: Sequence[ResultRow], metric: str) -> ResultRow | None:
-    return next((row for row in rows if row.metric == metric and row.column is None), None)
+def row_of(rows: Sequence[ResultRow], metric: str) -> ResultRow | None:
+    """Return the row of a metric over all cells, None without one."""
+    return next(iter(pick(rows, metric=metric, column=None)), None)
 
 
 def worst(overviews: Sequence[Record]) -> Record | None:
@@ -169,57 +170,39 @@ def calibration(evidence: Evidence, schema: Schema) -> list[Record]:
         for position in range(BINS):
             within = edges == position
             cells = within.sum(axis=1)
-            if not cells.any():
-                continue
-            estimate = _share((right & within).sum(axis=1), cells)
-            records.append(
-                {
-                    "kind": kind,
-                    "bin": position,
-                    "from": position / BINS,
-                    "to": (position + 1) / BINS,
-                    "certainty": float(certainty[within].mean()),
-                    **_estimated(estimate),
-                    "cells": int(cells.sum()),
-                }
-            )
+            if cells.any():
+                ends = {"from": position / BINS, "to": (position + 1) / BINS}
+                figures = {"certainty": float(certainty[within].mean()), **_share((right & within).sum(axis=1), cells)}
+                records.append({"kind": kind, "bin": position, **ends, **figures, "cells": int(cells.sum())})
     return records
 
 
 def coverage(evidence: Evidence, schema: Schema, points: int = 40) -> list[Record]:
     """Return how accurate the most certain share of the cells is; equally certain ones count with their mean."""
     records = []
-    for kind, certainty, right in _by_kind(evidence, schema):
-        ranked = ~np.isnan(certainty)
-        running = _running(certainty[ranked], right[ranked])
+    for kind, running in _running(evidence, schema):
         for count in np.unique(np.ceil(np.linspace(0, 1, points + 1)[1:] * len(running)).astype(int)):
-            records.append(
-                {
-                    "kind": kind,
-                    "share": float(count / len(running)),
-                    "mean": float(running[count - 1] / count),
-                    "cells": int(count),
-                }
-            )
+            share, mean = float(count / len(running)), float(running[count - 1] / count)
+            records.append({"kind": kind, "share": share, "mean": mean, "cells": int(count)})
     return records
 
 
 def sure(evidence: Evidence, schema: Schema, level: float = SURE) -> dict[str, float]:
     """Return by kind the largest share of cells, from the most certain down, of which ``level`` are right."""
     cells = {}
-    for kind, certainty, right in _by_kind(evidence, schema):
-        ranked = ~np.isnan(certainty)
-        running = _running(certainty[ranked], right[ranked])
+    for kind, running in _running(evidence, schema):
         good = np.flatnonzero(running / np.arange(1, len(running) + 1) >= level)
         cells[kind] = float((good[-1] + 1) / len(running)) if len(good) else 0.0
     return cells
 
 
-def _running(certainty: Float[np.ndarray, " cell"], right: Bool[np.ndarray, " cell"]) -> Float[np.ndarray, " cell"]:
-    """Return the number of right cells among the most certain ones, ties at their mean."""
-    _, inverse, counts = np.unique(-certainty, return_inverse=True, return_counts=True)
-    means = np.bincount(inverse, weights=right) / counts
-    return np.repeat(means, counts).cumsum()
+def _running(evidence: Evidence, schema: Schema) -> Iterator[tuple[str, Float[np.ndarray, " cell"]]]:
+    """Yield by kind the number of right cells among the most certain ones, ties at their mean."""
+    for kind, certainty, right in _by_kind(evidence, schema):
+        ranked = ~np.isnan(certainty)
+        _, inverse, counts = np.unique(-certainty[ranked], return_inverse=True, return_counts=True)
+        means = np.bincount(inverse, weights=right[ranked]) / counts
+        yield kind, np.repeat(means, counts).cumsum()
 
 
 def _by_kind(
@@ -346,28 +329,17 @@ def rarity(evidence: Evidence) -> list[Record]:
     records = []
     for position in range(4):
         within = quarter == position
-        if not within.any():
-            continue
-        right = (evidence.right & within[..., None]).sum(axis=(1, 2))
-        estimate = _share(right, within.sum(axis=1) * width)
-        records.append(
-            {
-                "quarter": position + 1,
-                "from": float(rare[within].min()),
-                "to": float(rare[within].max()),
-                **_estimated(estimate),
-                "records": int(within.sum()),
-            }
-        )
+        if within.any():
+            right = (evidence.right & within[..., None]).sum(axis=(1, 2))
+            ends = {"from": float(rare[within].min()), "to": float(rare[within].max())}
+            figures = _share(right, within.sum(axis=1) * width)
+            records.append({"quarter": position + 1, **ends, **figures, "records": int(within.sum())})
     return records
 
 
-def _share(right: np.ndarray, cells: np.ndarray) -> Estimate:
-    return ratio(torch.from_numpy(right.astype(np.float64)), torch.from_numpy(cells.astype(np.float64)))
-
-
-def _estimated(estimate: Estimate) -> Record:
-    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high, "n": estimate.n}
+def _share(right: np.ndarray, cells: np.ndarray) -> Record:
+    estimate = ratio(torch.from_numpy(right.astype(np.float64)), torch.from_numpy(cells.astype(np.float64)))
+    return {name: getattr(estimate, name) for name in ("mean", "low", "high", "n")}
 
 
 def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Sequence[str]) -> list[Record]:
@@ -386,18 +358,8 @@ def frontier(rows: Sequence[ResultRow], overviews: Sequence[Record], utility: Se
         learnt = [row for name in utility for row in pick(about, metric=name) if row.mean is not None]
         if learnt:
             row = learnt[0]
-            records.append(
-                {
-                    **record,
-                    "task_metric": row.metric,
-                    "task": row.mean,
-                    "task_low": row.low,
-                    "task_high": row.high,
-                    "task_n": row.n,
-                    "task_baseline": row.baseline,
-                    **_guarantee(row, about),
-                }
-            )
+            task = {f"task_{name}": getattr(row, name) for name in ("metric", "low", "high", "n", "baseline")}
+            records.append({**record, "task": row.mean, **task, **_guarantee(row, about)})
     return records
 
 
@@ -418,12 +380,13 @@ def _guarantee(task: ResultRow, about: Sequence[ResultRow]) -> Record:
     privacy = task.settings.get("privacy") or {}
     measured = {row.metric: row.mean for row in about if row.metric in ("epsilon", "label_epsilon")}
     shown = {name: privacy.get(name) for name in ("epsilon", "delta", "steps", "accountant")}
-    canaries = next(iter(pick(about, metric="empirical_epsilon")), None)
+    canaries = row_of(about, "empirical_epsilon")
+    of_message = (None, None, None)
+    if canaries is not None:
+        of_message = (canaries.settings["accounted"], canaries.low, canaries.high)
     return {
         "label_epsilon": None,
-        "message_epsilon": None if canaries is None else canaries.settings["accounted"],
-        "measured_low": None if canaries is None else canaries.low,
-        "measured_high": None if canaries is None else canaries.high,
+        **dict(zip(("message_epsilon", "measured_low", "measured_high"), of_message, strict=True)),
         **shown,
         **{name: value for name, value in measured.items() if value is not None},
     }

@@ -251,7 +251,7 @@ def canary_words(records: Sequence[Record]) -> list[str]:
 def advice_section(result: AuditResult) -> Section:
     """Return the smallest change that keeps leakage below each bound."""
     title = "What to change"
-    attacked = [record for record in result.overviews if record["attack"] is not None and record["mean"] is not None]
+    attacked = result.attacked
     if not attacked:
         return empty("advice", title, "Without a result there is nothing to advise.")
     marked = any(record["sensitive"] for own in result.by_column.values() for record in own)

@@ -137,7 +137,7 @@ class AuditResult:
     @property
     def not_reached(self) -> list[Setting]:
         """Configurations in which no attack has a figure, by batch size and defense."""
-        figured = {setting_of(overview) for overview in self.overviews if overview["attack"] is not None}
+        figured = set(map(setting_of, self.attacked))
         configured = [(configuration.batch_size, configuration.defense) for configuration in self.audit.configurations]
         return [setting for setting in configured if setting not in figured]
 
@@ -151,6 +151,11 @@ class AuditResult:
         """The strongest attack of each configuration, see ``frames.overview``."""
         about = self.audit.about
         return frames.overview(self.rows, self.all_findings, about.label, about.label_attacker is not None)
+
+    @property
+    def attacked(self) -> list[Record]:
+        """The configurations in which an attack has a figure."""
+        return [overview for overview in self.overviews if overview["attack"] is not None]
 
     @property
     def worst(self) -> Record | None:
@@ -181,8 +186,7 @@ class AuditResult:
     def by_column(self) -> dict[Setting, list[Record]]:
         """What the strongest attack of each configuration reads of each column, see ``frames.columns``."""
         shared = (self.all_findings, self.audit.about.sensitive, self.audit.schema)
-        figured = [setting_of(overview) for overview in self.overviews if overview["attack"] is not None]
-        return {setting: frames.columns(self.rows, setting, *shared) for setting in figured}
+        return {setting: frames.columns(self.rows, setting, *shared) for setting in map(setting_of, self.attacked)}
 
     @cached_property
     def frontier(self) -> list[Record]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
-from seepage.report.frames import Record, setting_of
+from seepage.report.frames import Record, row_of, setting_of
 from seepage.report.grids import closed_of_alike
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import LOWER_BOUNDS, UPPER_BOUNDS, Finding
@@ -197,9 +197,8 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         return label
     own = pick(result.rows, batch_size=size, defense=defense, attack=attack)
     score = pick(own, metric="accuracy", column=None)[0]
-    exact = pick(own, metric="exact_match", column=None)
-    proved = pick(own, metric="certified", column=None)
-    rated = verdict(score, exact[0] if exact else None, findings, proved[0] if proved else None)
+    exact, proved, visible = (row_of(own, metric) for metric in ("exact_match", "certified", "visible"))
+    rated = verdict(score, exact, findings, proved)
     of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
     if score.low is None:
         between = ""
@@ -210,13 +209,12 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     text = f"{result.place(size, defense)} {read(audit.about, score.mean, score.n, audit.about.secret)} "
     text += f"({clean(attack)}, {of}{between})"
     text += _beside_baseline(score)
-    if exact and exact[0].mean is not None:
-        text += f"; {percent(exact[0].mean)} of the records come back whole"
-    if proved and proved[0].mean:
-        text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
-    visible = pick(own, metric="visible", column=None)
-    if visible and visible[0].mean is not None:
-        above = percent(visible[0].mean)
+    if exact is not None and exact.mean is not None:
+        text += f"; {percent(exact.mean)} of the records come back whole"
+    if proved is not None and proved.mean:
+        text += f", and {percent(proved.mean)} are certified, under the conditions that check SEEP020 names"
+    if visible is not None and visible.mean is not None:
+        above = percent(visible.mean)
         text += f"; {above} stand above the client's own rounding, so that they are in the message at all"
     text += f". Leakage: {rated.tier}{_ends(rated)}."
     if rated.tier == INCOMPLETE:
@@ -273,11 +271,9 @@ def _of_cells(own: Sequence[ResultRow]) -> list[str]:
         # Certificates of other settings are spoken of by record.
         return []
     sentences = []
-    proved = pick(own, metric="certified_cells", column=None)
-    if proved and proved[0].mean:
-        sentences.append(
-            f"{percent(proved[0].mean)} of the cells are certified: only one value replays what came back."
-        )
+    proved = row_of(own, "certified_cells")
+    if proved is not None and proved.mean:
+        sentences.append(f"{percent(proved.mean)} of the cells are certified: only one value replays what came back.")
     left = [row for row in own if row.metric == "still_possible" and row.column and (row.mean or 0) >= _MANY]
     if left:
         shares = ", ".join(f"{clean(str(row.column))} ({percent(row.mean)} of its values)" for row in left)

@@ -33,13 +33,8 @@ _MOST_POINTS = 8
 
 def _facts(row: ResultRow) -> dict[str, object]:
     """Return the fields that distinguish a figure from others of the same run."""
-    also = {
-        "labels": row.knowledge.get("labels"),
-        "batch_statistics": row.knowledge.get("batch_statistics"),
-        "profile": row.settings.get("profile"),
-        "replacement": row.settings.get("replacement"),
-        "seed": row.seed,
-    }
+    also: dict[str, object] = {name: row.knowledge.get(name) for name in ("labels", "batch_statistics")}
+    also |= {name: row.settings.get(name) for name in ("profile", "replacement")} | {"seed": row.seed}
     # A file may hold lists and mappings there, which no key of a mapping can be.
     plain: dict[str, object] = {
         name: json.dumps(value) if isinstance(value, list | dict) else value for name, value in also.items()

@@ -11,7 +11,7 @@ from seepage.assessment.row import ResultRow
 from seepage.errors import unknown_name
 from seepage.results.checks.facts import Gap, in_words
 from seepage.results.checks.finding import LOWER_BOUNDS, Finding, Where
-from seepage.results.checks.wording import place
+from seepage.results.checks.wording import place, where_of
 from seepage.results.verdict import blocking, pick, verdict
 from seepage.run.limits import LimitedFigure, Limits, Standing, by_units, least_for_share
 from seepage.run.runner import Run
@@ -80,7 +80,7 @@ def _decided(
         return Decision("failed", f"{_gains(worst, audit, bound=False)}, shown above the limit of {100 * limit:.1f}.")
     failed = [run for run in runs if run.is_attack and run.failures and run.configuration in limits.deployed]
     if failed:
-        where = place(Where(*_key(failed[0].configuration), failed[0].label), audit.about.size)
+        where = place(where_of(failed[0]), audit.about.size)
         return Decision("refused", f"jobs of {clean(where, 120)} failed; run the same command again.")
     if unreliable := [finding for row in here if row.is_attack and (finding := blocking(findings, row))]:
         reason = f"{unreliable[0].title} ({unreliable[0].code}), so nothing is shown."
@@ -124,7 +124,7 @@ def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Findin
         }
         caveats = [f"{title} ({code})" for code, title in doubts.items()]
         if aside := [run for run in runs if run.failures and run.configuration not in limits.deployed]:
-            where = clean(place(Where(*_key(aside[0].configuration), aside[0].label), audit.about.size), 120)
+            where = clean(place(where_of(aside[0]), audit.about.size), 120)
             caveats.append(f"jobs of {where} failed, which is not deployed")
         but = f" But: {listed(caveats)}." if caveats else ""
         count = len(standings)

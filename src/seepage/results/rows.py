@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -120,15 +120,14 @@ def _derived(function: Callable[[float], float | None], estimate: Estimate) -> E
     return Estimate(mean, low, high, estimate.n)
 
 
-def _row(
-    audit: Audit,
-    run: Run,
-    figure: tuple[str, str | None],
-    estimate: Estimate,
-    gained: Lift | None,
-) -> ResultRow:
+def _row(audit: Audit, run: Run, figure: tuple[str, str | None], estimate: Estimate, gained: Lift | None) -> ResultRow:
     metric, column = figure
     measured = "undefined" if estimate.mean is None else "ok"
+    gains: dict[str, Any] = {}
+    if gained is not None:
+        gain = gained.gain
+        gains = {"baseline": gained.reference.mean, "baseline_name": gained.baseline}
+        gains |= {"lift": gain.mean, "lift_low": gain.low, "lift_high": gain.high}
     return ResultRow(
         setting=audit.setting,
         dataset=audit.about.dataset,
@@ -140,16 +139,8 @@ def _row(
         defense=run.configuration.defense,
         metric=metric,
         column=column,
-        mean=estimate.mean,
-        low=estimate.low,
-        high=estimate.high,
-        std=estimate.std,
-        n=estimate.n,
-        baseline=None if gained is None else gained.reference.mean,
-        baseline_name=None if gained is None else gained.baseline,
-        lift=None if gained is None else gained.gain.mean,
-        lift_low=None if gained is None else gained.gain.low,
-        lift_high=None if gained is None else gained.gain.high,
+        **asdict(estimate),
+        **gains,
         seconds_per_victim=run.seconds,
         kind=run.part.kind,
         status=measured if run.measured and not run.failures else run.status,

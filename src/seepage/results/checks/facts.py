@@ -16,6 +16,7 @@ from seepage.assessment.row import ResultRow
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 from seepage.results.checks.finding import Where
+from seepage.results.checks.wording import where_of
 from seepage.results.tiers import settings, strongest_row
 from seepage.run.runner import Run
 from seepage.settings.probe import Probe
@@ -125,7 +126,7 @@ class Facts:
     def courses(self) -> dict[Where, np.ndarray]:
         """Course of the attacks' own loss, for attacks that descend, float64 (victim, 3), see ``RecordsGuess``."""
         return {
-            Where(run.configuration.batch_size, run.configuration.defense, run.label): run.evidence.course
+            where_of(run): run.evidence.course
             for run in self.runs
             if run.evidence is not None and run.evidence.course is not None
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seepage.results.checks.finding import Where
+from seepage.run.runner import Run
 
 _SHOWN = 3
 
@@ -26,6 +27,11 @@ def place(where: Where, size: str = "batch size") -> str:
     under = "" if where.defense in (None, "none") else f" under {where.defense}"
     sized = "" if where.batch_size is None else f"{size} {where.batch_size}"
     return (" at ".join(part for part in (where.attack or "", sized) if part) + under).strip()
+
+
+def where_of(run: Run) -> Where:
+    """Return the configuration and the label of a run."""
+    return Where(run.configuration.batch_size, run.configuration.defense, run.label)
 
 
 def share(rate: float) -> str:
