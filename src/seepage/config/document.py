@@ -127,7 +127,9 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, object], a
     mistakes = Mistakes(source)
     kind = find_setting(_setting(root, mistakes)).spec
     reader = _Reader(kind, folder, mistakes, allow_code)
-    root = override(_without_setting(root), given, kind)
+    assert isinstance(root.value, dict)
+    fields = {key: value for key, value in root.value.items() if key != SETTING}
+    root = override(Node(fields, root.line, root.source), given, kind)
     axes = reader.axes(root)
     # Each point by itself, so that all mistakes are reported at once; what does not go together shows below.
     for point in itertools.chain(*axes):
@@ -158,12 +160,6 @@ def _longest(axes: Sequence[Sequence[_Point]], name: str) -> int:
     """Return the length of the longest list that a point gives a field; 1 where there is none."""
     values = [point.fields[name] for axis in axes for point in axis if name in point.fields]
     return max([1, *(len(value) for value in values if isinstance(value, list | tuple))])
-
-
-def _without_setting(root: Node) -> Node:
-    """Return a document without its setting."""
-    assert isinstance(root.value, dict)
-    return Node({key: value for key, value in root.value.items() if key != SETTING}, root.line, root.source)
 
 
 def _spec(
@@ -231,8 +227,9 @@ class _Reader:
             else:
                 read[by_key[key].name] = self._read(by_key[key], value)
         self._only_once(read)
-        order = sorted(read, key=lambda name: (not self._slow(self._fields[name]), list(self._fields).index(name)))
-        return [read[name] for name in order]
+        slow = {name for name, field in self._fields.items() if self._named(field) or field.kind == "model"}
+        places = list(self._fields)
+        return [read[name] for name in sorted(read, key=lambda name: (name not in slow, places.index(name)))]
 
     def check_complete(self) -> None:
         """Note parts that need an option and have none."""
@@ -241,9 +238,6 @@ class _Reader:
 
     def _named(self, field: SpecField) -> bool:
         return field.option.parts is not None and not field.several
-
-    def _slow(self, field: SpecField) -> bool:
-        return self._named(field) or field.kind == "model"
 
     def _unknown(self, key: Node) -> None:
         for spec_field in self._fields.values():

@@ -162,55 +162,50 @@ def _against(
 
 
 def by_column(name: str, records: Sequence[Record], title: str) -> Figure:
-    """Return for each column what the best baseline and the attack read, as two marks joined by a line.
-
-    Sensitive columns come first and are marked with a star; beyond 40 columns the rest is left to the table.
-    """
-    shown = list(records[:MOST_COLUMNS])
-    places = _places(shown)
-    names = [_starred(record) for record in shown]
+    """Return for each column what the best baseline and the attack read, as two marks joined by a line."""
+    places = _places(records)
+    names = [_starred(record) for record in records]
     words = [
         f"{name}: read {percent(record['mean'])} {_between(record)}, best baseline {percent(record['baseline'])}, "
         f"lift {points(record['lift'])} points"
-        for name, record in zip(names, shown, strict=True)
+        for name, record in zip(names, records, strict=True)
     ]
     joined_x: list[float | None] = []
     joined_y: list[float | None] = []
-    for place, record in zip(places, shown, strict=True):
+    for place, record in zip(places, records, strict=True):
         if record["baseline"] is not None:
             joined_x += [100 * record["baseline"], 100 * record["mean"], None]
             joined_y += [place, place, None]
-    baselines = [None if record["baseline"] is None else 100 * record["baseline"] for record in shown]
-    means = [100 * record["mean"] for record in shown]
+    baselines = [None if record["baseline"] is None else 100 * record["baseline"] for record in records]
+    means = [100 * record["mean"] for record in records]
     attack = Marks("--series-1", 10)
     data = [
         Curve("", joined_x, joined_y, Stroke("--series-1-soft", 5)),
         Curve("best baseline", baselines, places, marks=Marks(_BASELINE, 9, "diamond-open"), words=words),
-        Curve("attack, with 95% interval", means, places, marks=attack, words=words, x_errors=_errors(shown)),
+        Curve("attack, with 95% interval", means, places, marks=attack, words=words, x_errors=_errors(records)),
     ]
-    marked = [record for record in shown if record["sensitive"]]
-    gains = [record for record in shown if record["lift"] is not None]
+    marked = [record for record in records if record["sensitive"]]
+    gains = [record for record in records if record["lift"] is not None]
     top = max(gains, key=lambda record: record["lift"], default=None)
     seen = f"{len(records)} columns, {len(marked)} of them sensitive."
     if top is not None:
         seen += f" The largest lift is {points(top['lift'])} points, of {clean(top['column'])}."
     x = Axis("Cells of the column that are right (%)", _RATE)
-    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(shown)))
+    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(records)))
 
 
 def heat(name: str, settings: Sequence[str], columns: Sequence[Sequence[Record | None]], title: str) -> Figure:
     """Return the lift of every column (None: no figure) in every setting, as a grid of shaded and numbered fields."""
-    shown = list(columns[:MOST_COLUMNS])
-    names = [_starred(next(record for record in column if record is not None)) for column in shown]
+    names = [_starred(next(record for record in column if record is not None)) for column in columns]
     lifts = [
         [None if record is None or record["lift"] is None else 100 * record["lift"] for record in column]
-        for column in shown
+        for column in columns
     ]
     texts = [["–" if lift is None else f"{lift:+.0f}" for lift in line] for line in lifts]
     seen = f"Lift over the best baseline in points, {len(columns)} columns in {len(settings)} settings."
-    data = [Heat(range(len(settings)), _places(shown), lifts, texts)]
+    data = [Heat(range(len(settings)), _places(columns), lifts, texts)]
     x = Axis("", ticks=list(enumerate(settings)), grid=False, top=True)
-    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(shown)))
+    return Figure(name, title, seen, data, x, _named(names), height=110 + 24 * max(4, len(columns)))
 
 
 def reliability(name: str, records: Sequence[Record], title: str) -> Figure:

@@ -77,23 +77,6 @@ def render(reports: Sequence[AuditResult], provenance: Mapping[str, object]) -> 
     )
 
 
-def captured_page(first: Sequence[Section], report: AuditResult | None, provenance: Mapping[str, object]) -> str:
-    """Return the page of captured messages; ``report`` is None where nothing could be attacked."""
-    title = "Captured updates" if report is None else f"Audit of {clean(report.audit.about.dataset)}"
-    return page(
-        "report.html",
-        title,
-        lead="" if report is None else report.audit.about.lead,
-        parts=[AuditPart("audit-1", title, [*first, *([] if report is None else sections(report))])],
-        several=False,
-        over_rounds=None,
-        overall=None,
-        heads=[],
-        provenance=flattened(provenance),
-        own=True,
-    )
-
-
 def page(template: str, title: str, **content: object) -> str:
     """Return a page from a template: its content between the parts that all pages share."""
     templates = environment()

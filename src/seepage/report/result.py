@@ -110,9 +110,7 @@ class AuditResult:
         return [
             example
             for of, evidence in self.evidence.items()
-            for example in examples(
-                self.schema_of(evidence), dataset.statistics, evidence, dataset.name, self.audit.about.model, of
-            )
+            for example in examples(self.schema_of(evidence), dataset.statistics, evidence, of)
         ]
 
     @cached_property

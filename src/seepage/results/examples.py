@@ -32,13 +32,9 @@ class Cell:
 class Example:
     """A true record and its guess."""
 
-    dataset: str
-    model: str
     batch_size: int | None
     defense: str
     attack: str
-    victim: int
-    record: int
     cells: tuple[Cell, ...]
 
 
@@ -46,15 +42,12 @@ def examples(
     schema: Schema,
     statistics: Statistics,
     evidence: Evidence,
-    dataset: str,
-    model: str,
     run: tuple[int | None, str, str],
 ) -> list[Example]:
     """Return the first records of the first victims, read well or not; none where records are not kept."""
     if evidence.true is None or evidence.guess is None:
         return []
     shown = []
-    batch_size, defense, attack = run
     certainty = spread = None
     if evidence.uncertainty is not None:
         doubt, scale = torch.tensor(evidence.uncertainty, dtype=torch.float64), scales(schema, statistics)
@@ -77,7 +70,7 @@ def examples(
                     _finite(spread, victim, record, i),
                 )
             )
-        shown.append(Example(dataset, model, batch_size, defense, attack, victim, record, tuple(cells)))
+        shown.append(Example(*run, tuple(cells)))
     return shown
 
 

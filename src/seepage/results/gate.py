@@ -205,13 +205,9 @@ def _lacking(limits: Limits, rows: Sequence[ResultRow]) -> str | None:
             what = "all cells" if column is None else f"column {clean(column)}"
             what = "whole records" if limits.limit.whole_records else what
             at = clean(place(Where(*_key(configuration), attack), limits.audit.about.size), 120)
-            samples = [
-                figure
-                for figure in limits.standings
-                if (figure.configuration, figure.attack) == (configuration, attack)
-                and (figure.metric, figure.column) == (metric, column)
-            ]
-            if not samples:
+            wanted = (configuration, attack, metric, column)
+            figures = [(each.configuration, each.attack, each.metric, each.column) for each in limits.standings]
+            if wanted not in figures:
                 return f"{at} was not scored on {what} beside a baseline."
             size, defense = _key(configuration)
             own = pick(rows, attack=attack, metric=metric, column=column, batch_size=size, defense=defense)

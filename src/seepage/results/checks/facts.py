@@ -160,15 +160,9 @@ class Facts:
 
     def _lacks_evidence(self, configuration: Configuration, labels: Sequence[str]) -> str | None:
         """Return the reason why the figures of a default attack, under any label, show nothing; None where they do."""
-        own = [
-            row
-            for row in self.rows
-            if row.is_attack
-            and row.attack in labels
-            and (row.metric, row.batch_size, row.defense)
-            == ("accuracy", configuration.batch_size, configuration.defense)
-        ]
-        measured = max((row.n for row in own), default=0)
+        here = ("accuracy", configuration.batch_size, configuration.defense)
+        own = [row for row in self.rows if row.is_attack and row.attack in labels]
+        measured = max((row.n for row in own if (row.metric, row.batch_size, row.defense) == here), default=0)
         if measured == 0:
             return "not run"
         if measured < CLUSTERS_FOR_VERDICT:
