@@ -89,9 +89,6 @@ def make_specs(
         >>> [a, b] = make_specs({"model": "nn1", "labels": ["true", "restored"], "protocol": {"batch_size": [1, 8]}})
         >>> a.labels, b.labels, a.batch_sizes, b.variant
         ('true', 'restored', (1, 8), 'labels=restored')
-        >>> [spec] = make_specs({"attacks": {"name": "tableak", "restarts": [10, 30]}})
-        >>> [part.title for part in spec.attacks]
-        ['tableak(restarts=10)', 'tableak(restarts=30)']
     """
     return _specs(plant(dict(document)), "", Path(), given or {}, allow_code)
 
@@ -278,10 +275,8 @@ class _Reader:
             return self._choices(field, value)
         if field.kind == "model":
             return self._nested(field, value)
-        if field.several:
+        if field.several or field.kind == "mapping":
             return [self._list(field, value)]
-        if field.kind == "mapping":
-            return [_Point({field.name: value.plain()}, {(field.name,): value})]
         return [
             _Point({field.name: self._value(field, item)}, {(field.name,): item}, f"{field.key}={shown(item.plain())}")
             for item in each(value, self._mistakes)
@@ -300,7 +295,7 @@ class _Reader:
         return path if place.source else self._folder / path
 
     def _list(self, field: SpecField, value: Node) -> _Point:
-        if field.option.swept:
+        if field.several and field.option.swept:
             items = each(value, self._mistakes)
             places: dict[tuple[str | int, ...], Node] = {(field.name, i): item for i, item in enumerate(items)}
             return _Point({field.name: [item.plain() for item in items]}, {(field.name,): value, **places})

@@ -135,9 +135,8 @@ def _by_standings(limits: Limits, runs: Sequence[Run], findings: Sequence[Findin
         )
     pending = [standing for standing in standings if not standing.below]
     worst = max(pending, key=lambda standing: standing.mean)
-    ending = (
-        "passing has become impossible within" if not all(standing.possible for standing in standings) else "that is"
-    )
+    possible = all(standing.possible for standing in standings)
+    ending = "that is" if possible else "passing has become impossible within"
     budget = f"{ending} the budget of {audit.units} {audit.spec.unit}s"
     if not by_units(audit.spec):
         budget = (

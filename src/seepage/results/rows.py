@@ -52,33 +52,23 @@ def lifts_of(audit: Audit, runs: Sequence[Run]) -> list[dict[str, object]]:
     """
     entries: list[dict[str, object]] = []
     for run in (run for run in runs if run.is_attack):
-        baselines = [
-            other for other in runs if other.part.kind == "baseline" and other.configuration == run.configuration
-        ]
-        compared = [measured for others in _on_the_same(run, baselines).values() for measured in others]
+        at = run.configuration
+        beside = [other for other in runs if other.part.kind == "baseline" and other.configuration == at]
+        compared = [measured for others in _on_the_same(run, beside).values() for measured in others]
+        where = {"variant": audit.spec.variant, "batch_size": at.batch_size, "defense": at.defense, "attack": run.label}
         for metric, column in judged_figures(audit):
-            both = [
+            own, others_own = (
                 [figure for figure in some if (figure.metric, figure.column) == (metric, column)]
                 for some in (run.measured, compared)
-            ]
-            if not both[0] or not both[1]:
+            )
+            if not own or not others_own:
                 continue
-            for sample, (scores, others) in samples_of(both[0][0], both[1], by_units(audit.spec)).items():
+            for sample, (scores, others) in samples_of(own[0], others_own, by_units(audit.spec)).items():
                 finite = np.isfinite(scores) & np.isfinite(others).all(0)
                 if finite.any():
                     best = others[:, finite][others[:, finite].mean(1).argmax()]
-                    entries.append(
-                        {
-                            "variant": audit.spec.variant,
-                            "batch_size": run.configuration.batch_size,
-                            "defense": run.configuration.defense,
-                            "attack": run.label,
-                            "metric": metric,
-                            "column": column,
-                            "sample": sample,
-                            "lifts": [round(float(lift), 6) for lift in scores[finite] - best],
-                        }
-                    )
+                    lifts = [round(float(lift), 6) for lift in scores[finite] - best]
+                    entries.append({**where, "metric": metric, "column": column, "sample": sample, "lifts": lifts})
     return entries
 
 

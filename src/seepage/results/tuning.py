@@ -31,17 +31,7 @@ class Tuned:
 
 
 def swept(runs: Sequence[Run], attack: str) -> list[Run]:
-    """Return the runs of one attack with swept options, by its registered name or its label.
-
-    Example:
-        >>> from seepage.settings.setting import Configuration, PlannedPart
-        >>> from seepage.settings.part import Part
-        >>> def run(label: str) -> Run:
-        ...     part = PlannedPart(Part(name="tableak", label=label), "attack")
-        ...     return Run(Configuration("none", 8), part, [], (), None, {}, {})
-        >>> [r.label for r in swept([run("dlg"), run("tableak(restarts=1)"), run("tableak_no_softmax")], "tableak")]
-        ['tableak(restarts=1)']
-    """
+    """Return the runs of one attack with swept options, by its registered name or its label."""
     return [run for run in runs if run.label == attack or run.label.startswith(f"{attack}(")]
 
 

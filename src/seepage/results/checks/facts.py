@@ -17,7 +17,6 @@ from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
 from seepage.results.checks.finding import Where
 from seepage.results.checks.wording import where_of
-from seepage.results.tiers import settings, strongest_row
 from seepage.run.runner import Run
 from seepage.settings.probe import Probe
 from seepage.settings.setting import LEAKED, Audit, Configuration
@@ -130,15 +129,6 @@ class Facts:
             for run in self.runs
             if run.evidence is not None and run.evidence.course is not None
         }
-
-    @property
-    def settings(self) -> list[tuple[int | None, str]]:
-        """Batch sizes and defenses that attacks were run at."""
-        return settings(self.rows)
-
-    def strongest(self, batch_size: int | None, defense: str, column: str | None = None) -> ResultRow | None:
-        """Return the accuracy of the strongest attack in a setting, see ``strongest_row``."""
-        return strongest_row(self.rows, batch_size, defense, column)
 
     def works(self, attack: str) -> bool:
         """Return whether the positive control shows that an attack works."""

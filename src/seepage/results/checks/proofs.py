@@ -58,15 +58,12 @@ def fell_back(facts: Facts) -> Iterator[Fault]:
     """An attack with proofs only estimated, for a reason that is not in the message."""
     reasons: dict[Where, str] = {}
     for run in facts.runs:
-        untried = (
-            [] if run.evidence is None else [here for here in run.evidence.regime or () if here.startswith(NOT_TRIED)]
-        )
+        ways = () if run.evidence is None else run.evidence.regime or ()
+        untried = [way.removeprefix(NOT_TRIED) for way in ways if way.startswith(NOT_TRIED)]
         if untried:
             here = where_of(run)
-            reasons[here] = (
-                f"{place(here, facts.size)}: {untried[0].removeprefix(NOT_TRIED)} ({len(untried)} of {len(run.units)} "
-                f"{facts.audit.spec.unit}s)"
-            )
+            count = f"{len(untried)} of {len(run.units)} {facts.audit.spec.unit}s"
+            reasons[here] = f"{place(here, facts.size)}: {untried[0]} ({count})"
     if reasons:
         yield Fault(
             f"{few(list(reasons.values()))}. The attack only estimated instead, which reads less. Its figures are a "
