@@ -35,15 +35,10 @@ def advice(
             enough, undefended = size, True
         defended = [record for record in overviews if record["defense"] != UNDEFENDED and below[setting_of(record)]]
         best = max(defended, key=lambda record: _worth(record, task, higher_is_better), default=None)
+        where = None if best is None else setting_of(best)
+        least = {"batch_size": enough, "undefended": undefended, "defended": where}
         records.append(
-            {
-                "threshold": threshold,
-                "tier": tier,
-                "batch_size": enough,
-                "undefended": undefended,
-                "defended": None if best is None else setting_of(best),
-                "task": None if best is None else task.get(setting_of(best)),
-            }
+            {"threshold": threshold, "tier": tier, **least, "task": None if where is None else task.get(where)}
         )
     return records
 

@@ -147,13 +147,7 @@ def _of_trees(trees: ReadTrees) -> Section:
 
 
 def federation_words(findings: FederationFindings) -> list[str]:
-    """Return what was found in the updates of a federation as sentences.
-
-    Example:
-        >>> one = UpdateFinding("round-1/client-7", "7", 1, 8, "proved", "all 8 records proved", proved_records=8)
-        >>> federation_words(FederationFindings((one,), (), "unmix"))[0]
-        '1 update of 1 client, attacked by unmix: 1 proved, 0 estimated, 0 nothing, 0 not tried, 0 failed.'
-    """
+    """Return what was found in the updates of a federation as sentences."""
     updates, clients = len(findings.updates), len({update.client for update in findings.updates})
     counts = ", ".join(f"{count} {outcome}" for outcome, count in findings.counts.items())
     words = [

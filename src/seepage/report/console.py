@@ -289,10 +289,10 @@ def costs_table(result: AuditResult) -> Table | None:
 def _bound(record: Record, key: str) -> str:
     if record[key] is None:
         return _MISSING
-    details = (
-        f" ({record['delta']:.2g}, {record['steps']:,}, {record['accountant']})" if record["steps"] is not None else ""
-    )
-    return f"{record[key]:.3g}{details if key == 'epsilon' else ''}"
+    shown = f"{record[key]:.3g}"
+    if key == "epsilon" and record["steps"] is not None:
+        shown += f" ({record['delta']:.2g}, {record['steps']:,}, {record['accountant']})"
+    return shown
 
 
 def _show_examples(console: Console, result: AuditResult, shown: Sequence[Example]) -> None:

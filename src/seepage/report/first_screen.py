@@ -28,9 +28,8 @@ def not_tested(result: AuditResult) -> str:
 
 def left_out(inferred: Inferred | None) -> list[str]:
     """Return the columns that the audit leaves out, in a sentence; empty for none."""
-    names = (
-        [] if inferred is None else [clean(column.name) for column in inferred.columns if column.taken == "left out"]
-    )
+    columns = () if inferred is None else inferred.columns
+    names = [clean(column.name) for column in columns if column.taken == "left out"]
     if not names:
         return []
     more = len(names) - _NAMES

@@ -134,28 +134,21 @@ def columns(
     schema_columns = {} if schema is None else {column.name: column for column in (*schema.columns, schema.target)}
     places = list(schema_columns)
     scored = {row.column: row for row in pick(here, metric="accuracy", attack=attack) if row.mean is not None}
+    where = {"batch_size": setting[0], "defense": setting[1], "attack": attack}
     records = []
     for name, row in scored.items():
         if name is None:
             continue
-        column = schema_columns.get(name)
-        records.append(
-            {
-                "batch_size": setting[0],
-                "defense": setting[1],
-                "attack": attack,
-                "position": None if column is None else places.index(name) + 1,
-                "column": name,
-                "kind": None if column is None else column.kind,
-                "sensitive": name in sensitive,
-                "tolerance": None if column is None else tolerance(column),
-                **_scored(row, [], findings),
-            }
-        )
-    return sorted(
-        records,
-        key=lambda record: (not record["sensitive"], -(-math.inf if record["lift"] is None else record["lift"])),
-    )
+        about: Record = {"position": None, "kind": None, "tolerance": None}
+        if (column := schema_columns.get(name)) is not None:
+            about = {"position": places.index(name) + 1, "kind": column.kind, "tolerance": tolerance(column)}
+        marked = {"column": name, "sensitive": name in sensitive}
+        records.append({**where, **about, **marked, **_scored(row, [], findings)})
+
+    def place(record: Record) -> tuple[bool, float]:
+        return not record["sensitive"], -(-math.inf if record["lift"] is None else record["lift"])
+
+    return sorted(records, key=place)
 
 
 def calibration(evidence: Evidence, schema: Schema) -> list[Record]:

@@ -58,11 +58,10 @@ def headline(result: AuditResult) -> Headline:
         tier = INCOMPLETE if result.gaps else INCONCLUSIVE
         return Headline(None, tier, _nothing(result), tuple(_not_reached(result)))
     about = result.audit.about
-    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
     place = result.place(*setting_of(record))
     if record["of"] is not None and about.label_attacker is not None:
         place = about.label_attacker
-    words = f"{place} {read(about, record['mean'], record['n'], secret, record['of'], 0)}"
+    words = f"{place} {_doing(about, record)}"
     if record["baseline"] is not None:
         words += f"; guessing without {about.message} {_gets(about, record)}"
     words += f".{_of_missed(result, record)}"
@@ -106,17 +105,15 @@ def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
     """Return why there is no verdict, in a sentence; none where there is one."""
     unit = result.audit.spec.unit
     if tier == INCOMPLETE:
-        return [f"Incomplete: {result.missing((record['batch_size'], record['defense']))}."]
+        return [f"Incomplete: {result.missing(setting_of(record))}."]
     if tier != INCONCLUSIVE:
         return []
     if record["n"] < CLUSTERS_FOR_VERDICT:
         return [_too_few(record["n"], unit)]
-    findings = [finding for finding in result.all_findings if finding.severity == "error"]
-    concerned = [
-        finding for finding in findings if finding.concerns(record["batch_size"], record["defense"], record["attack"])
-    ]
-    if concerned:
-        return [f"No verdict: {lowered(concerned[0].title)}."]
+    place = (*setting_of(record), record["attack"])
+    for finding in result.all_findings:
+        if finding.severity == "error" and finding.concerns(*place):
+            return [f"No verdict: {lowered(finding.title)}."]
     return [f"No verdict: audit more {unit}s."]
 
 
@@ -137,6 +134,11 @@ def read(about: About, mean: float | None, n: int, secret: str, column: str | No
     return f"{about.trials.does} in {round(mean * n * about.trials.each):,} of {n * about.trials.each:,} trials"
 
 
+def _doing(about: About, record: Record) -> str:
+    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
+    return read(about, record["mean"], record["n"], secret, record["of"], 0)
+
+
 def _gets(about: About, record: Record) -> str:
     if about.trials is None or record["of"] is not None:
         return f"gets {percent(record['baseline'], 0)}"
@@ -146,8 +148,7 @@ def _gets(about: About, record: Record) -> str:
 def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
     """Return the verdict on a configuration with a defense, and a sentence."""
     about = result.audit.about
-    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
-    doing = read(about, record["mean"], record["n"], secret, record["of"], 0)
+    doing = _doing(about, record)
     if about.trials is not None:
         # The headline says what.
         doing = doing.replace(about.trials.does, "does so")

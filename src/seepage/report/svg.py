@@ -123,13 +123,11 @@ def _bars(series: Curve, i: int, x: _Scale, y: _Scale, place: tuple[Number, Numb
     if (ends := _bar(series.x_errors, series.x, i)) is not None:
         low, high = map(x, ends)
         yield _segment(low, b, high, b, style)
-        yield _segment(low, b - reach, low, b + reach, style)
-        yield _segment(high, b - reach, high, b + reach, style)
+        yield from (_segment(end, b - reach, end, b + reach, style) for end in (low, high))
     if (ends := _bar(series.y_errors, series.y, i)) is not None:
         low, high = map(y, ends)
         yield _segment(a, low, a, high, style)
-        yield _segment(a - reach, low, a + reach, low, style)
-        yield _segment(a - reach, high, a + reach, high, style)
+        yield from (_segment(a - reach, end, a + reach, end, style) for end in (low, high))
 
 
 def _bar(errors: Errors, values: Sequence[Number | None], i: int) -> tuple[Number, Number] | None:
