@@ -138,16 +138,14 @@ def _specs(root: Node, source: str, folder: Path, given: Mapping[str, object], a
         reader.check_complete()
     mistakes.check()
     number = math.prod(map(len, axes))
-    if number > MOST:
-        mistakes.add(root.line, "", f"sweeps over {number:,} audits; a document takes at most {MOST:,}.")
-        mistakes.check()
     multiplied = [
         name for name, field in fields_of(kind).items() if field.option.swept or name in ("attacks", "defenses")
     ]
     whole = number * math.prod(_longest(axes, name) for name in multiplied)
-    if whole > MOST_SWEPT:
-        mistakes.add(root.line, "", f"sweeps over {whole:,} combinations; a document takes at most {MOST_SWEPT:,}.")
-        mistakes.check()
+    for count, what, most in ((number, "audits", MOST), (whole, "combinations", MOST_SWEPT)):
+        if count > most:
+            mistakes.add(root.line, "", f"sweeps over {count:,} {what}; a document takes at most {most:,}.")
+            mistakes.check()
     specs = [_spec(kind, points, axes, root, mistakes) for points in itertools.product(*axes)]
     mistakes.check()
     return [spec for spec in specs if spec is not None]
