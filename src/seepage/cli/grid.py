@@ -17,11 +17,7 @@ from seepage.text import clean
 
 
 def show_grid(console: Console, document: Path, allow_code: bool = False) -> None:
-    """Print which registered attacks each deployment of a document admits, and why not the others.
-
-    Args:
-        allow_code: whether the document may name attacks and defenses of one's own, whose code is run.
-    """
+    """Print which registered attacks each deployment of a document admits, and why not the others."""
     # The networks that the document names are not loaded.
     specs = read_document(document, allow_code=allow_code or "networks")
     deployments = dict.fromkeys(deployment_of(spec) for spec in specs)

@@ -28,9 +28,6 @@ def fields_in_options(
     """Return a decorator that puts options for fields of a spec in the place of a command's parameter ``given``.
 
     The command gets ``given`` as a mapping from fields to values, of those alone that were given.
-
-    Args:
-        names: fields to take; all if None.
     """
     fields = [field for name, field in fields_of(spec).items() if names is None or name in names]
 
@@ -106,13 +103,7 @@ def _option(spec: type[Spec], field: SpecField) -> object:
 
 
 def help_of(field: SpecField) -> str:
-    """Return the help of a field: its description, whether it repeats, and its default.
-
-    Example:
-        >>> from seepage.settings.spec import Spec
-        >>> help_of(fields_of(Spec)["threads"])
-        'Number of CPU threads of each worker. Default: 1.'
-    """
+    """Return the help of a field: its description, whether it repeats, and its default."""
     repeats = " Repeatable." if _repeats(field) else ""
     default = default_of(field)
     return f"{field.option.help}{repeats}{f' Default: {default}.' if default else ''}"
@@ -151,13 +142,7 @@ def _given(field: SpecField, values: dict[str, object]) -> object:
 
 
 def read_value(field: SpecField, value: Any) -> Any:
-    """Return the value of an option from its text.
-
-    Example:
-        >>> from seepage.settings.spec import Spec
-        >>> read_value(fields_of(Spec)["overrides"], ["age={low: 0}", "zip=discrete"])
-        {'age': {'low': 0}, 'zip': 'discrete'}
-    """
+    """Return the value of an option from its text."""
     if field.kind == "mapping":
         return dict(_pair(field, text) for text in value)
     if field.kind == "model":

@@ -1,4 +1,4 @@
-"""HTML tables as data: what a cell shows and by what it sorts. Nothing here is HTML; templates escape all of it."""
+"""Tables as data: what a cell shows and by what it sorts. Nothing here is HTML; templates escape all of it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ MISSING = "–"
 
 @dataclass(frozen=True)
 class GridCell:
-    """One cell.
-
-    Attributes:
-        sort: value by which its column sorts; None for a missing value, which sorts last either way.
-        kind: a word for its style: a tier, ``wrong`` or ``missing``; None for the usual one.
-        behind: what stands behind the text and is none of the table's.
-    """
+    """One cell; a missing value (``sort`` is None) sorts last either way, and ``kind`` is a word for its style."""
 
     text: str
     sort: float | str | None
@@ -34,11 +28,7 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
-
-    Attributes:
-        align: ``number`` columns stand to the right.
-    """
+    """One column; ``number`` columns stand to the right."""
 
     title: str
     cell: Callable[[Record], GridCell]
@@ -61,13 +51,7 @@ class Grid:
 
 
 def grid(caption: str, columns: Sequence[Column], records: Sequence[Record], note: str | None = None) -> Grid:
-    """Return a table of records.
-
-    Example:
-        >>> made = grid("Scores", [text("Attack", "attack"), share("Right", "mean")], [{"attack": "a", "mean": 0.5}])
-        >>> [cell.text for cell in made.rows[0]]
-        ['a', '50.0%']
-    """
+    """Return a table of records."""
     return Grid(caption, columns, [[column.cell(record) for column in columns] for record in records], note)
 
 
@@ -81,12 +65,7 @@ def filled(caption: str, columns: Sequence[Column], records: Sequence[Record], n
 def text(
     title: str, key: str, longest: int = LONGEST, mark: str | None = None, marks: Mapping[str, str] | None = None
 ) -> Column:
-    """Return a column of texts.
-
-    Args:
-        mark: field that puts its name behind the text where it is true; None for none.
-        marks: what stands behind some texts.
-    """
+    """Return a column of texts; a text is followed by ``mark`` where that field is true, or by its own of ``marks``."""
 
     def cell(record: Record) -> GridCell:
         value = record[key]

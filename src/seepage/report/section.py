@@ -17,13 +17,7 @@ MOST_ROWS = 2000
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a page.
-
-    Attributes:
-        figures: each with the table of its data.
-        kind: a word for parts with a layout of their own.
-        extra: what that layout needs.
-    """
+    """One part of a page; ``kind`` is a word for parts with a layout of their own, which needs ``extra``."""
 
     name: str
     title: str

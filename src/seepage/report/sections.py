@@ -50,12 +50,7 @@ _MOST_OF_WIDE = 500
 
 @dataclass(frozen=True)
 class Ruler:
-    """One line of the scale of verdicts.
-
-    Attributes:
-        closed: share of the gap to certainty that is closed; None without a figure.
-        lower, upper: ends of its 95% interval; None without one.
-    """
+    """One line of the scale of verdicts: the closed gap and the ends of its 95% interval."""
 
     label: str
     closed: float | None
@@ -66,7 +61,7 @@ class Ruler:
 
 def sections(result: AuditResult) -> list[Section]:
     """Return all parts of one audit's report; those on what else could be run only where something else can be."""
-    scored, more = any(record["attack"] is not None for record in result.overviews), result.audit.repeatable
+    scored, more = bool(result.attacked), result.audit.repeatable
     filled = [
         verdict_section(result) if scored or more else None,
         _threat_model(result),
@@ -128,8 +123,7 @@ def verdict_section(result: AuditResult) -> Section:
             overview["upper"],
             overview["tier"],
         )
-        for overview in result.overviews
-        if overview["attack"] is not None
+        for overview in result.attacked
     ]
     # The page says elsewhere how a verdict is read.
     words = summary(result, reading=False).split("\n\n")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from seepage.assessment.intervals import CLUSTERS_FOR_VERDICT
 from seepage.assessment.row import ResultRow
-from seepage.report.frames import Record, setting_of
+from seepage.report.frames import Record, row_of, setting_of
 from seepage.report.grids import closed_of_alike
 from seepage.report.result import AuditResult
 from seepage.results.checks.finding import LOWER_BOUNDS, UPPER_BOUNDS, Finding
@@ -43,12 +43,7 @@ _READING = (
 
 
 class Headline(NamedTuple):
-    """The verdict on the configuration without a defense in which most leaks; on any where each has a defense.
-
-    Attributes:
-        record: overview of that configuration, see ``frames.overview``; None where no attack has a result.
-        beside: verdict and sentence of each defense, where most leaks under it.
-    """
+    """The verdict on the configuration in which most leaks, of those without a defense if any, and on each defense."""
 
     record: Record | None
     tier: str
@@ -63,11 +58,10 @@ def headline(result: AuditResult) -> Headline:
         tier = INCOMPLETE if result.gaps else INCONCLUSIVE
         return Headline(None, tier, _nothing(result), tuple(_not_reached(result)))
     about = result.audit.about
-    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
     place = result.place(*setting_of(record))
     if record["of"] is not None and about.label_attacker is not None:
         place = about.label_attacker
-    words = f"{place} {read(about, record['mean'], record['n'], secret, record['of'], 0)}"
+    words = f"{place} {_doing(about, record)}"
     if record["baseline"] is not None:
         words += f"; guessing without {about.message} {_gets(about, record)}"
     words += f".{_of_missed(result, record)}"
@@ -111,18 +105,16 @@ def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
     """Return why there is no verdict, in a sentence; none where there is one."""
     unit = result.audit.spec.unit
     if tier == INCOMPLETE:
-        return [f"Incomplete: {result.missing((record['batch_size'], record['defense']))}."]
+        return [f"Incomplete: {result.missing(setting_of(record))}."]
     if tier != INCONCLUSIVE:
         return []
     if record["n"] < CLUSTERS_FOR_VERDICT:
         return [_too_few(record["n"], unit)]
-    findings = [finding for finding in result.all_findings if finding.severity == "error"]
-    concerned = [
-        finding for finding in findings if finding.concerns(record["batch_size"], record["defense"], record["attack"])
-    ]
-    if concerned:
-        return [f"No verdict: {lowered(concerned[0].title)}."]
-    if why := result.not_tried((record["batch_size"], record["defense"]), record["attack"]):
+    place = (*setting_of(record), record["attack"])
+    for finding in result.all_findings:
+        if finding.severity == "error" and finding.concerns(*place):
+            return [f"No verdict: {lowered(finding.title)}."]
+    if why := result.not_tried(setting_of(record), record["attack"]):
         return [f"No verdict: {why}."]
     return [f"No verdict: audit more {unit}s."]
 
@@ -138,22 +130,15 @@ def _not_reached(result: AuditResult) -> list[tuple[str, str]]:
 
 
 def read(about: About, mean: float | None, n: int, secret: str, column: str | None = None, digits: int = 1) -> str:
-    """Return the predicate of a sentence on an attacker: the share of the secret that it reads, or of trials it wins.
-
-    Args:
-        n: number of repetitions that it is a mean of.
-        secret: what is attacked, as an object.
-        column: column that alone was attacked; None for all.
-
-    Example:
-        >>> from seepage.settings.setting import Trials
-        >>> about = About("adult", "multi_party", "lr", trials=Trials("tells 33% from 67% of 'sex'", 10))
-        >>> read(about, 0.85, 2, "shares")
-        "tells 33% from 67% of 'sex' in 17 of 20 trials"
-    """
+    """Return the predicate of a sentence on an attacker: the share of a secret that it reads, or trials it wins."""
     if about.trials is None or mean is None or column is not None:
         return f"reads {percent(mean, digits)} of {secret}"
     return f"{about.trials.does} in {round(mean * n * about.trials.each):,} of {n * about.trials.each:,} trials"
+
+
+def _doing(about: About, record: Record) -> str:
+    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
+    return read(about, record["mean"], record["n"], secret, record["of"], 0)
 
 
 def _gets(about: About, record: Record) -> str:
@@ -165,8 +150,7 @@ def _gets(about: About, record: Record) -> str:
 def _beside(result: AuditResult, record: Record) -> tuple[str, str]:
     """Return the verdict on a configuration with a defense, and a sentence."""
     about = result.audit.about
-    secret = about.secret if record["of"] is None else f"the labels ({clean(record['of'])})"
-    doing = read(about, record["mean"], record["n"], secret, record["of"], 0)
+    doing = _doing(about, record)
     if about.trials is not None:
         # The headline says what.
         doing = doing.replace(about.trials.does, "does so")
@@ -184,11 +168,7 @@ def _bounds_above(findings: Sequence[Finding]) -> str:
 
 
 def summary(result: AuditResult, reading: bool = True) -> str:
-    """Return a paragraph for each configuration; never an empty text.
-
-    Args:
-        reading: whether a paragraph on how to read them follows.
-    """
+    """Return a paragraph for each configuration and, if wanted, on how to read them; never an empty text."""
     # What is read without a defense is what the others are compared with.
     ordered = sorted(settings(result.rows), key=lambda setting: setting[1] != UNDEFENDED)
     sentences = [_of_setting(result, size, defense) for size, defense in ordered]
@@ -220,9 +200,8 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         return label
     own = pick(result.rows, batch_size=size, defense=defense, attack=attack)
     score = pick(own, metric="accuracy", column=None)[0]
-    exact = pick(own, metric="exact_match", column=None)
-    proved = pick(own, metric="certified", column=None)
-    rated = verdict(score, exact[0] if exact else None, findings, proved[0] if proved else None)
+    exact, proved, visible = (row_of(own, metric) for metric in ("exact_match", "certified", "visible"))
+    rated = verdict(score, exact, findings, proved)
     of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
     if score.low is None:
         between = ""
@@ -233,13 +212,12 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     text = f"{result.place(size, defense)} {read(audit.about, score.mean, score.n, audit.about.secret)} "
     text += f"({clean(attack)}, {of}{between})"
     text += _beside_baseline(score)
-    if exact and exact[0].mean is not None:
-        text += f"; {percent(exact[0].mean)} of the records come back whole"
-    if proved and proved[0].mean:
-        text += f", and {percent(proved[0].mean)} are certified, under the conditions that check SEEP020 names"
-    visible = pick(own, metric="visible", column=None)
-    if visible and visible[0].mean is not None:
-        above = percent(visible[0].mean)
+    if exact is not None and exact.mean is not None:
+        text += f"; {percent(exact.mean)} of the records come back whole"
+    if proved is not None and proved.mean:
+        text += f", and {percent(proved.mean)} are certified, under the conditions that check SEEP020 names"
+    if visible is not None and visible.mean is not None:
+        above = percent(visible.mean)
         text += f"; {above} stand above the client's own rounding, so that they are in the message at all"
     text += f". Leakage: {rated.tier}{_ends(rated)}."
     if rated.tier == INCOMPLETE:
@@ -298,11 +276,9 @@ def _of_cells(own: Sequence[ResultRow]) -> list[str]:
         # Certificates of other settings are spoken of by record.
         return []
     sentences = []
-    proved = pick(own, metric="certified_cells", column=None)
-    if proved and proved[0].mean:
-        sentences.append(
-            f"{percent(proved[0].mean)} of the cells are certified: only one value replays what came back."
-        )
+    proved = row_of(own, "certified_cells")
+    if proved is not None and proved.mean:
+        sentences.append(f"{percent(proved.mean)} of the cells are certified: only one value replays what came back.")
     left = [row for row in own if row.metric == "still_possible" and row.column and (row.mean or 0) >= _MANY]
     if left:
         shares = ", ".join(f"{clean(str(row.column))} ({percent(row.mean)} of its values)" for row in left)

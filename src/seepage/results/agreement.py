@@ -20,12 +20,7 @@ Agreement = Literal["agrees", "differs", "too few to tell"]
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One figure that a paper prints; rates are in [0, 1].
-
-    Attributes:
-        mean: mean over the published units (victims, or trainings), or a figure that no single unit has.
-        std: population standard deviation over the units; None where the table prints none.
-    """
+    """One figure that a paper prints, a rate; ``std`` is the population deviation, None where it prints none."""
 
     mean: float
     std: float | None
@@ -33,11 +28,7 @@ class PublishedFigure:
 
 @dataclass(frozen=True)
 class Difference:
-    """Our mean less the printed one.
-
-    Attributes:
-        low, high: its 95% interval (Welch); None where ours or the print has no deviation.
-    """
+    """Our mean less the printed one, with its 95% interval (Welch); None where one of them has no deviation."""
 
     mean: float
     low: float | None
@@ -48,11 +39,6 @@ def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Diffe
     """Return our mean less the printed one, with Welch's t interval (unequal variances, unequal numbers of units).
 
     Published standard deviations are population ones and are corrected to unbiased ones.
-
-    Example:
-        >>> difference = welch(Estimate(0.80, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
-        >>> round(difference.low, 4), round(difference.high, 4)
-        (-0.0131, 0.0331)
     """
     if ours.mean is None:
         return None
@@ -69,19 +55,10 @@ def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Diffe
 
 
 def margin_of(ours: Estimate, published: PublishedFigure, published_n: int) -> float | None:
-    """Return the margin within which a rate counts as the printed one.
+    """Return the margin within which a rate counts as the printed one; None where one of them has no deviation.
 
     It depends on deviations and numbers of units alone, never on the difference: the finer margin is taken where two
     like means would be found to agree within it with a power of 0.8.
-
-    Returns:
-        Margin; None where ours or the print has no deviation.
-
-    Example:
-        >>> margin_of(Estimate(0.8, None, None, 20, 0.05), PublishedFigure(mean=0.8, std=0.05), 50)
-        0.05
-        >>> margin_of(Estimate(0.8, None, None, 10, 0.002), PublishedFigure(mean=0.8, std=0.001), 5)
-        0.02
     """
     std = _deviation(ours)
     if published.std is None or std is None:
@@ -97,12 +74,6 @@ def agreement_of(ours: Estimate, published: PublishedFigure, published_n: int) -
     With the difference d, its standard error se, the 95% quantile q of Welch's t and the margin D: ``agrees`` where
     ``|d| + q se < D``, ``differs`` where ``|d| - q se > D``, ``too few to tell`` otherwise, and always where the print
     does not say what its deviation is of.
-
-    Example:
-        >>> agreement_of(Estimate(0.80, None, None, 20, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
-        'agrees'
-        >>> agreement_of(Estimate(0.80, None, None, 3, 0.04), PublishedFigure(mean=0.79, std=0.05), 50)
-        'too few to tell'
     """
     std, margin = _deviation(ours), margin_of(ours, published, published_n)
     if margin is None or std is None or ours.mean is None or published.std is None:
