@@ -45,11 +45,8 @@ class ActivationExposure(TranscriptExposure):
     """The messages of a party's first layers, and the gradients that came back.
 
     In vertical learning the active party attacks columns, and the passive party labels. A client that holds all columns
-    is attacked by a server or a hop without columns.
-
-    Args:
-        network: name of the attacked party's network, or reference of one of the user's own; that of the transcript if
-            None.
+    is attacked by a server or a hop without columns. ``network`` names the attacked party's, in place of the
+    transcript's.
     """
 
     scales = FEATURE_SCALES

@@ -35,11 +35,7 @@ from seepage.wire.secret import RecordsSecret
 class CapturedAudit(Audit[AttackSpec]):
     """An audit of captured messages; each captured message is one unit.
 
-    Args:
-        deployed: what the deployment showed and granted, without its defenses.
-        records: number of records behind the message; None where a setting has no such number.
-        stated: defenses that the message states, ``{name: options}``.
-        usual: registered names of the attacks that are tried where nobody names any.
+    ``records`` is None where a setting has no such number; ``stated`` are the defenses that the message states.
     """
 
     own = True
@@ -131,11 +127,7 @@ class CapturedAudit(Audit[AttackSpec]):
 class RecordsExposure(Exposure):
     """A captured message of one victim whose records are guessed as a whole: an update, rounds of updates, tree files.
 
-    Attributes:
-        attack: attack, which is called with a function that takes note of its progress, or None.
-        truth: true records; None where they are not known.
-        metrics: names of the figures; all if empty.
-        guess: what the attack read; None before it was run.
+    The truth is None where it is not known; without ``metrics`` all are measured.
     """
 
     view: Any
@@ -194,11 +186,7 @@ class RecordsExposure(Exposure):
 
 @dataclass(frozen=True)
 class Attacked:
-    """The results of the attacks on a capture.
-
-    Attributes:
-        not_tried: reason, for each attack that could not be tried.
-    """
+    """The results of the attacks on a capture, and the reason for each attack that could not be tried."""
 
     audit: CapturedAudit
     runs: tuple[Run, ...]
@@ -222,11 +210,8 @@ def run_parts(
 ) -> Attacked:
     """Run the attacks and baselines of an audit on a capture; an attack that cannot be tried gets a reason.
 
-    A baseline that cannot be made is left out: a space too large to go through has no prior.
-
-    Args:
-        lacks: returns why an attack cannot be tried, None where it can; without it an attack that fails ends all.
-        progress: called with the label of each attack before it begins; returns what takes note of its progress.
+    A baseline that cannot be made is left out: a space too large to go through has no prior. ``lacks`` says why an
+    attack cannot be tried; without it an attack that fails ends all.
     """
     runs, not_tried = list[Run](), dict[str, str]()
     for part in audit.parts:
@@ -251,12 +236,7 @@ def run_parts(
 
 
 def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Mapping[int, str]) -> Attacked:
-    """Join the results of several captures into one audit with a unit for each capture.
-
-    Args:
-        each: captures that were attacked by the same attack.
-        failures: reason, by the place of each unit that could not be attacked.
-    """
+    """Join the results of one attack on several captures into one audit; failures are by the place of their unit."""
     places = [unit for unit in range(len(each) + len(failures)) if unit not in failures]
     lost = tuple(Failure(range(unit, unit + 1), why, "") for unit, why in failures.items())
     first = each[0].audit

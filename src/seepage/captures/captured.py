@@ -44,11 +44,9 @@ _NO_OTHER = f", or be of another format, none of which is read here for safety's
 
 
 class Encoding(BaseModel):
-    """The mean and standard deviation with which the client standardises encoded rows, agreed upon before training.
+    """The mean and standard deviation of each encoded column, with which the client standardises rows.
 
-    Attributes:
-        mean, std: mean and standard deviation of each encoded column: one column for each category of a discrete
-            column, one for each continuous column, in the schema's order.
+    There is one column for each category of a discrete column and one for each continuous one, in the schema's order.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,20 +60,12 @@ class Description(MessageRecipe):
 
     Attributes:
         format: version of this form. Files of format 1, which knows only gradients, are read as this one.
-        protocol, batch_size, training, clients, defense, precision, sent_as: recipe, see ``MessageRecipe``.
         model: what the network is called; for people.
         sent: SHA-256 of the model that the server sent, see ``state_digest``.
-        head: reading of the network's outputs, such as ``softmax``.
-        encoding: what rows are standardised with, in the schema's order.
         encoder: the client's own encoder, where it is not that of the schema.
-        client: name of the client, by which its updates in several rounds are linked.
-        round: number of the round in which the update was received.
+        client, round: name and number by which the updates of a client are linked.
         labels: labels of the batch's records in any order, codes (positions in the target's categories) or numbers.
             Only for attackers that are granted them.
-
-    Example:
-        >>> Description(batch_size=4).model_dump(exclude_none=True)
-        {'protocol': 'fedsgd', 'batch_size': 4, 'clients': 1, 'sent_as': 'full', 'format': 2}
     """
 
     format: int = Field(default=FORMAT, ge=1)
@@ -91,14 +81,7 @@ class Description(MessageRecipe):
 
 @dataclass(frozen=True)
 class Capture:
-    """A captured update that fits a model.
-
-    Attributes:
-        view: what the server received, one victim.
-        about: what is known of it besides.
-        notes: what a reader should know, such as that its numbers were rounded.
-        running: running statistics after training that came with it, by name of the buffer.
-    """
+    """A captured update that fits a model: one victim's view, and the running statistics that came with it."""
 
     view: View
     about: Description
@@ -137,13 +120,7 @@ def encoding_of(statistics: Statistics) -> Encoding:
 def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Description | None = None) -> None:
     """Write one victim's update to a file that only its owner may read, whole or not at all.
 
-    Args:
-        update: message by parameter name, each in its parameter's shape; sparse ones are made dense. Running statistics
-            after training, by the name of their buffer.
-
-    Raises:
-        BadInputError: there is no tensor, one is not of floating-point numbers or not finite, the labels are not
-            one a record, or the file cannot be written.
+    The message is by parameter name; sparse tensors are made dense. Running statistics are those after training.
     """
     about = about or Description()
     _check_labels(about)
@@ -161,12 +138,7 @@ def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Descript
 
 
 def read_description(path: str | Path) -> Description:
-    """Return the description of a captured update; without one, the default description.
-
-    Raises:
-        BadInputError: the file cannot be read or is damaged; what it says is not a description, is of a later format,
-            or differs from what the JSON file beside it says.
-    """
+    """Return the description of a captured update; without one, the default description."""
     path = Path(path)
     what, descriptions = f"the captured update {str(path)!r}", list[Description]()
     if not path.is_file():
@@ -190,27 +162,10 @@ def read_description(path: str | Path) -> Description:
 
 
 def load_capture(path: str | Path, model: Model, schema: Schema | None = None) -> Capture:
-    """Read a captured update and check that it can be one of ``model``.
+    """Read a captured update and check that it can be one of ``model``, and with a schema of its table.
 
     Numbers are converted to the type of the model's parameters. A prefix that wrappers such as
     ``DistributedDataParallel`` and ``torch.compile`` put before all names is taken away.
-
-    Args:
-        schema: schema of the table, against which head, labels and encoding are checked; not checked if None.
-
-    Raises:
-        BadInputError: the file is damaged or of a later format; a tensor is missing, unknown (the message names the
-            nearest), of another shape, not of floating-point numbers, not finite; or everything is zero.
-
-    Example:
-        >>> import tempfile
-        >>> from torch import nn
-        >>> model = Model(nn.Linear(3, 2), "softmax", "mine")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_capture(f"{folder}/u.safetensors", {"weight": torch.ones(2, 3), "bias": torch.ones(2).half()})
-        ...     found = load_capture(f"{folder}/u.safetensors", model)
-        >>> found.view.gradient["weight"].shape, found.notes
-        (torch.Size([1, 2, 3]), ("1 of 2 tensors were rounded to float16 before they were captured: 'bias'",))
     """
     about = read_description(path)
     what, word = f"the captured update {str(path)!r}", _word(about)
@@ -312,12 +267,7 @@ def _parsed(text: str, what: str) -> Description:
 
 
 def as_description(values: Mapping[str, object], what: str) -> Description:
-    """Return a description from plain values, such as those of a JSON object.
-
-    Example:
-        >>> as_description({"batch_size": 4}, "the description").batch_size
-        4
-    """
+    """Return a description from plain values, such as those of a JSON object."""
     description = described(Description, values, what, FORMAT)
     _check_labels(description)
     # What was written as format 1 means the same here.

@@ -20,9 +20,7 @@ M = TypeVar("M", bound=BaseModel)
 def opened(path: Path, what: str, advice: str) -> Iterator[safe_open]:
     """Open a safetensors file; a damaged one is refused, then or while it is read.
 
-    Args:
-        what: words for the file with their verb, such as "the update is", for messages.
-        advice: end of the sentence that says that the file may have been cut short.
+    ``what`` has its verb, as in "the update is"; ``advice`` ends the sentence that it may have been cut short.
     """
     try:
         with safe_open(str(path), framework="pt") as file:
@@ -45,12 +43,7 @@ def text_of(path: Path, what: str, most_bytes: int, advice: str) -> str:
 
 
 def json_object(text: str, what: str, advice: str) -> dict[str, Any]:
-    """Return the values of a JSON object by key.
-
-    Example:
-        >>> json_object('{"batch_size": 4}', "the description", "write it anew")
-        {'batch_size': 4}
-    """
+    """Return the values of a JSON object by key."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -61,22 +54,7 @@ def json_object(text: str, what: str, advice: str) -> dict[str, Any]:
 
 
 def described(kind: type[M], values: Mapping[str, object], what: str, newest: int) -> M:
-    """Return a description of the given kind from plain values, such as those of a JSON object.
-
-    Args:
-        kind: model of the description, with the field ``format``.
-        newest: newest format that is read.
-
-    Raises:
-        BadInputError: a key is unknown, a value cannot be used, or the format is a later one.
-
-    Example:
-        >>> class Note(BaseModel):
-        ...     format: int = 1
-        ...     text: str
-        >>> described(Note, {"text": "a"}, "the note", newest=1).text
-        'a'
-    """
+    """Return a description of the given kind from plain values; its format is at most the newest that is read."""
     version = values.get("format", newest)
     if isinstance(version, int) and not isinstance(version, bool) and version > newest:
         formats = f"format{'s' if newest > 1 else ''} {' and '.join(map(str, range(1, newest + 1)))}"

@@ -51,13 +51,7 @@ _CLIENT = re.compile(r"client(?:[-_]|(?=\d))([^/]+?)(?=[-_]round|/|$)", re.IGNOR
 
 @dataclass(frozen=True)
 class CapturedFile:
-    """A captured update in a folder.
-
-    Attributes:
-        name: its path within the folder, without the suffix.
-        round: number of the round; None where neither description nor file name say it.
-        why: reason why its description cannot be read; None where it can.
-    """
+    """A captured update in a folder: path within it without the suffix, and why its description cannot be read."""
 
     path: Path
     name: str
@@ -68,14 +62,9 @@ class CapturedFile:
 
 @dataclass(frozen=True)
 class UpdateFinding:
-    """The finding on one update.
+    """The finding on one update; its score is None where the client's own rows are not known.
 
-    Attributes:
-        file: path of the file within the folder.
-        round, records: number of the round, and of records behind the update; None where they are not known.
-        why: what the attack says of its method, the reason why it was not tried, or the error it failed with.
-        estimated_records: number of further records of whose cells the attacker is sure, 0.9 in the mean.
-        score: share of cells read, beside the best baseline; None where the client's own rows are not known.
+    Estimated records are further ones of whose cells the attacker is sure, 0.9 in the mean.
     """
 
     file: str
@@ -95,12 +84,7 @@ class UpdateFinding:
 class ClientFinding:
     """The finding on all updates of one client together.
 
-    Attributes:
-        records: greatest number of records that the client was taken to hold; None where nothing was linked.
-        proved_records, proved_cells: numbers of records with a proved cell, and of their proved cells, in the update
-            that proves most.
-        estimated_records, score: see ``UpdateFinding``.
-        why: way in which rounds were linked, or the reason why they were not.
+    ``records`` is the greatest number that it was taken to hold; proved are those of the update that proves most.
     """
 
     client: str
@@ -116,12 +100,9 @@ class ClientFinding:
 
 @dataclass(frozen=True)
 class FederationFindings:
-    """The findings on all captured updates of a federation.
+    """The findings on all captured updates of a federation, and on clients with several.
 
-    Attributes:
-        updates: finding of each update, in order of client and round.
-        clients: finding of each client with several updates.
-        attacked: all updates as one audit, whose units are those that were scored; None without any.
+    Units of ``attacked`` are the updates that were scored; it is None without any.
     """
 
     updates: tuple[UpdateFinding, ...]
@@ -154,17 +135,8 @@ class FederationFindings:
 def find_captures(folder: Path, weights: Path | None = None) -> list[CapturedFile]:
     """Return the captured updates in a folder and the folders in it, in order of client and round.
 
-    Every safetensors file counts but ``model.safetensors`` and ``model-*.safetensors``. Client and round are those of
-    the description, else those of the path, such as ``round-0001/client-7.safetensors``.
-
-    Args:
-        weights: weights that are no update, wherever they are.
-
-    Example:
-        >>> find_captures(Path("nowhere"))
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: there is no captured update (*.safetensors) in 'nowhere'; capture some with ...
+    Every safetensors file counts but ``model.safetensors``, ``model-*.safetensors`` and ``weights``. Client and round
+    are those of the description, else those of the path, such as ``round-0001/client-7.safetensors``.
     """
     captures = []
     for path in sorted(folder.rglob("*.safetensors")):
@@ -214,21 +186,9 @@ class FederationAttack:
 
     Attributes:
         model: network, as ``make_model`` takes it.
-        schema: schema of the clients' table.
-        attack: registered name of the attack; the other fields are described in ``AttackSpec``.
-        options: arguments of the attack.
         reference: public rows of the same kind, or their file; None for none.
         truth: file of the client's own rows, or folder with ``ID.csv`` or ``client-ID.csv`` for each client; only for
-            scores. None where they are not known.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> data = distinct(rows=40)
-        >>> attack = FederationAttack("nn3", data.schema, reference=data.train)
-        >>> attack.run(Path("nowhere"))
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: there is no captured update (*.safetensors) in 'nowhere'; capture some with ...
+            scores. The other fields are described in ``AttackSpec``.
     """
 
     model: str | nn.Module | Model
@@ -253,17 +213,7 @@ class FederationAttack:
     def run(
         self, folder: Path, listener: Listener | None = None, keep: Callable[[str, Recovered], None] | None = None
     ) -> FederationFindings:
-        """Attack all updates and link the rounds of each client.
-
-        Args:
-            folder: folder of the updates.
-            listener: progress; none is shown if None.
-            keep: function that gets the name of each update and what was read of it, such as one that writes it.
-
-        Raises:
-            BadInputError: there is no update, or model, attack, schema, reference rows or the client's own rows cannot
-                be used with any update.
-        """
+        """Attack all updates and link the rounds of each client; ``keep`` gets what was read of each, by name."""
         files = find_captures(folder, self.weights)
         if self.holds is not None:
             check_count("holds", self.holds)
@@ -360,18 +310,10 @@ class FederationAttack:
         progress: Progress | None = None,
         alone: bool = True,
     ) -> Recovered:
-        """Attack one update.
+        """Attack one update with the weights of the model that was sent; those of its initialisation if None.
 
-        Args:
-            path: file of the update.
-            weights: weights of the model that was sent; those of its initialisation if None.
-            truth: true rows of its batch; None where they are not known.
-            progress: called now and then with the share of the work done since the last call.
-            alone: whether it is the only one. Where it is not, ``truth`` may be of other rows, which do not score it,
-                and ``batch_size`` is of updates that do not say it.
-
-        Raises:
-            BadInputError: a file cannot be read or used, see also ``recover``.
+        Where it is not ``alone``, ``truth`` may be of other rows, which do not score it, and ``batch_size`` is of
+        updates that do not say it.
         """
         about = read_description(path)
         schema, notes = client_schema(self.schema, about), list[str]()

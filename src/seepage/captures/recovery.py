@@ -51,13 +51,10 @@ _ORIGIN_WORDS: dict[Origin, str] = {
 
 @dataclass(frozen=True)
 class Recovered:
-    """The records that an attack read from one update.
+    """The records that an attack read from one update, in no particular order.
 
-    Attributes:
-        guess: records in no particular order.
-        certainty: certainty of each cell in [0, 1], see ``assessment.certainties``; NaN where the attack has no
-            ensemble.
-        spread: standard deviation of each continuous cell in its column's unit; NaN elsewhere.
+    Certainty is in [0, 1], see ``assessment.certainties``; NaN where the attack has no ensemble. Spread is the standard
+    deviation of a continuous cell in its column's unit; NaN elsewhere.
     """
 
     attacked: Attacked
@@ -120,10 +117,6 @@ def attacker_statistics(
 
     Rows of the same kind are best; else what the update says rows are standardised with; else the schema's bounds
     alone. Where the update says it, rows are standardised as the client did.
-
-    Args:
-        schema: schema of the table, in the order of the client's encoder, see ``client_schema``.
-        reference: public rows of the same schema.
     """
     stated = None
     if about is not None and about.encoder is not None:
@@ -164,18 +157,8 @@ def recover(
 ) -> Recovered:
     """Attack a captured update in the way in which an audit attacks its first victim of the same seed.
 
-    Args:
-        origin: origin of the statistics, see ``attacker_statistics``.
-        batch_size: number of records, where the update does not say it; counted if neither does.
-        truth: the batch's records in any order, to score the guess with.
-        progress: called now and then with the share of the work done since the last call.
-        allow_large: whether to attack batches that may take more memory than the machine has.
-        gate: limit that the update has to stay below; None without one.
-        notes: what else a reader should know of the update.
-
-    Raises:
-        BadInputError: the number of records is not known or contradicts the update or the truth, or is very large; the
-            attack or an option is unknown, or labels can be neither restored nor are they given.
+    Without ``batch_size``, records that the update does not number are counted. The truth scores the guess, in any
+    order.
     """
     about, model = capture.about, capture.view.model
     records, counted = _records(capture, schema, statistics, batch_size, truth, seed)

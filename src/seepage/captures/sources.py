@@ -49,13 +49,7 @@ _SHARED += ("model_seed", "dropout", "gate")
 
 @dataclass(frozen=True)
 class CaptureResult:
-    """The results of an attack on a capture.
-
-    Attributes:
-        tables: tables to write, by the name of their file.
-        certificate: certificate that was written; None without one.
-        incomplete: whether a part of the capture could not be attacked.
-    """
+    """The results of an attack on a capture, with tables to write by the name of their file."""
 
     findings: Recovered | FederationFindings | TranscriptFindings | ReadTrees
     tables: Mapping[str, pd.DataFrame]
@@ -65,15 +59,7 @@ class CaptureResult:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of capture.
-
-    Attributes:
-        words: the kind in messages.
-        reads: function that says whether a path holds a capture of this kind.
-        setting: function that returns the setting of the capture at a path.
-        takes: names of the fields of the spec that this kind uses; others are refused.
-        attack: function that attacks the capture at a path, by a spec and into a folder in which nothing is replaced.
-    """
+    """A kind of capture. An attack works on a path, by a spec and into a folder in which nothing is replaced."""
 
     words: str
     reads: Callable[[Path], bool]
@@ -83,11 +69,7 @@ class Kind:
 
 
 def open_source(path: Path, given: Mapping[str, object]) -> Callable[[Path, Listener], CaptureResult]:
-    """Return the attack on the capture at a path, a function of the folder of its results and of a listener.
-
-    Args:
-        given: fields of the spec by name, as far as they are given.
-    """
+    """Return the attack on the capture at a path, by the fields of the spec that are given."""
     kind = next(kind for kind in KINDS if kind.reads(path))
     specs, fields = SPECS[kind.setting(path)], fields_of(AttackSpec)
     for name in given:

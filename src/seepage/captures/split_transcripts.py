@@ -56,11 +56,7 @@ _Kind = tuple[int, float | None]
 
 
 class SplitTranscriptExposure(TranscriptExposure):
-    """A transcript of split learning in which the server holds columns of its own.
-
-    Args:
-        model: the network, see ``split_model``.
-    """
+    """A transcript of split learning in which the server holds columns of its own."""
 
     scales = COLUMN_SCALES
 
@@ -218,10 +214,9 @@ class SplitTranscriptExposure(TranscriptExposure):
         return self.places, ReturnedView(view.cut[None], view.own_gradient[None], own.to(view.cut.dtype))
 
     def _used(self) -> _History:
-        """Return the messages that attacks use.
+        """Return the messages that attacks use: those with a gradient, since others tell nothing.
 
-        Messages without a gradient tell nothing. Those of rounds whose client weights are not there are left out where
-        a record has others.
+        Messages of rounds whose client weights are not there are left out where a record has others.
         """
         rounds, numbers = self.training.rounds, [number for number, _ in self.training.weights]
         back = [torch.zeros(0) if messages.gradients is None else messages.gradients.any(dim=1) for messages in rounds]
@@ -320,11 +315,7 @@ class SplitTranscriptExposure(TranscriptExposure):
 
 
 def split_model(training: RecordedTraining, named: str | None) -> SplitModel:
-    """Return the network of a transcript with the server's weights where the transcript holds them.
-
-    Args:
-        named: name of the network, or reference of one of the user's own; that of the transcript if None.
-    """
+    """Return the network of a transcript, or a named one, with the server's weights where the transcript holds them."""
     about, schema = training.about, training.schema
     name = named or about.model or "deepfm"
     head, private = about.head, about.private

@@ -43,13 +43,9 @@ _ACTIVE = "it is active: it needs a training that it changes, which no transcrip
 
 @dataclass(frozen=True)
 class TriedAttack:
-    """The results of one attack.
+    """The results of one attack on ``columns``, or on the ``label`` alone; rows are None without the truth.
 
-    Attributes:
-        sought: ``columns``, or ``label`` where labels alone are guessed.
-        shown: figures of its own answers, by metric and column: shares that are likely, certified, tied or possible.
-        rows: results beside the best baseline; None without the truth.
-        answers: guessed cells of each record, with its id, for ``reconstruction.csv``.
+    ``shown`` are figures of its own answers, by metric and column: shares that are likely, certified, tied or possible.
     """
 
     attack: str
@@ -63,14 +59,9 @@ class TriedAttack:
 
 @dataclass(frozen=True)
 class TranscriptFindings:
-    """The results of all attacks on a transcript.
+    """The results of all attacks on a transcript; ``scored`` is the number of records with a known truth.
 
-    Attributes:
-        setting: ``split`` or ``vertical``.
-        answers: guessed cells of each record by the label of the attack.
-        scored: number of records with a known truth; None without.
-        limits: sentence for each part of the network that no attack solves exactly.
-        doubts: sentence for an attack whose answers replay few messages, so that something does not fit.
+    Limits are of parts of the network that no attack solves exactly, doubts of answers that replay few messages.
     """
 
     attacked: Attacked
@@ -128,15 +119,9 @@ class TranscriptFindings:
 
 @dataclass
 class TranscriptAttack:
-    """An attack on a transcript.
+    """An attack on a transcript by the fields of ``AttackSpec``; a network that does not fit is refused.
 
-    Args:
-        model: name of the network, or ``path/to/file.py:factory`` of one of your own; that of the transcript if None.
-        attacks: attacks by name, with options; all that the setting knows if empty.
-        data, known, truth, separator, seed, gate: fields of ``AttackSpec``.
-
-    Raises:
-        BadInputError: something does not fit the transcript.
+    Without a model the network is that of the transcript, without attacks all that the setting knows are tried.
     """
 
     training: RecordedTraining
@@ -159,15 +144,7 @@ class TranscriptAttack:
         self._model = split_model(training, self.model) if columns else None
 
     def run(self, progress: Callable[[str], None] | None = None) -> TranscriptFindings:
-        """Run the attacks and return what they read.
-
-        Args:
-            progress: function that is called with the label of each attack before it begins.
-
-        Raises:
-            BadInputError: nothing is left to attack, or a file does not fit the transcript.
-            CertifiedWrongError: the truth contradicts a cell that is certified.
-        """
+        """Run the attacks and return what they read; ``progress`` gets the label of each before it begins."""
         training, tables, model = self.training, self._tables, self._model
         exposure = ActivationExposure(tables, self.model) if model is None else SplitTranscriptExposure(tables, model)
         granted: dict[str, Json] = {
