@@ -63,15 +63,8 @@ def prepare_all(
 ) -> list[Audit]:
     """Return the audits of some specs; tables and networks that they share are loaded once.
 
-    Args:
-        folder: run folder with networks that were trained before.
-        dataset: table in memory, in the place of the one that the specs name.
-        model: network in memory, in the place of the one that the specs name.
-        tables: cache of tables and networks; a new one if None.
-
-    Raises:
-        BadInputError: something that a spec names cannot be loaded or used, or the specs are above the limits that need
-            consent (``allow_large``).
+    A table or network in memory takes the place of the one that the specs name; networks that were trained before are
+    read from the run folder. Specs above the limits that need consent (``allow_large``) are refused.
     """
     specs = [budgeted(spec) for spec in specs]
     check_counts(specs)
@@ -89,11 +82,7 @@ def prepare_all(
 
 
 def fitting(audits: Sequence[Audit], folder: Path | None = None) -> tuple[list[Audit], dict[str, str]]:
-    """Return audits without the defenses under which no unit can be exposed, and the error of each of these by name.
-
-    Raises:
-        BadInputError: no unit can be exposed without a defense.
-    """
+    """Return audits without the defenses under which no unit can be exposed, and the error of each of these by name."""
     audits_left, errors = list[Audit](), dict[str, str]()
     for audit in audits:
         wrong = dict[str, str]()
@@ -123,7 +112,7 @@ def run_all(
     document: str | None = None,
     machines: Machines | None = None,
 ) -> list[Report]:
-    """Run audits and write their results into a folder.
+    """Run audits and write their results into a folder; None stores nothing.
 
     The folder gets ``audit.sqlite`` as the run goes on, in ``networks`` the networks that were trained for it, and
     ``report.html``, ``results.json``, ``results.csv`` and ``provenance.json`` when it has ended. The same audits into
@@ -131,16 +120,11 @@ def run_all(
     user's data are private (mode 0600).
 
     Args:
-        folder: run folder, created if need be; None to store nothing.
         budget: seconds for the whole run, of the processor where one worker computes alone and of the wall clock
             elsewhere; further units are left out, see ``make_plan``. That of the first spec if None.
         document: text of the document of the audits, copied into the folder.
         machines: other machines that run the jobs, see ``integrations.dask``; this one if None. Rows, store and report
             stay here.
-
-    Raises:
-        BadInputError: the folder holds another audit, a configuration cannot be run, a spec asks for a recommendation,
-            or a folder was given and an object that was passed has no digest, see ``check_storable``.
     """
     if any(audit.spec.recommend is not None for audit in audits):
         raise BadInputError(
@@ -268,16 +252,7 @@ def measured(
     alpha: float = ALPHA,
     machines: Machines | None = None,
 ) -> list[Report]:
-    """Run audits as steps of a larger plan: results go to a store, and no file is written.
-
-    Args:
-        budget: seconds for the jobs; no limit if None.
-        alpha: probability of a false pass of each gate.
-        machines: other machines that run the jobs; this one if None.
-
-    Raises:
-        BadInputError: a configuration cannot be run.
-    """
+    """Run audits as steps of a larger plan: results go to a store, and no file is written."""
     all_audits, places = _with_controls(audits)
     plan = make_plan(all_audits, store, budget, slots=None if machines is None else machines.slots())
     limits = {i: Limits(audit, alpha) for i, audit in enumerate(audits) if audit.spec.gate}
@@ -497,14 +472,7 @@ for _function, (_setting, _options) in _OPTIONS.items():
 def spec_of(
     source: Source, model: Network, setting: str, schema: Schema | None, options: Mapping[str, object]
 ) -> tuple[Spec, Dataset | None, Model | nn.Module | None]:
-    """Return the spec of a caller's arguments, with the table and the network in memory.
-
-    Args:
-        source, model, setting, schema, options: arguments of ``audit``.
-
-    Raises:
-        BadInputError: something cannot be used as given.
-    """
+    """Return the spec of the arguments of ``audit``, with the table and the network in memory."""
     options = dict(options)
     if isinstance(source, Spec):
         if options or schema is not None or setting not in ("horizontal", source.setting):
@@ -589,11 +557,7 @@ def audit_document(
 
 
 def _names(option: str, value: object) -> tuple[str, ...]:
-    """Return the names of columns from one text or several.
-
-    Raises:
-        BadInputError: it is neither.
-    """
+    """Return the names of columns from one text or several."""
     names = (value,) if isinstance(value, str) else value
     if isinstance(names, Mapping) or not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise BadInputError(

@@ -13,11 +13,7 @@ from types import ModuleType
 
 
 class _Package(ModuleType):
-    """A package whose names are imported on first use.
-
-    Attributes:
-        _origins: module and name of each public name; no name for a module.
-    """
+    """A package whose names are imported on first use, each by its module and name; a module has no name."""
 
     _origins: dict[str, tuple[str, str | None]]
 
@@ -44,11 +40,6 @@ def lazy_package(name: str) -> None:
     """Import the public names of a package on first use: those in its block ``if TYPE_CHECKING:``.
 
     Type checkers and readers see ordinary imports, and there is no second list of them.
-
-    Example:
-        >>> import seepage.models
-        >>> seepage.models.Model.__module__
-        'seepage.models.model'
     """
     package = sys.modules[name]
     assert package.__file__ is not None
@@ -74,10 +65,6 @@ class LazyModule:
     """A module that is imported on first use of an attribute.
 
     Give type checkers the real one: ``if TYPE_CHECKING: import torch``, ``else: torch = LazyModule("torch")``.
-
-    Example:
-        >>> LazyModule("math").floor(2.5)
-        2
     """
 
     def __init__(self, name: str) -> None:

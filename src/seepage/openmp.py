@@ -11,15 +11,7 @@ SPINS = "2000"
 
 
 def wait_briefly(environment: dict[str, str] | os._Environ[str]) -> None:
-    """Make OpenMP threads spin briefly, unless the user has set their waiting policy.
-
-    Example:
-        >>> mine, theirs = {}, {"OMP_WAIT_POLICY": "ACTIVE"}
-        >>> wait_briefly(mine), wait_briefly(theirs)
-        (None, None)
-        >>> mine, theirs
-        ({'GOMP_SPINCOUNT': '2000'}, {'OMP_WAIT_POLICY': 'ACTIVE'})
-    """
+    """Make OpenMP threads spin briefly, unless the user has set their waiting policy."""
     if "OMP_WAIT_POLICY" not in environment:
         environment.setdefault("GOMP_SPINCOUNT", SPINS)
 

@@ -22,22 +22,12 @@ _FORM = re.compile(r"(?P<place>.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<name>
 
 
 def is_reference(name: str) -> bool:
-    """Return whether a name is that of user code.
-
-    Example:
-        >>> is_reference("mine.py:Mine"), is_reference("package.mine:Mine"), is_reference("tableak")
-        (True, True, False)
-    """
+    """Return whether a name is that of user code."""
     return _FORM.fullmatch(name) is not None
 
 
 def short_name(name: str) -> str:
-    """Return the name of a part in results: for user code the name in its file.
-
-    Example:
-        >>> short_name("folder/mine.py:Mine"), short_name("tableak")
-        ('Mine', 'tableak')
-    """
+    """Return the name of a part in results: for user code the name in its file."""
     match = _FORM.fullmatch(name)
     return name if match is None else match["name"]
 
@@ -47,9 +37,6 @@ def import_part(reference: str, kind: str) -> object:
 
     A module is searched for in the current directory first, then on Python's path; a file's imports are searched for
     in its own folder.
-
-    Raises:
-        BadInputError: there is no such file, module or name, or importing raises.
     """
     match = _FORM.fullmatch(reference)
     if match is None:
@@ -97,11 +84,7 @@ def searched_first(folder: Path) -> Iterator[None]:
 
 
 def import_place(place: str, reference: str, kind: str) -> ModuleType:
-    """Return the module of a dotted name or a file.
-
-    Raises:
-        BadInputError: there is no such module or file, or it raises when it is imported.
-    """
+    """Return the module of a dotted name or a file."""
     try:
         if not is_file(place):
             return importlib.import_module(place)

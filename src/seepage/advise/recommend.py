@@ -111,17 +111,8 @@ def recommended(
 ) -> Recommendation:
     """Run the search that the field ``recommend`` of a spec describes; a search in the same folder is continued.
 
-    Args:
-        spec: the deployment, and what is wished for.
-        folder: run folder; None to keep nothing.
-        dataset: table in memory, in the place of the one that the spec names.
-        model: network in memory, in the place of the one that the spec names.
-        say: called with what is done next, a line each.
-        document: text that the search was started from, copied into the folder.
-        machines: other machines that carry the jobs out; this one if None.
-
-    Raises:
-        BadInputError: something cannot be used, or no search could answer.
+    Table and network in memory take the place of those that the spec names. ``say`` gets a line on what is done next;
+    the document that the search was started from is copied into the folder.
     """
     if folder is not None and folder.exists() and not folder.is_dir():
         raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
@@ -176,10 +167,8 @@ def _single(spec: Spec) -> Spec:
 class _Progress:
     """A change and the strengths between which the weakest safe one lies.
 
-    Attributes:
-        unsafe: strongest strength that did not look safe; the weakest of the range before any did.
-        strongest: strongest strength that the table admits, as far as it was tried.
-        safe: strengths that look safe, the weakest first.
+    ``unsafe`` is the strongest that did not look safe, ``strongest`` the strongest that the table admits, as far as it
+    was tried; ``safe`` has the weakest first.
     """
 
     lever: Lever
@@ -514,11 +503,7 @@ class _Advisor:
         return done
 
     def _surest(self, given: Candidate, candidate: Candidate, safe: Sequence[float | int]) -> Candidate:
-        """Return the strongest strength of a change that looks safe and affordable, which is tried last.
-
-        Args:
-            safe: strengths that look safe, the weakest first.
-        """
+        """Return the strongest strength of a change that looks safe and affordable, which is tried last."""
         assert candidate.lever is not None
         for strength in reversed(safe):
             if strength == candidate.strength:

@@ -29,16 +29,10 @@ _CELLS = "all cells"
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration of the search.
+    """One configuration of the search; without a lever it is the deployment as it was given.
 
-    Attributes:
-        lever: change of the deployment; None for the deployment as it was given.
-        status: what became of it.
-        reason: why, in a sentence.
-        report: the last audit of it, on few repetitions or on those of the confirmation.
-        confirmed: whether that audit was the confirmation, on repetitions that the search did not see.
-        task: row of the metric of the task; None where that was not measured.
-        privacy: epsilons that follow from its noise, as rows of results.
+    The report is of the last audit of it, on few repetitions or, if confirmed, on those that the search did not see.
+    The task is the row of its metric, and ``privacy`` the epsilons that follow from the noise, as rows of results.
     """
 
     lever: Lever | None
@@ -91,12 +85,8 @@ class Candidate:
 class Recommendation:
     """The cheapest configuration that is shown to stay below a limit, and what was rejected on the way.
 
-    Attributes:
-        wish: what a configuration has to meet.
-        outcome: ``found``; ``none``: nothing that can be changed meets it; ``undecided``: time or budget ended first.
-        given: the deployment as it was given, without a change.
-        candidates: configurations that were looked at, the recommended one first.
-        alpha: probability of a false pass of each confirmation.
+    Outcomes are ``found``; ``none``: nothing that can be changed meets it; ``undecided``: time or budget ended first.
+    The recommended candidate comes first; ``alpha`` is the probability of a false pass of each confirmation.
     """
 
     spec: Spec
@@ -116,14 +106,7 @@ class Recommendation:
 
     @property
     def options(self) -> str:
-        """Options of the command line that make the recommended change; empty without one.
-
-        Example:
-            >>> from seepage.settings.horizontal.spec import make_spec
-            >>> lever = Lever("batch_size", 8.0, 64.0, True, spec_field="batch_sizes")
-            >>> options_of(make_spec(dataset="german"), lever, 32)
-            '--batch-size 32'
-        """
+        """Options of the command line that make the recommended change; empty without one."""
         chosen = self.chosen
         return "" if chosen is None or chosen.lever is None else options_of(self.spec, chosen.lever, chosen.strength)
 

@@ -38,8 +38,6 @@ class GuardPolicy:
     Example:
         >>> GuardPolicy("noise", clip_norm=1.0, noise_multiplier=8.0).guarantee(rounds=1).epsilon < 2
         True
-        >>> GuardPolicy("clip", clip_norm=1.0).guarantee(rounds=1) is None
-        True
     """
 
     action: Action = "report"
@@ -70,12 +68,7 @@ class GuardPolicy:
         return self.clip_norm is not None
 
     def apply(self, update: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-        """Return the update as the policy changes it.
-
-        Args:
-            update: update by parameter name, without a victim axis.
-            seed: seed of the noise, which nobody else may know.
-        """
+        """Return the update as the policy changes it; nobody else may know the seed of the noise."""
         if self.clip_norm is None:
             return dict(update)
         batch = Clipping(self.clip_norm)({name: tensor[None] for name, tensor in update.items()}, [seed])

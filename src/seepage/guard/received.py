@@ -29,17 +29,6 @@ def signs_of_crafting(model: Model, encoder: Encoder, statistics: Statistics, se
     ICLR 2022; Zhao et al., S&P 2024); layers most of whose inputs no unit takes; and layers most of whose units react
     to at most one in a hundred rows of the public marginals, which single records then activate alone. A server that
     knows these rules can craft a model that none of them finds.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> from seepage.models.imprint import imprint
-        >>> from seepage.models.mlp import nn3
-        >>> data = distinct(rows=40)
-        >>> encoder = Encoder(data.schema, data.statistics, dtype=torch.float32)
-        >>> signs_of_crafting(nn3(data.schema, seed=0), encoder, data.statistics)
-        ()
-        >>> signs_of_crafting(imprint(data.schema), encoder, data.statistics)[0]
-        "400 of 400 units of layer '0' are multiples of one another, as in a layer that sorts records into bins"
     """
     signs = []
     reacting = _reacting(model, encoder, statistics, seed)

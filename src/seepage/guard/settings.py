@@ -25,15 +25,10 @@ class GuardSettings(BaseModel):
     Attributes:
         model: registered name, ``package.module:factory`` or ``path/to/file.py:factory``.
         schema_file: YAML schema of the client's table; the key is ``schema``.
-        recipe: recipe of the client's updates, see ``MessageRecipe``.
         reference: table of public rows of the same kind.
         encoder: JSON declaration of the client's encoder.
         policy, mode, clip_norm, noise_multiplier, delta: what to do with updates, see ``GuardPolicy``.
-        head: reading of the network's outputs, if not the target's usual one.
-        seconds: time limit of one check.
-        log: file to which a line is added a round.
-        keep_records: whether findings hold what was read.
-        certificates: folder to which a certificate of each proved update is written.
+        log: file to which a line is added a round. The other keys are arguments of ``UpdateGuard``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -56,11 +51,9 @@ class GuardSettings(BaseModel):
 
 
 def load(path: str | Path, *, allow_code: bool = False) -> UpdateGuard:
-    """Return the guard that a YAML file describes.
+    """Return the guard that a YAML file describes, see ``GuardSettings`` for its keys.
 
-    Args:
-        path: guard file, see ``GuardSettings`` for its keys.
-        allow_code: whether code that the file names, a network of the user's own, may run.
+    ``allow_code`` says whether code that the file names, a network of the user's own, may run.
 
     Raises:
         BadInputError: the file cannot be read, has unknown keys or values that cannot be used, or names code that is

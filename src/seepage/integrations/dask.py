@@ -83,12 +83,7 @@ def cluster(
 
 
 def check_address(address: str, insecure: bool) -> None:
-    """Refuse an address to which records would travel unencrypted.
-
-    Example:
-        >>> check_address("tls://login:8786", insecure=False)
-        >>> check_address("tcp://127.0.0.1:8786", insecure=True)
-    """
+    """Refuse an address to which records would travel unencrypted."""
     try:
         parts = urlsplit(address)
     except ValueError as error:
@@ -155,11 +150,7 @@ class _Workers:
         self._looked, self._count = -_LOOK_SECONDS, 0
 
     def count(self) -> int:
-        """Return the number of workers.
-
-        Raises:
-            BadInputError: records would travel to one unencrypted, or one runs several jobs at once.
-        """
+        """Return the number of workers; none may be reached unencrypted or run several jobs at once."""
         if time.monotonic() - self._looked < _LOOK_SECONDS:
             return self._count
         try:
