@@ -217,17 +217,7 @@ def _reports(
             limits[i].certified.clear()
         decision = decide(limits[i], rows, own, findings, facts.gaps) if i in limits else None
         reports.append(
-            Report(
-                audit,
-                rows,
-                own,
-                findings,
-                controls["positive"],
-                controls["negative"],
-                origin,
-                decision,
-                wrong,
-            )
+            Report(audit, rows, own, findings, controls["positive"], controls["negative"], origin, decision, wrong)
         )
     return reports
 

@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-
-import torch
 
 from seepage import registry
-from seepage.assessment import Measurement, ResultRow, create
+from seepage.assessment import ResultRow, create
 from seepage.assessment.evidence import together
+from seepage.assessment.measurement import joined_figures
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json
 from seepage.errors import BadInputError, CertifiedWrongError, one_line
@@ -50,8 +48,7 @@ class CapturedAudit(Audit[AttackSpec]):
         parts: Sequence[PlannedPart],
         table: Schema,
         records: int | None = None,
-        stated: Mapping[str, Mapping[str, Any]] | None = None,
-        settings: Mapping[str, Json] | None = None,
+        stated: Mapping[str, Mapping[str, Json]] | None = None,
         knowledge: Mapping[str, Json] | None = None,
         usual: Sequence[str] = (),
     ) -> None:
@@ -62,8 +59,7 @@ class CapturedAudit(Audit[AttackSpec]):
         self.about = replace(about, target=table.target.name, sensitive=sensitive)
         self.configurations = (Configuration("+".join(part.name for part in defenses) or NONE, records),)
         self._deployed = replace(deployed, defenses=mechanisms(spec.setting, defenses))
-        self._table, self.settings, self.knowledge = table, dict(settings or {}), dict(knowledge or {})
-        self._usual = tuple(usual)
+        self._table, self.knowledge, self._usual = table, dict(knowledge or {}), tuple(usual)
 
     @property
     def schema(self) -> Schema:
@@ -86,11 +82,7 @@ class CapturedAudit(Audit[AttackSpec]):
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return the options of a part, without the messages, which are identified by their files."""
-        return {**self.settings, part.kind: part.label}
-
-    def options(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
-        """Return the options of a part, for results."""
-        return {**self.settings, "options": part.part.options}
+        return {**self.about.settings, part.kind: part.label}
 
     def granted(self, configuration: Configuration, part: PlannedPart) -> Mapping[str, Json]:
         """Return what the attacker was granted or assumed, for results."""
@@ -130,7 +122,7 @@ class RecordsExposure(Exposure):
     The truth is None where it is not known; without ``metrics`` all are measured.
     """
 
-    view: Any
+    view: object
     knowledge: Knowledge
     seed: int
     attack: Callable[[Progress | None], RecordsGuess]
@@ -161,8 +153,7 @@ class RecordsExposure(Exposure):
         self,
         spec: AttackSpec,
         facts: About,
-        defense: Mapping[str, Mapping[str, Any]] | None = None,
-        settings: Mapping[str, Json] | None = None,
+        defense: Mapping[str, Mapping[str, Json]] | None = None,
         knowledge: Mapping[str, Json] | None = None,
     ) -> CapturedAudit:
         """Return the message as an audit, of the first attack of the spec alone."""
@@ -178,7 +169,6 @@ class RecordsExposure(Exposure):
             schema,
             records,
             defense,
-            settings,
             knowledge,
             [spec.attacks[0].name],
         )
@@ -240,10 +230,9 @@ def several(name: str, spec: AttackSpec, each: Sequence[Attacked], failures: Map
     places = [unit for unit in range(len(each) + len(failures)) if unit not in failures]
     lost = tuple(Failure(range(unit, unit + 1), why, "") for unit, why in failures.items())
     first = each[0].audit
-    about = replace(first.about, dataset=name, threat_model=first.about.threat_model[:1], notes=(), rows=0)
+    about = replace(first.about, dataset=name, threat_model=first.about.threat_model[:1], notes=(), rows=0, settings={})
     audit = copy(first)
-    audit.spec, audit.about, audit.captured = spec, about, len(places) + len(lost)
-    audit.settings, audit.knowledge = {}, {}
+    audit.spec, audit.about, audit.captured, audit.knowledge = spec, about, len(places) + len(lost), {}
     audit.parts = tuple({part.label: part for attacked in each for part in attacked.audit.parts}.values())
     audit.configurations = tuple(dict.fromkeys(run.configuration for attacked in each for run in attacked.runs))
     runs = []
@@ -266,18 +255,9 @@ def _joined(runs: Mapping[int, Run], failures: tuple[Failure, ...]) -> Run:
     evidence = [run.evidence for run in runs.values() if run.evidence is not None]
     alike = len(evidence) == len(runs) and len({item.column_names for item in evidence}) == 1
     seconds = [run.seconds for run in runs.values() if run.seconds is not None]
-    figures: dict[tuple[str, str | None], dict[int, Measurement]] = {}
-    for unit, run in runs.items():
-        # A correlation is one across the victims of a single update.
-        for figure in (figure for figure in run.measured if figure.entropy is None):
-            figures.setdefault((figure.metric, figure.column), {})[unit] = figure
-    measured: list[Measurement] = []
-    for own in figures.values():
-        values = [own[unit].values if unit in own else torch.full((1,), torch.nan) for unit in runs]
-        measured.append(replace(next(iter(own.values())), values=torch.cat(values), clusters=None))
     return replace(
         first,
-        measured=measured,
+        measured=[replace(figure, clusters=None) for figure in joined_figures([run.measured for run in runs.values()])],
         units=tuple(runs),
         seconds=sum(seconds) / len(seconds) if seconds else None,
         evidence=together(evidence) if alike else None,

@@ -379,7 +379,8 @@ class FederationAttack:
         score = None
         if rows is not None:
             exposure, audit = RecordsExposure(view, knowledge, self.seed, lambda _: guess, rows), first.attacked.audit
-            score = run_parts(exposure.audit(audit.spec, audit.about, first.capture.about.defense)).row()
+            facts = replace(audit.about, settings={})
+            score = run_parts(exposure.audit(audit.spec, facts, first.capture.about.defense)).row()
         return ClientFinding(client, len(attacked), total, records, cells, estimated, way, score)
 
     def _weights(self, file: CapturedFile) -> Path:

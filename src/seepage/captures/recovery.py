@@ -214,11 +214,12 @@ def recover(
             f"Columns: {_ORIGIN_WORDS[origin]}.",
         ),
         notes=all_notes,
+        settings=dict(settings),
         without_dropout=model.switched_off,
     )
     spec = AttackSpec.of(attacks=(Part(name=attack, options=options or {}),), seed=seed, gate=gate)
     exposure = RecordsExposure(capture.view, knowledge, seed, read, truth)
-    attacked = run_parts(exposure.audit(spec, facts, about.defense, settings, granted), progress=lambda _: progress)
+    attacked = run_parts(exposure.audit(spec, facts, about.defense, granted), progress=lambda _: progress)
     guess = exposure.guess
     assert guess is not None
     certainty, spread = doubts(schema, statistics, guess)

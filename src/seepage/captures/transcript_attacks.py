@@ -206,6 +206,7 @@ class TranscriptAttack:
             label=target if labels or self._model is not None else None,
             label_attacker="The passive party" if vertical else None,
             columns=about.private,
+            settings={"seed": self.seed, "model": self.model or about.model},
         )
         protocol = setting if about.topology == "columns" else about.topology
         return CapturedAudit(
@@ -217,7 +218,6 @@ class TranscriptAttack:
             tables.schema,
             None,
             about.defense,
-            {"seed": self.seed, "model": self.model or about.model},
             granted,
         )
 

@@ -133,10 +133,11 @@ def read_trees(
             "the recipe of the trees.",
         ),
         scales=TREES_SCALES,
+        settings={"seed": seed},
     )
     done = TreeFilesSpec.of(attacks=("timberstrike",), seed=seed, gate=spec.gate)
     granted = cast("Mapping[str, Json]", plain(knowledge.describe()))
-    attacked = run_parts(exposure.audit(done, facts, settings={"seed": seed}, knowledge=granted))
+    attacked = run_parts(exposure.audit(done, facts, knowledge=granted))
     assert exposure.guess is not None
     return ReadTrees(
         attacked,
