@@ -10,9 +10,8 @@ ends in ``.json``. Nothing is ever unpickled.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -94,22 +93,16 @@ class Capture:
 
         Running statistics of several steps are a mean over their batches, of which none is given away.
         """
-        model, about = self.view.model, self.about
-        layers = normalisations(model.module)
-        before = running_statistics(model.module)
-        own = (about.batch_size or about.clients) // about.clients
-        steps = 1 if about.training is None else about.training.steps(own)
-        whole = steps == 1 and about.clients == 1 and (about.training is None or about.training.accumulation == 1)
-        if not layers or not whole or not before or before.keys() - self.running.keys():
+        module, about, training = self.view.model.module, self.about, self.about.training
+        before = running_statistics(module)
+        steps = 1 if training is None else training.steps((about.batch_size or about.clients) // about.clients)
+        single = steps == about.clients == 1
+        if training is not None:
+            single &= about.batch_size is not None and training.accumulation == 1
+        if not single or not normalisations(module) or not before or before.keys() - self.running.keys():
             return None
-        if about.training is not None and about.batch_size is None:
-            return None
-        moments = from_running(model.module, before, self.running, batches=0)
+        moments = from_running(module, before, self.running, batches=0)
         return {name: Moments(m.mean[None], m.variance[None]) for name, m in moments.items()}
-
-    def without_labels(self) -> Capture:
-        """Return the same update for an attacker that is granted no labels."""
-        return replace(self, about=self.about.model_copy(update={"labels": None}))
 
 
 def encoding_of(statistics: Statistics) -> Encoding:
@@ -140,19 +133,18 @@ def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Descript
 def read_description(path: str | Path) -> Description:
     """Return the description of a captured update; without one, the default description."""
     path = Path(path)
-    what, descriptions = f"the captured update {str(path)!r}", list[Description]()
+    what, texts = f"the captured update {str(path)!r}", dict[str, str]()
     if not path.is_file():
         raise BadInputError(f"{what} does not exist; {_ADVICE}.")
     with opened(path, f"{what} is", _NO_OTHER) as file:
         inside = (file.metadata() or {}).get(_ENTRY)
     if inside is not None:
-        descriptions.append(_parsed(inside, f"the metadata of {what}"))
+        texts[f"the metadata of {what}"] = inside
     beside = path.with_suffix(".json")
     if beside.is_file() and beside != path:
-        text = text_of(
-            beside, repr(str(beside)), _LARGEST_JSON, "it should hold a description in JSON, or not be there"
-        )
-        descriptions.append(_parsed(text, f"{str(beside)!r}, which describes {what},"))
+        advice = "it should hold a description in JSON, or not be there"
+        texts[f"{str(beside)!r}, which describes {what},"] = text_of(beside, repr(str(beside)), _LARGEST_JSON, advice)
+    descriptions = [as_description(json_object(text, place, _ADVICE), place) for place, text in texts.items()]
     if len(descriptions) == 2 and descriptions[0] != descriptions[1]:
         raise BadInputError(
             f"the metadata of {what} and {str(beside)!r} contradict each other; delete the file that is wrong, or "
@@ -262,10 +254,6 @@ def _prefix(path: Path, what: str, shapes: Mapping[str, tuple[int, ...]]) -> str
     return "" if any(name in shapes for name in names) else prefix
 
 
-def _parsed(text: str, what: str) -> Description:
-    return as_description(json_object(text, what, _ADVICE), what)
-
-
 def as_description(values: Mapping[str, object], what: str) -> Description:
     """Return a description from plain values, such as those of a JSON object."""
     description = described(Description, values, what, FORMAT)
@@ -305,4 +293,3 @@ def _check_against(about: Description, model: Model, schema: Schema, what: str) 
                 f"{what} has the label {wrong[0]:g} ({len(wrong)} such), but the target {schema.target.name!r} takes "
                 f"codes from 0 to {codes[-1]}; labels are positions in its categories."
             )
-    assert about.labels is None or all(math.isfinite(label) for label in about.labels)

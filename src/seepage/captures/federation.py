@@ -330,8 +330,10 @@ class FederationAttack:
             of = "an unknown number of" if records is None else f"{records}"
             notes.append(f"not scored by itself: the client's own rows are {len(rows)}, the update is of {of} records")
             rows = None
+        if self.restore_labels:
+            capture = replace(capture, about=capture.about.model_copy(update={"labels": None}))
         return recover(
-            capture.without_labels() if self.restore_labels else capture,
+            capture,
             schema,
             statistics,
             origin,
