@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from seepage.attacks.horizontal.matching.rounds import pooled
 from seepage.captures.audit import Attacked, RecordsExposure, run_parts, several
 from seepage.captures.captured import Description, load_capture, read_description
 from seepage.captures.recovery import Recovered, attacker_statistics, client_schema, doubts, recover
+from seepage.digests import Json
 from seepage.errors import BadInputError, CertifiedWrongError, check_count, one_line
 from seepage.models.head import Dropout
 from seepage.models.making import make_model
@@ -124,7 +125,7 @@ class FederationFindings:
     def to_plain(self) -> dict[str, object]:
         """Return the findings on updates and clients as JSON values."""
 
-        def plain(finding: UpdateFinding | ClientFinding) -> dict[str, Any]:
+        def plain(finding: UpdateFinding | ClientFinding) -> dict[str, object]:
             score = None if finding.score is None else finding.score.as_dict()
             return {**asdict(replace(finding, score=None)), "score": score}
 
@@ -194,7 +195,7 @@ class FederationAttack:
     model: str | nn.Module | Model
     schema: Schema
     attack: str = "unmix"
-    options: Mapping[str, object] | None = None
+    options: Mapping[str, Json] | None = None
     reference: Path | Table | None = None
     truth: Path | None = None
     weights: Path | None = None
@@ -318,10 +319,11 @@ class FederationAttack:
         about = read_description(path)
         schema, notes = client_schema(self.schema, about), list[str]()
         statistics, origin = attacker_statistics(schema, about, self._rows(self.reference, schema))
-        head, seed = self.head or about.head, self.model_seed
+        head, seed, device = self.head or about.head, self.model_seed, self.device
         rows = self._rows(truth, schema)
-        options: dict[str, Any] = {"head": head, "weights": weights, "dropout": self.dropout, "device": self.device}
-        model, _ = make_model(self.model, schema, statistics, seed=seed, **options)
+        model, _ = make_model(
+            self.model, schema, statistics, seed=seed, head=head, weights=weights, dropout=self.dropout, device=device
+        )
         capture = load_capture(path, model, schema)
         if weights is None:
             notes.append(f"weights: those of the model's initialisation with seed {seed}; give --weights if it moved")

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, cast
 
 import pandas as pd
 import torch
@@ -19,6 +19,7 @@ from seepage.attacks.horizontal.exact.record_count import count_records
 from seepage.captures.audit import Attacked, RecordsExposure, run_parts
 from seepage.captures.captured import Capture, Description, coarse
 from seepage.captures.spec import AttackSpec
+from seepage.digests import Json
 from seepage.errors import BadInputError, Remedy, check_count
 from seepage.files import make_folder, write_whole
 from seepage.models.model import Model
@@ -63,8 +64,8 @@ class Recovered:
     guess: RecordsGuess
     certainty: Float[Tensor, "record column"]
     spread: Float[Tensor, "record column"]
-    settings: dict[str, Any]
-    knowledge: dict[str, Any]
+    settings: dict[str, Json]
+    knowledge: dict[str, Json]
     notes: tuple[str, ...]
 
     @property
@@ -91,7 +92,7 @@ class Recovered:
         """Records and confidence by the name of their file."""
         return {FILES[0]: self.records, FILES[1]: self.confidence}
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return settings, knowledge, notes and certainty as JSON values, without any guessed cell."""
         means = self.certainty.nanmean(dim=0)
         certain = {name: _plain(mean) for name, mean in zip(self.schema.names, means, strict=True)}
@@ -147,7 +148,7 @@ def recover(
     attack: str = "unmix",
     *,
     batch_size: int | None = None,
-    options: dict[str, Any] | None = None,
+    options: dict[str, Json] | None = None,
     seed: int = 0,
     truth: Table | None = None,
     progress: Callable[[float], None] | None = None,
@@ -185,7 +186,7 @@ def recover(
             return guess
         return replace(guess, proofs=(kernel.nothing(guess.cells.shape[1], guess.cells.shape[2], doubt),))
 
-    settings: dict[str, Any] = {
+    settings: dict[str, Json] = {
         "attack": attack,
         "options": options or {},
         "seed": seed,
@@ -194,8 +195,8 @@ def recover(
         "head": model.head,
         "batch_size": records,
     }
-    granted = {
-        **knowledge.describe(),
+    granted: dict[str, Json] = {
+        **cast("dict[str, Json]", knowledge.describe()),
         "statistics": _ORIGIN_WORDS[origin],
         "encoding": "as the update says" if states_encoding(about) else "that of the statistics",
         "labels": "restored" if knowledge.labels is None else "those in the update",

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -21,6 +20,7 @@ from seepage.captures.transcript_attacks import TranscriptAttack, TranscriptFind
 from seepage.captures.transcripts import TRANSCRIPT, read_about, read_transcript
 from seepage.captures.trees import ReadTrees, is_tree_file, load_tree_files, read_trees
 from seepage.devices import find_device
+from seepage.digests import Json
 from seepage.errors import BadInputError, check_count
 from seepage.run.runner import Listener
 from seepage.settings.option import fields_of
@@ -123,7 +123,7 @@ def _on_updates(spec: AttackSpec) -> FederationAttack:
     factory = registry.attacks.of("horizontal")[name].factory
     profiled = spec.profile != "default" or "profile" in inspect.signature(factory).parameters
     # The attack itself refuses options that it does not take.
-    options: dict[str, Any] = {"profile": spec.profile} if profiled else {}
+    options: dict[str, Json] = {"profile": spec.profile} if profiled else {}
     limits = {"restarts": spec.restarts, "iterations": spec.iterations}
     options |= {limit: value for limit, value in limits.items() if value is not None}
     options |= (PROOFS_ONLY if spec.proofs_only else {}) | (dict(spec.attacks[0].options) if spec.attacks else {})

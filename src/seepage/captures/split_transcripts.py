@@ -6,7 +6,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Bool
@@ -32,7 +31,7 @@ from seepage.models.split import SplitModel
 from seepage.models.vertical import encoder_of
 from seepage.models.weights import load_weights
 from seepage.protocols.split import SplitLearning
-from seepage.registry import Registry
+from seepage.registry import Attack, Registry
 from seepage.seeds import stream
 from seepage.settings.part import Part, as_part, entry_of, make_part
 from seepage.settings.setting import Outcome, PlannedPart
@@ -86,7 +85,7 @@ class SplitTranscriptExposure(TranscriptExposure):
             # Weights that do not fit are refused before anything is attacked.
             self._with_weights(self._weights_of(messages.number))
 
-    def columns(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
+    def columns(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
         """Return the figures of a guess of the private columns and labels, and keep its answers."""
         guesser = Posterior(observed=False) if part.part.name == PRIOR else make_part(registered, part.part)
         begun = time.perf_counter()
@@ -125,7 +124,7 @@ class SplitTranscriptExposure(TranscriptExposure):
         rest = {place: seen for place, seen in self.history.items() if place not in self._used_messages}
         if not rest:
             return guess
-        prior: Any = Posterior(observed=False)
+        prior: Callable[..., CutGuess] = Posterior(observed=False)
         if isinstance(attack, Posterior):
             prior = replace(attack, observed=False)
         elif not self.training.weights:

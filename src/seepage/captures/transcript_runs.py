@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -18,7 +18,7 @@ from seepage.assessment.labels import measure_labels
 from seepage.captures.transcripts import RecordedTraining, read_cells
 from seepage.errors import BadInputError
 from seepage.needs import Need
-from seepage.registry import Registry
+from seepage.registry import Attack, Registry
 from seepage.seeds import stream
 from seepage.settings.part import Part, make_part
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart, Progress, Scale
@@ -166,14 +166,14 @@ class TranscriptExposure(Exposure, ABC):
         """Return the baselines of columns that the transcript has the knowledge for."""
 
     @abstractmethod
-    def columns(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
+    def columns(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
         """Guess the private columns, keep the guess and return its figures."""
 
     @abstractmethod
     def returned(self) -> tuple[Tensor, ReturnedView]:
         """Return the positions of the records whose gradients came back, and these gradients as a view."""
 
-    def label(self, part: PlannedPart, registered: Registry[Any]) -> Outcome:
+    def label(self, part: PlannedPart, registered: Registry[Attack]) -> Outcome:
         """Guess labels alone, keep the guess and return its figures."""
         tables, target = self.tables, self.tables.schema.target
         places, view = self.returned()
