@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 import pandas as pd
@@ -210,15 +210,14 @@ def _reports(
         wrong = contradicted([run for place in (i, *beside) for run in runs[place]])
         own = [withdrawn(run) for run in runs[i]] if wrong else runs[i]
         rows = [*rows_of(audit, own), *further[i]]
-        controls = {kind: _rows_at(all_audits, runs, places.get((i, kind))) for kind in ("positive", "negative")}
-        facts = Facts(audit, rows, own, controls["positive"], controls["negative"], wrong)
+        at = [places.get((i, kind)) for kind in ("positive", "negative")]
+        positive, negative = (None if place is None else rows_of(all_audits[place], runs[place]) for place in at)
+        facts = Facts(audit, rows, own, positive, negative, wrong)
         findings = run_checks(facts)
         if i in limits and wrong:
             limits[i].certified.clear()
         decision = decide(limits[i], rows, own, findings, facts.gaps) if i in limits else None
-        reports.append(
-            Report(audit, rows, own, findings, controls["positive"], controls["negative"], origin, decision, wrong)
-        )
+        reports.append(Report(audit, rows, own, findings, positive, negative, origin, decision, wrong))
     return reports
 
 
@@ -262,68 +261,52 @@ def level(store: Store) -> float:
     return ALPHA / max(1, len(limits))
 
 
-def _rows_at(audits: Sequence[Audit], runs: Sequence[list[Run]], place: int | None) -> list[ResultRow] | None:
-    return None if place is None else rows_of(audits[place], runs[place])
-
-
 Source = str | Path | Dataset | pd.DataFrame | np.ndarray | Spec
 Network = str | Model | nn.Module | None
 
 
+class _Beside(TypedDict, total=False):
+    """The arguments of an audit that are no options of its setting."""
+
+    schema: Schema | None
+    out: str | Path | None
+    machines: Machines | None
+
+
+class _Horizontal(HorizontalOptions, _Beside): ...
+
+
+class _Split(SplitOptions, _Beside): ...
+
+
+class _Vertical(VerticalOptions, _Beside): ...
+
+
+class _Pooled(PooledOptions, _Beside): ...
+
+
+class _Trees(TreesOptions, _Beside): ...
+
+
 @overload
 def audit(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    setting: Literal["horizontal"] = "horizontal",
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[HorizontalOptions],
+    source: Source = ..., model: Network = ..., *, setting: Literal["horizontal"] = ..., **options: Unpack[_Horizontal]
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    setting: Literal["split"],
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[SplitOptions],
+    source: Source = ..., model: Network = ..., *, setting: Literal["split"], **options: Unpack[_Split]
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    setting: Literal["vertical"],
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[VerticalOptions],
+    source: Source = ..., model: Network = ..., *, setting: Literal["vertical"], **options: Unpack[_Vertical]
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    setting: Literal["pooled"],
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[PooledOptions],
+    source: Source = ..., model: Network = ..., *, setting: Literal["pooled"], **options: Unpack[_Pooled]
 ) -> Report: ...
 @overload
 def audit(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    setting: Literal["trees"],
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[TreesOptions],
+    source: Source = ..., model: Network = ..., *, setting: Literal["trees"], **options: Unpack[_Trees]
 ) -> Report: ...
 # Settings of other packages have options that are unknown here.
 @overload
@@ -373,56 +356,24 @@ def audit(
     return report
 
 
-def audit_split(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[SplitOptions],
-) -> Report:
+def audit_split(source: Source = "adult", model: Network = None, **options: Unpack[_Split]) -> Report:
     """Measure what one deployment of split learning gives away; arguments are those of ``audit``."""
-    return audit(source, model, setting="split", schema=schema, out=out, machines=machines, **options)
+    return audit(source, model, setting="split", **options)
 
 
-def audit_vertical(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[VerticalOptions],
-) -> Report:
+def audit_vertical(source: Source = "adult", model: Network = None, **options: Unpack[_Vertical]) -> Report:
     """Measure what one deployment of vertical federated learning gives away; arguments are those of ``audit``."""
-    return audit(source, model, setting="vertical", schema=schema, out=out, machines=machines, **options)
+    return audit(source, model, setting="vertical", **options)
 
 
-def audit_pooled(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[PooledOptions],
-) -> Report:
+def audit_pooled(source: Source = "adult", model: Network = None, **options: Unpack[_Pooled]) -> Report:
     """Measure what one deployment of learning on pooled data gives away; arguments are those of ``audit``."""
-    return audit(source, model, setting="pooled", schema=schema, out=out, machines=machines, **options)
+    return audit(source, model, setting="pooled", **options)
 
 
-def audit_trees(
-    source: Source = "adult",
-    model: Network = None,
-    *,
-    schema: Schema | None = None,
-    out: str | Path | None = None,
-    machines: Machines | None = None,
-    **options: Unpack[TreesOptions],
-) -> Report:
+def audit_trees(source: Source = "adult", model: Network = None, **options: Unpack[_Trees]) -> Report:
     """Measure what one deployment of boosted trees gives away; arguments are those of ``audit``."""
-    return audit(source, model, setting="trees", schema=schema, out=out, machines=machines, **options)
+    return audit(source, model, setting="trees", **options)
 
 
 def _documented(function: Callable[..., Report], options: type, spec: type[Spec]) -> None:
@@ -437,14 +388,16 @@ def _documented(function: Callable[..., Report], options: type, spec: type[Spec]
         )
         for name, field in options_of_setting.items()
     ]
-    *own, others = inspect.signature(function).parameters.values()
-    others = [others] if function is audit else []
+    left_out = ("options",) if function is audit else ("options", "setting")
+    own = [parameter for name, parameter in _ARGUMENTS.items() if name not in left_out]
+    others = [_ARGUMENTS["options"]] if function is audit else []
     setattr(function, "__signature__", inspect.Signature([*own, *named, *others], return_annotation="Report"))  # noqa: B010
     lines = [f"        {name}: {' '.join(field.option.help.split())}" for name, field in options_of_setting.items()]
     head = f"    Options of {spec.setting} learning{_OTHERS if function is audit else ''}:"
     function.__doc__ = f"{inspect.getdoc(function)}\n\n{head}\n" + "\n".join(lines)
 
 
+_ARGUMENTS = inspect.signature(audit).parameters
 _OTHERS = " (those of the others: ``audit_split``, ``audit_vertical``, ``audit_pooled`` and ``audit_trees``)"
 
 
