@@ -23,7 +23,7 @@ from seepage.config.tree import read_text
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.own import own_table
 from seepage.errors import BadInputError, NotFiniteError
-from seepage.files import write_whole
+from seepage.files import check_out, write_whole
 from seepage.models.model import Model
 from seepage.report.html import FILE as PAGE
 from seepage.report.html import write_html
@@ -136,8 +136,7 @@ def run_all(
     timed = None if budget is None else Budget(budget, alone)
     trains = any(len(audit.spec.defenses) > 1 for audit in audits)
     private = any(audit.own for audit in audits)
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    check_out(folder)
     if folder is not None:
         for audit in audits:
             check_storable(audit.spec.passed)

@@ -61,6 +61,12 @@ def make_folder(folder: Path, private: bool = False) -> None:
         raise BadInputError(f"the folder {str(folder)!r} cannot be made ({why(error)} with --out.") from error
 
 
+def check_out(folder: Path | None) -> None:
+    """Refuse a run folder that is a file."""
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+
+
 def why(error: OSError) -> str:
     """Return the system's reason why a file cannot be written, with advice."""
     advice = {errno.ENOSPC: "free the disk or ", errno.EDQUOT: "free some of your quota or "}.get(error.errno or 0, "")

@@ -46,19 +46,14 @@ def lazy_package(name: str) -> None:
     origins: dict[str, tuple[str, str | None]] = {}
     for node in ast.parse(Path(package.__file__).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            imports = [inner for inner in node.body if isinstance(inner, ast.ImportFrom)]
-            origins |= {
-                alias.asname or alias.name: _origin(name, imported.module or "", alias.name)
-                for imported in imports
-                for alias in imported.names
-            }
+            for imported in (inner for inner in node.body if isinstance(inner, ast.ImportFrom)):
+                for alias in imported.names:
+                    # ``from package import name`` within the package is one of its modules.
+                    inside, module = imported.module == name, imported.module or ""
+                    origin = (f"{module}.{alias.name}", None) if inside else (module, alias.name)
+                    origins[alias.asname or alias.name] = origin
     package.__dict__["_origins"] = origins
     package.__class__ = _Package
-
-
-def _origin(package: str, module: str, name: str) -> tuple[str, str | None]:
-    """Return the origin of a name; ``from package import name`` within the package is one of its modules."""
-    return (f"{module}.{name}", None) if module == package else (module, name)
 
 
 class LazyModule:

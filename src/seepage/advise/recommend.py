@@ -22,7 +22,7 @@ from seepage.assessment.utility import Recipe
 from seepage.auditing import Network, Source, level, measured, prepare_all, spec_of
 from seepage.datasets.dataset import Dataset
 from seepage.errors import BadInputError
-from seepage.files import write_whole
+from seepage.files import check_out, write_whole
 from seepage.models.model import Model
 from seepage.report.action import LEAST_TRAININGS
 from seepage.report.report import Report
@@ -114,8 +114,7 @@ def recommended(
     Table and network in memory take the place of those that the spec names. ``say`` gets a line on what is done next;
     the document that the search was started from is copied into the folder.
     """
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    check_out(folder)
     spec = _single(spec)
     tables = Tables(folder)
 

@@ -21,7 +21,7 @@ from seepage.captures.captured import Capture, Description, coarse
 from seepage.captures.spec import AttackSpec
 from seepage.digests import Json
 from seepage.errors import BadInputError, Remedy, check_count
-from seepage.files import make_folder, write_whole
+from seepage.files import check_out, make_folder, write_whole
 from seepage.models.model import Model
 from seepage.models.wrapping import returns_chances
 from seepage.results.rows import as_json
@@ -283,8 +283,7 @@ def write_recovered(folder: Path, recovered: Recovered) -> None:
 
 def check_new(folder: Path, files: Sequence[str] = FILES) -> None:
     """Refuse a folder that already holds one of the files."""
-    if folder.exists() and not folder.is_dir():
-        raise BadInputError(f"--out {str(folder)!r} is a file; give the name of a folder, which is made if need be.")
+    check_out(folder)
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise BadInputError(f"{str(folder)!r} holds {there[0]} already; choose another --out or move it away.")

@@ -48,7 +48,7 @@ class Proof:
         Raises:
             BadInputError: a file exists already or cannot be written.
         """
-        beside = update_file(path)
+        beside = Path(path).with_name(f"{Path(path).stem}.update.safetensors")
         if beside.exists():
             raise BadInputError(f"the file {str(beside)!r} is there already; choose another name for the certificate.")
         written = write_certificate(path, self.guess, self.view, self.schema, self.statistics, opened=opened)
@@ -59,12 +59,6 @@ class Proof:
         )
         save_capture(beside, {name: part[0] for name, part in self.view.message.items()}, about)
         return written
-
-
-def update_file(certificate: str | Path) -> Path:
-    """Return the file of the update beside a certificate: ``proof.update.safetensors`` for ``proof.json``."""
-    path = Path(certificate)
-    return path.with_name(f"{path.stem}.update.safetensors")
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ import contextlib
 import ipaddress
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
 from seepage.errors import BadInputError
 from seepage.extras import extra
-from seepage.run.elsewhere import Machines, Sealed, difference, forget, itself, versions
+from seepage.run.elsewhere import Machines, difference, forget, itself, versions
 
 with extra("dask", "Dask", "dask", "distributed"):
     import dask.config
@@ -75,7 +76,10 @@ def cluster(
             for worker, there in versions_of.items():
                 if (differs := difference(versions(), there)) is not None:
                     raise BadInputError(f"the worker at {worker} {differs}")
-            yield Machines(client.get_executor(pure=False), workers.count, lambda audits: _shared(client, audits))
+
+            # Audits are a task, and no scattered data: where the worker that holds it dies, another makes it again.
+            shared = partial(client.submit, itself, pure=False)
+            yield Machines(client.get_executor(pure=False), workers.count, shared)
         finally:
             with contextlib.suppress(OSError, TimeoutError):
                 client.run(forget, on_error="ignore")
@@ -135,11 +139,6 @@ def _connect(address: str, security: Security | None) -> Client:
             f"no scheduler can be reached at {address!r} ({problem}); see that it runs there, with certificates of the "
             "same authority."
         ) from error
-
-
-def _shared(client: Client, audits: Sealed) -> object:
-    # A task, and no scattered data: where the worker that holds it dies, the scheduler has another make it again.
-    return client.submit(itself, audits, pure=False)
 
 
 class _Workers:

@@ -76,7 +76,7 @@ class LeakGuard(DXOFilter):
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         """Return the answer of a task as it may be sent; ``ContentBlockedException`` where it may not."""
         assert self.guard is not None
-        if self._incoming():
+        if self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN:
             fl_ctx.set_prop(_RECEIVED, _received(shareable), private=True, sticky=False)
             return shareable
         if shareable.get_return_code() != ReturnCode.OK:
@@ -108,10 +108,6 @@ class LeakGuard(DXOFilter):
             return None
         data = {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in answer.message.items()}
         return DXO(dxo.data_kind, data, dict(dxo.meta))
-
-    def _incoming(self) -> bool:
-        """Return whether this is the chain of what the server sends."""
-        return self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_DATA_CHAIN
 
 
 def _received(task: Shareable) -> _Received | None:
