@@ -276,7 +276,7 @@ class Registry(Generic[T_co]):
         names = {entry.setting for entry in self.entries() if entry.setting is not None}
         return [*(s for s in SETTINGS if s in names), *sorted(names - set(SETTINGS))]
 
-    def create(self, name: str, **arguments: Any) -> T_co:
+    def create(self, name: str, **arguments: object) -> T_co:
         """Make the part ``name``; arguments that its factory does not take, or lacks, are refused."""
         entry = self[name]
         accepted = inspect.signature(entry.factory).parameters

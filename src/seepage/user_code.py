@@ -135,9 +135,8 @@ def described(error: BaseException) -> str:
     text = text if len(text) <= 400 else text[:399] + "…"
     place = ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
-    if isinstance(error, SyntaxError) and error.filename:
-        # The text of a syntax error names the line already.
-        place = ""
-    elif frames and Path(__file__).parent not in Path(frames[-1].filename).parents:
+    # The text of a syntax error names the line already.
+    named = isinstance(error, SyntaxError) and error.filename
+    if not named and frames and Path(__file__).parent not in Path(frames[-1].filename).parents:
         place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
     return f"{type(error).__name__}{': ' + text if text else ''}{place}"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from torch import nn
 
-from seepage.advise.recommendation import Candidate, Outcome, Recommendation, Status, configuration_of, loss
+from seepage.advise.recommendation import Candidate, Outcome, Recommendation, Status, loss
 from seepage.assessment.decision import WHOLE, least_units
 from seepage.assessment.row import ResultRow
 from seepage.assessment.utility import Recipe
@@ -202,7 +202,8 @@ class _Advisor:
         self.alpha, self.machines = alpha, machines
         self.wish: Wish = spec.recommend
         self.gate = Gate(above=self.wish.below, column=self.wish.column, whole_records=self.wish.whole_records)
-        check_gate(self.gate, _columns(asking), [])
+        about = asking.about
+        check_gate(self.gate, list(dict.fromkeys([*about.columns, *filter(None, [about.target])])), [])
         self.by_units, self.shared = by_units(spec), asking.shared
         self.least = least_units(self.wish.below, alpha=alpha)
         self._check_budget()
@@ -426,11 +427,9 @@ class _Advisor:
         """Return a candidate with how well the task is learnt, and the epsilons of its noise."""
         if candidate.task is not None or candidate.report is None or self._late():
             return candidate
-        report, audit = (
-            candidate.report,
-            self.prepare(self._spec_of(self._changed(candidate.lever, candidate.strength), {})),
-        )
-        configuration = configuration_of(report)
+        report = candidate.report
+        audit = self.prepare(self._spec_of(self._changed(candidate.lever, candidate.strength), {}))
+        [configuration] = report.audit.configurations
         rows = list(report.rows)
         if _task(report.audit, rows) is None:
             training = TaskTraining(Recipe(), audit.configurations)
@@ -462,10 +461,7 @@ class _Advisor:
     # The confirmation
 
     def _confirm(self, given: Candidate, ways: Sequence[_Progress]) -> list[Candidate]:
-        done: list[Candidate] = []
-        queue: list[Candidate] = []
-        if self._safe(given):
-            queue.append(given)
+        done, queue = list[Candidate](), [given] if self._safe(given) else []
         for way in ways:
             if way.safe and not self._late():
                 queue.append(self._with_task(self.looked[way.lever.name, way.safe[0]]))
@@ -558,11 +554,6 @@ class _Advisor:
 
     def _too_dear(self, cost: float) -> str:
         return f"It costs {cost:.2g}, more than the {self.wish.max_cost:g} that it may."
-
-
-def _columns(audit: Audit) -> list[str]:
-    about = audit.about
-    return [*about.columns, *([about.target] if about.target is not None and about.target not in about.columns else [])]
 
 
 def _certified(report: Report) -> bool:

@@ -15,7 +15,6 @@ from seepage.results.verdict import pick
 from seepage.run.limits import Standing
 from seepage.settings.lever import Lever
 from seepage.settings.option import fields_of
-from seepage.settings.setting import Configuration
 from seepage.settings.spec import Spec, Wish
 from seepage.text import clean, lowered, percent, points, span
 
@@ -124,17 +123,14 @@ class Recommendation:
                 f"{self.cost_words(chosen)}"
             )
         if self.outcome == "none":
-            return f"no configuration that was searched keeps the lift on {what} below {limit}{self._within}."
+            within = "" if self.wish.max_cost is None else f" at a cost of at most {self.wish.max_cost:g}"
+            return f"no configuration that was searched keeps the lift on {what} below {limit}{within}."
         undecided = f"undecided: nothing was shown yet about a lift on {what} below {limit}"
         if self.timed_out:
             return f"{undecided}; run the same command again."
-        looked = [
-            candidate
-            for candidate in self.candidates
-            if candidate.confirmed and candidate.status == "undecided" and candidate.standings
-        ]
-        for case in looked:
-            if all(standing.below for standing in case.standings):
+        for case in self.candidates:
+            below = case.standings and all(standing.below for standing in case.standings)
+            if case.confirmed and case.status == "undecided" and below:
                 return f"{undecided}: all figures of {clean(case.words, 60)} stay below it, but {lowered(case.reason)}"
         tried = max(
             (case.worst.n for case in (self.given, *self.candidates) if case.confirmed and case.worst), default=0
@@ -156,10 +152,6 @@ class Recommendation:
             return "whole records"
         cells = _cells_name(self.given.report)
         return f"{cells}, whole records, label and sensitive columns" if cells == _CELLS else cells
-
-    @property
-    def _within(self) -> str:
-        return "" if self.wish.max_cost is None else f" at a cost of at most {self.wish.max_cost:g}"
 
     def cost(self, candidate: Candidate) -> float | None:
         """Return the loss in the task's metric; None where it was not measured on both sides."""
@@ -293,11 +285,8 @@ def loss(before: ResultRow | None, task: ResultRow | None) -> float | None:
 
 def in_words(recommendation: Recommendation) -> list[str]:
     """Return a sentence for each rejected candidate."""
-    lines = []
-    for candidate in recommendation.candidates:
-        if candidate.status != "recommended":
-            lines.append(f"{clean(candidate.words, 80)}: {lowered(candidate.reason)}")
-    return lines
+    rejected = [candidate for candidate in recommendation.candidates if candidate.status != "recommended"]
+    return [f"{clean(candidate.words, 80)}: {lowered(candidate.reason)}" for candidate in rejected]
 
 
 def _named(standing: Standing, report: Report | None) -> str:
@@ -311,9 +300,3 @@ def _cells_name(report: Report | None) -> str:
     """Return the name of a figure that is of no single column, such as the shares of pooled learning."""
     secret = _CELLS if report is None else report.audit.about.secret
     return _CELLS if secret.startswith("all ") else secret
-
-
-def configuration_of(report: Report) -> Configuration:
-    """Return the only configuration of an audit."""
-    [configuration] = report.audit.configurations
-    return configuration
