@@ -43,9 +43,8 @@ from seepage.wire.vertical import (
 class ActivationExposure(TranscriptExposure):
     """The messages of a party's first layers, and the gradients that came back.
 
-    In vertical learning the active party attacks columns, and the passive party labels. A client that holds all columns
-    is attacked by a server or a hop without columns. ``network`` names the attacked party's, in place of the
-    transcript's.
+    The active party attacks columns, and the passive party labels. A client that holds all columns is attacked by a
+    server or a hop without columns. ``network`` names the attacked party's, in place of the transcript's.
     """
 
     scales = FEATURE_SCALES

@@ -1,10 +1,7 @@
-"""A real client's update on disk: checked before anything is made of it.
+"""A real client's update on disk: checked before anything is made of it; docs/captured-updates.md has the form.
 
-The file is in the safetensors format: one tensor a parameter, under the parameter's name. It is the gradient of the
-batch's mean loss, or the parameters before local training less those after it. Running statistics that are sent too
-stand beside it under their own names, as they were after training. What is known of the update besides, a
-``Description``, is JSON, either the entry ``seepage`` of the file's metadata or a file beside it of the same name that
-ends in ``.json``. Nothing is ever unpickled.
+A safetensors file holds a tensor a parameter, the gradient or the change, and running statistics after training. JSON
+in its metadata or beside it is a ``Description``. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -55,16 +52,9 @@ class Encoding(BaseModel):
 
 
 class Description(MessageRecipe):
-    """The facts about a captured update besides its numbers; a field that is None is unknown.
+    """The facts about a captured update besides its numbers, see docs/captured-updates.md; None is unknown.
 
-    Attributes:
-        format: version of this form. Files of format 1, which knows only gradients, are read as this one.
-        model: what the network is called; for people.
-        sent: SHA-256 of the model that the server sent, see ``state_digest``.
-        encoder: the client's own encoder, where it is not that of the schema.
-        client, round: name and number by which the updates of a client are linked.
-        labels: labels of the batch's records in any order, codes (positions in the target's categories) or numbers.
-            Only for attackers that are granted them.
+    Files of format 1, which knows only gradients, are read as this one.
     """
 
     format: int = Field(default=FORMAT, ge=1)

@@ -83,9 +83,9 @@ class UpdateFinding:
 
 @dataclass(frozen=True)
 class ClientFinding:
-    """The finding on all updates of one client together.
+    """The finding on all updates of one client together; proved are those of the update that proves most.
 
-    ``records`` is the greatest number that it was taken to hold; proved are those of the update that proves most.
+    ``records`` is the greatest number that it was taken to hold.
     """
 
     client: str
@@ -175,21 +175,15 @@ def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
 
 @dataclass(frozen=True)
 class FederationAttack:
-    """An attack on all captured updates of a folder.
+    """An attack on all captured updates of a folder; fields are described in ``AttackSpec``.
 
     The model of an update is ``model-ID.safetensors`` or ``model.safetensors`` beside it, else ``weights``. Where the
     update says which model was sent, another one is not used. An update that cannot be attacked, or whose attack fails
     with any error, is reported with the reason, and the others are attacked.
 
-    Rounds of one client are linked as ``attacks.horizontal.matching.rounds`` does. How many records the client holds
-    is granted by its own rows or by ``holds``; without either, every round may be of other records. Where all rounds
-    have the same records, an attack that matches gradients matches them together.
-
-    Attributes:
-        model: network, as ``make_model`` takes it.
-        reference: public rows of the same kind, or their file; None for none.
-        truth: file of the client's own rows, or folder with ``ID.csv`` or ``client-ID.csv`` for each client; only for
-            scores. The other fields are described in ``AttackSpec``.
+    Rounds of one client are linked as ``attacks.horizontal.matching.rounds`` does. How many records the client holds is
+    granted by its own rows (``truth``) or by ``holds``; without either, every round may be of other records. Where all
+    rounds have the same records, an attack that matches gradients matches them together.
     """
 
     model: str | nn.Module | Model

@@ -1,9 +1,7 @@
 """A transcript of split or vertical training on disk: what crossed the wire, round by round, checked as it is read.
 
-A folder holds ``transcript.json``, a ``TranscriptDescription``; ``round-N.safetensors``, the messages of round N; and,
-as far as the attacker has them, ``client-N.safetensors``, the weights of the attacked party's part before round N,
-``server.safetensors``, those of the attacker's own part, ``own.csv``, its own columns, and ``schema.yaml``. Nothing is
-ever unpickled, and no code that the folder names is run.
+The files of its folder are those of docs/transcripts.md. Nothing is ever unpickled, and no code that the folder names
+is run.
 """
 
 from __future__ import annotations
@@ -58,19 +56,10 @@ class TrainingRecipe(BaseModel):
 
 
 class TranscriptDescription(BaseModel):
-    """The facts about a transcript besides its messages; a field that is None is unknown.
+    """The facts about a transcript besides its messages, see docs/transcripts.md; a field that is None is unknown.
 
-    Attributes:
-        setting: ``split``: activations go to the party with the label, and gradients come back; ``vertical``: features
-            go to the active party, and gradients go back.
-        topology: topology, see ``seepage split``; in all but ``columns`` the client holds all columns.
-        attacker: party that wrote the transcript in the topology ``multi_hop``: the hop, or the server behind it.
-        id: name of the column of record ids in tables that go with the transcript.
-        loss: whether the loss that gradients are of is the ``mean`` over the records of a round, or their ``sum``.
-        model: name of the network, such as ``deepfm``; ``mlp`` where the client holds all columns. One of your own is
-            named on the command line.
-        head: ``sigmoid``: one logit for two classes; ``softmax``: one a class.
-        top: in vertical learning, whether a top model follows; without one the features are added up as the logits.
+    In all topologies but ``columns`` the client holds all columns. The attacker is who wrote the transcript: in
+    ``multi_hop`` the hop, or the server behind it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
