@@ -222,15 +222,12 @@ class FederationAttack:
             self._rows(path, self.schema)
         shown = Listener() if listener is None else listener
         shown.begin(float(len(files)), jobs=len(files))
-        updates: list[UpdateFinding] = []
-        together: list[ClientFinding] = []
-        each: list[Recovered] = []
+        updates, together, each = list[UpdateFinding](), list[ClientFinding](), list[Recovered]()
         for client in clients:
             own = [file for file in files if file.client == client]
-            attacked: list[Recovered] = []
+            attacked = list[Recovered]()
             for file in own:
-                what = f"client {client}, round {'?' if file.round is None else file.round}"
-                shown.started(what)
+                shown.started(f"client {client}, round {'?' if file.round is None else file.round}")
                 finding, recovered = self._attack_file(file, truths.get(client), shown, keep)
                 updates.append(finding)
                 if recovered is None:

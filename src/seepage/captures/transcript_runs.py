@@ -143,11 +143,8 @@ class TranscriptExposure(Exposure, ABC):
         self.setting = self.training.about.setting
         self.reveals: tuple[type, ...] = ()
         self.grants: set[Need] = set() if tables.known_labels is None else {"labels"}
-        self.notes: list[str] = []
-        self.limits: list[str] = []
-        self.doubts: list[str] = []
-        self.further: list[Part] = []
-        self.answers: dict[str, pd.DataFrame] = {}
+        self.notes, self.limits, self.doubts = list[str](), list[str](), list[str]()
+        self.further, self.answers = list[Part](), dict[str, pd.DataFrame]()
         self.about = About("transcript", self.training.about.topology, "", scales=self.scales)
         history: dict[int, list[tuple[int, int]]] = {}
         for k, messages in enumerate(self.training.rounds):

@@ -29,10 +29,7 @@ from seepage.tabular.schema import Column, Schema
 from seepage.tabular.table import Table
 from seepage.tabular.texts import TextColumn
 
-TRANSCRIPT = "transcript.json"
-SCHEMA = "schema.yaml"
-OWN = "own.csv"
-SERVER = "server.safetensors"
+TRANSCRIPT, SCHEMA, OWN, SERVER = "transcript.json", "schema.yaml", "own.csv", "server.safetensors"
 FORMAT = 1
 # The messages of a round, and of gradients what they are of.
 _MESSAGES = {"activations": None, "gradients": "activations", "outputs": None, "output_gradients": "outputs"}

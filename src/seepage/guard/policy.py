@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor
@@ -87,15 +87,8 @@ class GuardPolicy:
             return before
         name = self.action if before.name == "none" else f"{before.name}+{self.action}"
         bound = self.clip_norm if before.norm is None else min(self.clip_norm, before.norm)
-        return KnownDefense(
-            name,
-            {"clip_norm": self.clip_norm, **({} if not noise else {"scale": noise})},
-            noise=math.hypot(before.noise, noise),
-            norm=bound,
-            record_norm=before.record_norm,
-            kept=before.kept,
-            signs=before.signs,
-        )
+        arguments = {"clip_norm": self.clip_norm, **({} if not noise else {"scale": noise})}
+        return replace(before, name=name, arguments=arguments, noise=math.hypot(before.noise, noise), norm=bound)
 
     def guarantee(self, rounds: int) -> Guarantee | None:
         """Return what the noise of all rounds together guarantees for all of the client's records; None without noise.
