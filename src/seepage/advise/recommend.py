@@ -212,8 +212,8 @@ class _Advisor:
         if not self.levers:
             levers = [lever.name for lever in asking.levers()]
             raise BadInputError(
-                "everything that could lower the leakage is given"
-                + (f" ({', '.join(levers)}); leave one out, so that it is searched." if levers else ".")
+                f"everything that could lower the leakage is given ({', '.join(levers)}); leave one out, so that it is "
+                "searched."
                 if levers
                 else f"the setting {asking.setting!r} names nothing that could lower its leakage, so there is nothing "
                 "to search."
@@ -318,8 +318,9 @@ class _Advisor:
             self.timed_out = True
         return self.timed_out
 
-    def _left(self) -> float | None:
-        return None if self.ends is None else max(0.0, self.ends - time.monotonic())
+    def _measured(self, *audits: Audit) -> list[Report]:
+        left = None if self.ends is None else max(0.0, self.ends - time.monotonic())
+        return measured(audits, self.store, budget=left, alpha=self.alpha, machines=self.machines)
 
     def _changed(self, lever: Lever | None, strength: float | int) -> Spec:
         return self.spec if lever is None else lever.applied(self.spec, strength)
@@ -333,24 +334,18 @@ class _Advisor:
         candidates: dict[int, Candidate] = {}
         waiting = list(range(len(points_of)))
         for count in counts:
-            audits, places = [], []
+            audits: dict[int, Audit] = {}
             for i in waiting:
-                lever, strength = points_of[i]
-                audit = self._screening(lever, strength, count)
+                audit = self._screening(*points_of[i], count)
                 if isinstance(audit, str):
-                    candidates[i] = Candidate(lever, strength, "broken", audit)
+                    candidates[i] = Candidate(*points_of[i], "broken", audit)
                 else:
-                    audits.append(audit)
-                    places.append(i)
+                    audits[i] = audit
             if not audits or self._late():
                 break
-            reports = measured(audits, self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
-            waiting = []
-            for i, report in zip(places, reports, strict=True):
-                lever, strength = points_of[i]
-                candidates[i] = self._judged(lever, strength, report)
-                if not self._plainly_above(candidates[i]):
-                    waiting.append(i)
+            for i, report in zip(audits, self._measured(*audits.values()), strict=True):
+                candidates[i] = self._judged(*points_of[i], report)
+            waiting = [i for i in audits if not self._plainly_above(candidates[i])]
         for i, (lever, strength) in enumerate(points_of):
             candidates.setdefault(
                 i, Candidate(lever, strength, "not reached", "The time budget ended before it was tried.")
@@ -443,7 +438,7 @@ class _Advisor:
         audit = self.prepare(self._spec_of(self.spec, {"control": False, "gate": None}))
         audit.parts = tuple(part for part in audit.parts if part.kind == "about")
         self.say("training without a change, to compare with")
-        [report] = measured([audit], self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
+        [report] = self._measured(audit)
         return replace(given, task=_task(audit, report.rows) or given.task)
 
     def _check_cost(self, given: Candidate) -> None:
@@ -535,8 +530,8 @@ class _Advisor:
         if not self.by_units and spec.member is not None and getattr(spec, spec.members) is None:
             counts[spec.members] = _MEMBERS * self.least
         audit = self.prepare(self._spec_of(spec, counts))
-        [report] = measured([audit], self.store, budget=self._left(), alpha=self.alpha, machines=self.machines)
-        task = candidate.task if _task(audit, report.rows) is None else _task(audit, report.rows)
+        [report] = self._measured(audit)
+        task = _task(audit, report.rows) or candidate.task
         confirmed = replace(candidate, report=report, confirmed=True, task=task)
         assert report.decision is not None
         reason = report.decision.line.partition(": ")[2]
