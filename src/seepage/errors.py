@@ -16,10 +16,7 @@ _MANY = 30
 
 @dataclass(frozen=True)
 class Remedy:
-    """A field of a spec that a message advises to give; each front end words it in its own way.
-
-    A ``placeholder`` stands for a value that only the user knows, such as ``FILE``.
-    """
+    """A field of a spec that a message advises to give; a placeholder stands for a value that only the user knows."""
 
     field: str
     value: object = None
@@ -70,10 +67,7 @@ class FieldError(BadInputError):
 
 
 class NotFiniteError(ArithmeticError):
-    """A computation on usable input that ended in numbers which are not finite.
-
-    It ends the job that it happens in, not the run: other configurations are measured.
-    """
+    """Numbers that are not finite, computed from usable input: they end the job that computes them, not the run."""
 
 
 def one_line(error: BaseException) -> str:

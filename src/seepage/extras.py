@@ -15,10 +15,7 @@ class MissingExtraError(BadInputError, ImportError):
 
 @contextmanager
 def extra(name: str, program: str, *packages: str) -> Iterator[None]:
-    """Turn failing imports of another program's packages into advice on what to install.
-
-    Top-level packages are named, the one of the program first.
-    """
+    """Turn failing imports of another program's packages, its own first, into advice on what to install."""
     try:
         yield
     except ImportError as error:

@@ -247,10 +247,7 @@ class Registry(Generic[T_co]):
         return Entry.of_object(self.kind, self.setting, passed, needs)
 
     def _own(self, reference: str) -> Entry[T_co]:
-        """Return the entry of a class in a file or module of the user's own; its code is run.
-
-        Its needs are those of its registration or its attribute ``needs``.
-        """
+        """Return the entry of a class in a file or module of the user's own, whose code is run, with its own needs."""
         defined = import_part(reference, self.kind)
         if not callable(defined):
             raise BadInputError(

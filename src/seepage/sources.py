@@ -61,10 +61,7 @@ class NoDigestError(Exception):
 
 
 def fingerprint(passed: object) -> str:
-    """Return a digest of all that a caller's object computes with: source files of its classes, and its values.
-
-    ``NoDigestError``: it is defined in no file, or holds something without values, such as an open file.
-    """
+    """Return a digest of all that a caller's object computes with: source files of its classes, and its values."""
     return digest_of({"object": _values(passed, ())})
 
 

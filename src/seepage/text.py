@@ -30,10 +30,7 @@ def steers(text: str) -> bool:
 
 
 def printable_json(content: object, allow_nan: bool = True) -> str:
-    """Return JSON of several lines in which no character steers a terminal.
-
-    Letters of all scripts stay as they are; control characters and marks of writing direction are JSON's escapes.
-    """
+    """Return JSON of several lines in which no character steers a terminal; letters of all scripts stay as they are."""
     text = json.dumps(content, indent=1, allow_nan=allow_nan, ensure_ascii=False)
     return _NOT_PLAIN.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 

@@ -69,10 +69,7 @@ def header(message: Mapping[str, Tensor], parameters: Mapping[str, Tensor], decl
 
 
 def commitment(head: str, salt: str, place: list[object], value: object) -> str:
-    """Return the commitment to a cell, which holds under one header, with a salt in hexadecimal digits.
-
-    Its place is record, column, and whether the cell is certified only given what the proof names.
-    """
+    """Return the commitment to a cell; its place is record, column, and whether it is certified only as given."""
     return digest_of([head, salt, place, value])
 
 

@@ -31,10 +31,7 @@ from seepage.wire.secret import RecordsSecret
 
 
 class CapturedAudit(Audit[AttackSpec]):
-    """An audit of captured messages; each captured message is one unit.
-
-    ``records`` is None where a setting has no such number; ``stated`` are the defenses that the message states.
-    """
+    """An audit of captured messages, each of which is one unit; ``stated`` are the defenses that they state."""
 
     own = True
     repeatable = False
@@ -117,10 +114,7 @@ class CapturedAudit(Audit[AttackSpec]):
 
 @dataclass
 class RecordsExposure(Exposure):
-    """A captured message of one victim whose records are guessed as a whole: an update, rounds of updates, tree files.
-
-    The truth is None where it is not known; without ``metrics`` all are measured.
-    """
+    """A captured message of one victim whose records are guessed as a whole: an update, its rounds, tree files."""
 
     view: object
     knowledge: Knowledge

@@ -40,10 +40,7 @@ _NO_OTHER = f", or be of another format, none of which is read here for safety's
 
 
 class Encoding(BaseModel):
-    """The mean and standard deviation of each encoded column, with which the client standardises rows.
-
-    There is one column for each category of a discrete column and one for each continuous one, in the schema's order.
-    """
+    """Mean and standard deviation by which a client standardises the encoded columns, in the schema's order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -79,10 +76,7 @@ class Capture:
 
     @property
     def batch_statistics(self) -> dict[str, Moments] | None:
-        """Moments of the batch that the running statistics give away, each with a victim axis; None for several steps.
-
-        Running statistics of several steps are a mean over their batches, of which none is given away.
-        """
+        """Moments of the batch, with a victim axis, that running statistics give away after one step; else None."""
         module, about, training = self.view.model.module, self.about, self.about.training
         before = running_statistics(module)
         steps = 1 if training is None else training.steps((about.batch_size or about.clients) // about.clients)
@@ -101,10 +95,7 @@ def encoding_of(statistics: Statistics) -> Encoding:
 
 
 def save_capture(path: str | Path, update: Mapping[str, Tensor], about: Description | None = None) -> None:
-    """Write one victim's update to a file that only its owner may read, whole or not at all.
-
-    The message is by parameter name; sparse tensors are made dense. Running statistics are those after training.
-    """
+    """Write one victim's update, made dense, to a file that only its owner may read, whole or not at all."""
     about = about or Description()
     _check_labels(about)
     if not update:

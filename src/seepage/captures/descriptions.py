@@ -18,10 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 
 @contextmanager
 def opened(path: Path, what: str, advice: str) -> Iterator[safe_open]:
-    """Open a safetensors file; a damaged one is refused, then or while it is read.
-
-    ``what`` has its verb, as in "the update is"; ``advice`` ends the sentence that it may have been cut short.
-    """
+    """Open a safetensors file; a damaged one is refused, then or while it is read."""
     try:
         with safe_open(str(path), framework="pt") as file:
             yield file

@@ -63,10 +63,7 @@ class CapturedFile:
 
 @dataclass(frozen=True)
 class UpdateFinding:
-    """The finding on one update; its score is None where the client's own rows are not known.
-
-    Estimated records are further ones of whose cells the attacker is sure, 0.9 in the mean.
-    """
+    """The finding on one update; estimated are further records of whose cells the attacker is sure, 0.9 in the mean."""
 
     file: str
     client: str
@@ -83,10 +80,7 @@ class UpdateFinding:
 
 @dataclass(frozen=True)
 class ClientFinding:
-    """The finding on all updates of one client together; proved are those of the update that proves most.
-
-    ``records`` is the greatest number that it was taken to hold.
-    """
+    """The finding on all updates of one client together; proved are the records of the update that proves most."""
 
     client: str
     rounds: int = 0
@@ -101,10 +95,7 @@ class ClientFinding:
 
 @dataclass(frozen=True)
 class FederationFindings:
-    """The findings on all captured updates of a federation, and on clients with several.
-
-    Units of ``attacked`` are the updates that were scored; it is None without any.
-    """
+    """The findings on all captured updates of a federation; those that were scored are the units of ``attacked``."""
 
     updates: tuple[UpdateFinding, ...]
     clients: tuple[ClientFinding, ...]

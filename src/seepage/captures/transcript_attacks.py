@@ -43,10 +43,7 @@ _ACTIVE = "it is active: it needs a training that it changes, which no transcrip
 
 @dataclass(frozen=True)
 class TriedAttack:
-    """The results of one attack on ``columns``, or on the ``label`` alone; rows are None without the truth.
-
-    ``shown`` are figures of its own answers, by metric and column: shares that are likely, certified, tied or possible.
-    """
+    """The results of an attack on ``columns`` or the ``label``: figures of its answers, and rows with a known truth."""
 
     attack: str
     sought: str
@@ -59,10 +56,7 @@ class TriedAttack:
 
 @dataclass(frozen=True)
 class TranscriptFindings:
-    """The results of all attacks on a transcript; ``scored`` is the number of records with a known truth.
-
-    Limits are of parts of the network that no attack solves exactly, doubts of answers that replay few messages.
-    """
+    """The results of all attacks on a transcript; limits are of its network, doubts of answers that replay little."""
 
     attacked: Attacked
     setting: str
@@ -119,10 +113,7 @@ class TranscriptFindings:
 
 @dataclass
 class TranscriptAttack:
-    """An attack on a transcript by the fields of ``AttackSpec``; a network that does not fit is refused.
-
-    Without a model the network is that of the transcript, without attacks all that the setting knows are tried.
-    """
+    """An attack on a transcript by the fields of ``AttackSpec``; without names all attacks of its setting are tried."""
 
     training: RecordedTraining
     model: str | None = None
