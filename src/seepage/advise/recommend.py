@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from pathlib import Path
 
 from torch import nn
@@ -186,26 +186,25 @@ class _Progress:
         return self.lever.between(self.unsafe, self.safe[0]) if self.lever.searched else None
 
 
+@dataclass
 class _Advisor:
-    def __init__(
-        self,
-        spec: Spec,
-        asking: Audit,
-        store: Store,
-        prepare: Callable[[Spec], Audit],
-        say: Callable[[str], None],
-        alpha: float,
-        machines: Machines | None,
-    ) -> None:
+    spec: Spec
+    asking: InitVar[Audit]
+    store: Store
+    prepare: Callable[[Spec], Audit]
+    say: Callable[[str], None]
+    alpha: float
+    machines: Machines | None
+
+    def __post_init__(self, asking: Audit) -> None:
+        spec = self.spec
         assert spec.recommend is not None
-        self.spec, self.store, self.prepare, self.say = spec, store, prepare, say
-        self.alpha, self.machines = alpha, machines
         self.wish: Wish = spec.recommend
         self.gate = Gate(above=self.wish.below, column=self.wish.column, whole_records=self.wish.whole_records)
         about = asking.about
         check_gate(self.gate, list(dict.fromkeys([*about.columns, *filter(None, [about.target])])), [])
         self.by_units, self.shared = by_units(spec), asking.shared
-        self.least = least_units(self.wish.below, alpha=alpha)
+        self.least = least_units(self.wish.below, alpha=self.alpha)
         self._check_budget()
         self.ends = None if spec.time_budget is None else time.monotonic() + spec.time_budget
         self.levers = [lever for lever in asking.levers() if lever.free(spec)]
