@@ -67,14 +67,6 @@ class Entry(Generic[T_co]):
         # Callable with the annotation of the view, where the factory has none.
         self._callable: object = None
 
-    @classmethod
-    def of_object(cls, kind: str, setting: str | None, passed: object, needs: tuple[Need, ...]) -> Entry[T_co]:
-        """Return an entry for an object of no registered class."""
-        entry = cls(kind, name_of(passed), setting)
-        entry._factory = type(passed)  # pyright: ignore[reportAttributeAccessIssue]
-        entry._needs, entry._callable = needs, passed
-        return entry
-
     @property
     def loaded(self) -> bool:
         """Whether the part's module has been imported."""
@@ -244,7 +236,10 @@ class Registry(Generic[T_co]):
         if bases and bases[0].factory is type(passed):
             return bases[0]
         needs = getattr(passed, "needs", bases[0].needs if bases else ())
-        return Entry.of_object(self.kind, self.setting, passed, needs)
+        entry: Entry[T_co] = Entry(self.kind, name_of(passed), self.setting)
+        entry._factory = type(passed)  # pyright: ignore[reportAttributeAccessIssue]
+        entry._needs, entry._callable = needs, passed
+        return entry
 
     def _own(self, reference: str) -> Entry[T_co]:
         """Return the entry of a class in a file or module of the user's own, whose code is run, with its own needs."""
