@@ -74,9 +74,7 @@ def prepare_all(
         with enough_memory():
             audit = find_setting(spec.setting).prepare(spec, given, tables)
         if spec.gate is not None:
-            check_gate(
-                spec.gate, audit.about.columns, [configuration.defense for configuration in audit.configurations]
-            )
+            check_gate(spec.gate, audit.about.columns, [point.defense for point in audit.configurations])
         audits.append(audit)
     return audits
 

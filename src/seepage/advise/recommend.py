@@ -463,8 +463,8 @@ class _Advisor:
         confirmed = 0
         while queue:
             queue.sort(key=lambda candidate: self._price(given, candidate))
-            candidate, cost = queue[0], loss(given.task, queue[0].task)
-            queue.pop(0)
+            candidate = queue.pop(0)
+            cost = loss(given.task, candidate.task)
             if candidate.lever is not None and cost is not None and self._dear(cost):
                 done.append(replace(candidate, status="too costly", reason=self._too_dear(cost)))
                 continue

@@ -15,6 +15,7 @@ from seepage.results.verdict import pick
 from seepage.run.limits import Standing
 from seepage.settings.lever import Lever
 from seepage.settings.option import fields_of
+from seepage.settings.part import Part
 from seepage.settings.spec import Spec, Wish
 from seepage.text import clean, lowered, percent, points, span
 
@@ -226,11 +227,7 @@ def options_of(spec: Spec, lever: Lever, strength: float | int) -> str:
         flag = fields[name].flag
         if name == "defenses":
             [part] = value
-            pieces = [
-                f"{mechanism.name}:{_flow(mechanism.options)}" if mechanism.options else mechanism.name
-                for mechanism in part.mechanisms
-            ]
-            texts.append(f"{flag} {shlex.quote('+'.join(pieces))}")
+            texts.append(f"{flag} {shlex.quote('+'.join(map(_written, part.mechanisms)))}")
         elif name == lever.spec_field and lever.key is not None:
             texts.append(f"{flag} {shlex.quote(f'{lever.key}={strength:g}')}")
         else:
@@ -254,8 +251,7 @@ def given_options(spec: Spec) -> str:
         if isinstance(value, bool):
             texts.append(spec_field.flag if value else f"--no-{spec_field.flag[2:]}")
         elif spec_field.parts:
-            parts = [f"{part.name}:{_flow(part.options)}" if part.options else part.name for part in value]
-            texts += [f"{spec_field.flag} {shlex.quote(text)}" for text in parts]
+            texts += [f"{spec_field.flag} {shlex.quote(_written(part))}" for part in value]
         elif isinstance(value, tuple) and all(isinstance(item, str | int | float) for item in value):
             texts += [f"{spec_field.flag} {shlex.quote(str(item))}" for item in value]
         elif isinstance(value, Mapping):
@@ -269,11 +265,11 @@ def given_options(spec: Spec) -> str:
 _GIVEN_ELSEWHERE = {"dataset", "data", "recommend", "gate", "time_budget"}
 
 
-def _flow(options: Mapping[str, object]) -> str:
-    inner = ", ".join(
-        f"{name}: {value:g}" if isinstance(value, float) else f"{name}: {value}" for name, value in options.items()
-    )
-    return f"{{{inner}}}"
+def _written(part: Part) -> str:
+    """Return a part as documents name it, such as ``dlg:{iterations: 3}``."""
+    values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in part.options.items()}
+    options = ", ".join(f"{name}: {value}" for name, value in values.items())
+    return f"{part.name}:{{{options}}}" if options else part.name
 
 
 def loss(before: ResultRow | None, task: ResultRow | None) -> float | None:

@@ -96,9 +96,7 @@ class TranscriptWriter:
         holds for ``outputs``.
 
         Args:
-            ids: id of each record, whole numbers or texts.
-            activations: activations, or features, as they crossed the wire.
-            gradients: gradients with respect to them, as they crossed the wire.
+            activations, gradients: activations or features, and their gradients, as they crossed the wire.
             outputs: what the attacker sends on at a second cut: the server of ``u_shaped``, the hop of ``multi_hop``.
             output_gradients: gradients with respect to the outputs, as they came back.
             number: number of the round; one more than the last if None.
