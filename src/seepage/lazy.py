@@ -1,7 +1,4 @@
-"""Lazy imports: names of a package on first use, and modules that are expensive to load.
-
-PyTorch and pandas take seconds to load. Commands that list names, print help or refuse a mistyped option load neither.
-"""
+"""Lazy imports: PyTorch and pandas take seconds to load, and commands that list names or print help need neither."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Loss and gradient as pure functions that clients and attackers share.
-
-Replaying ``gradient`` on the true records must reproduce an undefended view bit for bit.
-"""
+"""Loss and gradient as pure functions that clients and attackers share: replaying reproduces a view bit for bit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Registries: names of the parts of an audit, and their creation from name and arguments.
+"""Registries of the parts of an audit: a module is imported when a part of it is first created.
 
-There is one registry for each kind. The ``__init__`` of a package declares the names of its parts and the module of
-each, one line a part; a module is imported when its part is first created. Plug-ins add parts through an entry point in
-the group ``seepage.<kind>s``, whose module declares or registers them on import.
+The ``__init__`` of a package declares its parts, one line a part. Plug-ins declare or register theirs through an entry
+point in the group ``seepage.<kind>s``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""User code, named ``package.module:name`` or ``path/to/file.py:name``.
-
-Consent is checked before: names in a document need it, see ``seepage.config.document``.
-"""
+"""User code, named ``package.module:name`` or ``path/to/file.py:name``; consent to run it is checked before."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The search for the cheapest configuration that is shown to stay below a limit.
 
-A change is searched by halving its range of strengths on a log scale. Every strength meets the same few repetitions, so
-that the comparison is of strengths and not of victims, and the attacker knows the defense that it faces. What looks
-safe there is confirmed, the cheapest first, on repetitions that the search never saw, by the gate's own bound.
+A change is searched by halving its range of strengths on a log scale, on the same few repetitions for all strengths and
+against attackers that know the defense. What looks safe is confirmed, the cheapest first, on repetitions that the
+search never saw, by the gate's own bound.
 """
 
 from __future__ import annotations

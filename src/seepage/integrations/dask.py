@@ -1,7 +1,4 @@
-"""Dask: runs the jobs of audits on an existing cluster (``--cluster``).
-
-The jobs hold true records, so that connections are encrypted, or do not leave this machine.
-"""
+"""Dask: runs the jobs of audits, which hold true records, on an existing cluster over encrypted connections."""
 
 from __future__ import annotations
 
