@@ -323,7 +323,7 @@ class FederationAttack:
             origin,
             self.attack,
             batch_size=self.batch_size if alone or about.batch_size is None else None,
-            options=dict(self.options or {}),
+            options=self.options,
             seed=self.seed,
             truth=rows,
             progress=progress,

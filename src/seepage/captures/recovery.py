@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
@@ -148,7 +148,7 @@ def recover(
     attack: str = "unmix",
     *,
     batch_size: int | None = None,
-    options: dict[str, Json] | None = None,
+    options: Mapping[str, Json] | None = None,
     seed: int = 0,
     truth: Table | None = None,
     progress: Callable[[float], None] | None = None,
@@ -188,7 +188,7 @@ def recover(
 
     settings: dict[str, Json] = {
         "attack": attack,
-        "options": options or {},
+        "options": dict(options or {}),
         "seed": seed,
         "protocol": about.protocol,
         "model": model.name,
@@ -218,7 +218,7 @@ def recover(
         settings=dict(settings),
         without_dropout=model.switched_off,
     )
-    spec = AttackSpec.of(attacks=(Part(name=attack, options=options or {}),), seed=seed, gate=gate)
+    spec = AttackSpec.of(attacks=(Part(name=attack, options=dict(options or {})),), seed=seed, gate=gate)
     exposure = RecordsExposure(capture.view, knowledge, seed, read, truth)
     attacked = run_parts(exposure.audit(spec, facts, about.defense, granted), progress=lambda _: progress)
     guess = exposure.guess
