@@ -396,8 +396,6 @@ def _documented(function: Callable[..., Report], options: type, spec: type[Spec]
 
 _ARGUMENTS = inspect.signature(audit).parameters
 _OTHERS = " (those of the others: ``audit_split``, ``audit_vertical``, ``audit_pooled`` and ``audit_trees``)"
-
-
 _OPTIONS: Mapping[Callable[..., Report], tuple[str, type]] = {
     audit: ("horizontal", HorizontalOptions),
     audit_split: ("split", SplitOptions),
