@@ -8,18 +8,7 @@ from seepage.errors import BadInputError
 
 
 def find_device(name: str) -> torch.device:
-    """Return a device by name.
-
-    Args:
-        name: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:1``.
-
-    Raises:
-        BadInputError: PyTorch sees no such device.
-
-    Example:
-        >>> find_device("cpu")
-        device(type='cpu')
-    """
+    """Return a device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:1``."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(name)

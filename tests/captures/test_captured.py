@@ -85,7 +85,6 @@ def test_a_training_loop_writes_what_the_server_would_get(tmp_path: Path) -> Non
     assert found.about == Description(
         batch_size=3, labels=tuple(labels.tolist()), head="softmax", encoding=encoding_of(statistics)
     )
-    assert found.without_labels().about.labels is None
 
 
 def test_a_loop_that_has_no_gradient_yet_is_told_so(tmp_path: Path) -> None:
