@@ -181,7 +181,7 @@ def frontier_section(result: AuditResult) -> Section | None:
         grids.text("Strongest attack", "attack"),
         grids.share("Read", "mean"),
         grids.interval("95% interval"),
-        *closed_columns(result),
+        *closed_columns(),
     ]
     if not records:
         words = ["What each defense costs the task was not measured; this is what it leaves to the attacker."]

@@ -97,8 +97,10 @@ def anchored(section: Section, prefix: str) -> Section:
 def verdict_section(result: AuditResult) -> Section:
     """Return the verdict on every configuration."""
     about = result.audit.about
+    both = any(record["label"] is not None and record["of"] is None for record in result.overviews)
+    larger = ". The gap closed is that of these cells or of the label, whichever is larger" if both else ""
     table = grids.filled(
-        f"The strongest attack of each configuration, beside the best baseline: {clean(about.secret, 200)}",
+        f"The strongest attack of each configuration, beside the best baseline: {clean(about.secret, 200)}{larger}",
         [
             *setting_columns(result),
             grids.tier("Leakage"),
@@ -107,7 +109,7 @@ def verdict_section(result: AuditResult) -> Section:
             grids.interval("95% interval"),
             grids.share("Best baseline", "baseline"),
             grids.gain("Lift (points)", "lift"),
-            *closed_columns(result),
+            *closed_columns(),
             grids.share("Whole records", "exact"),
             grids.share("Label read", "label_mean"),
             grids.tier("Leakage of the label", "label_tier"),

@@ -67,9 +67,8 @@ def headline(result: AuditResult) -> Headline:
     words += f".{_of_missed(result, record)}"
     if record["of"] is None and (label := record["label"]) is not None:
         who = "It" if about.label_attacker is None else about.label_attacker
-        words += f" {who} reads {percent(label['mean'], 0)} of the labels ({clean(about.label)})"
-        if label["baseline"] is not None:
-            words += f" (guessing: {percent(label['baseline'], 0)})"
+        guessed = "" if label["baseline"] is None else f"; guessing: {percent(label['baseline'], 0)}"
+        words += f" {who} reads {percent(label['mean'], 0)} of the labels ({clean(about.label)}{guessed})"
         words += f": {label['tier']}." if about.label_attacker else "."
     weaker = [finding for finding in result.all_findings if finding.code in LOWER_BOUNDS]
     if weaker:
