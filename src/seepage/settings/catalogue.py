@@ -81,12 +81,7 @@ def add_setting(setting: Setting) -> None:
 
 
 def settings() -> dict[str, Setting]:
-    """Return all settings by name, those of other packages (entry points ``seepage.settings``) included.
-
-    Example:
-        >>> list(settings())[:4]
-        ['horizontal', 'split', 'vertical', 'pooled']
-    """
+    """Return all settings by name, those of other packages (entry points ``seepage.settings``) included."""
     global _plugins_loaded
     if not _plugins_loaded:
         _plugins_loaded = True
@@ -97,15 +92,7 @@ def settings() -> dict[str, Setting]:
 
 
 def setting(name: str) -> Setting:
-    """Return the setting of a name.
-
-    Raises:
-        BadInputError: there is none; the message names the nearest.
-
-    Example:
-        >>> setting("split").summary.partition(":")[0]
-        'split learning'
-    """
+    """Return the setting of a name; for an unknown one the message names the nearest."""
     plugins = settings()
     if name not in plugins:
         raise unknown_name("setting", name, plugins)
@@ -113,11 +100,7 @@ def setting(name: str) -> Setting:
 
 
 def deployment_of(spec: Spec) -> Deployment:
-    """Return the threat model of a spec, as its setting declares it.
-
-    Raises:
-        BadInputError: the spec is of a setting that declares no threat model.
-    """
+    """Return the threat model of a spec; refuse one of a setting that declares none."""
     plugin = setting(spec.setting)
     if plugin.deployment is None:
         raise BadInputError(

@@ -56,11 +56,7 @@ class Part(BaseModel):
 
     @classmethod
     def of_object(cls, passed: object, label: str | None = None) -> Part:
-        """Return the part of an object of a caller.
-
-        Raises:
-            BadInputError: it is a class, or a function that makes parts, instead of what it makes.
-        """
+        """Return the part of an object of a caller; refuse a class, or a function that makes parts."""
         if isinstance(passed, type) or registry.is_factory(passed):
             name = getattr(passed, "__name__", repr(passed))
             raise BadInputError(f"{name} makes a part and is none itself; give what it returns, as in {name}().")
@@ -105,19 +101,11 @@ _AND = "+"
 
 
 def read_part(text: str) -> dict[str, Any]:
-    """Return name and options of a part that is written as text.
-
-    Args:
-        text: ``name`` or ``name:{option: value}``; several with ``+`` between them for a defense that combines them.
-
-    Raises:
-        BadInputError: it is written otherwise.
+    """Return name and options of a part that is written as text: ``name`` or ``name:{option: value}``, joined by ``+``.
 
     Example:
         >>> read_part("label_flip:{probability: 0.01}+label_only")
         {'name': 'label_flip+label_only', 'options': {'label_flip': {'probability': 0.01}}}
-        >>> read_part("gaussian_noise:{scale: 1e-3}")["options"]
-        {'scale': 0.001}
     """
     mechanisms = [_mechanism(part_text, text) for part_text in _apart(text)]
     return mechanisms[0] if len(mechanisms) == 1 else _together(mechanisms)
@@ -200,11 +188,7 @@ def _all(value: Mapping[str, object]) -> dict[str, Any]:
 
 
 def make_part(registered: Registry[T], part: Part) -> T:
-    """Return a part ready to use: the object that was passed, or a new one from name and options.
-
-    Raises:
-        BadInputError: the name or an option is unknown, or the object's class is one of another setting.
-    """
+    """Return a part ready to use: the object that was passed, or a new one from name and options."""
     if part.passed is None:
         return registered.create(part.name, **part.options)
     entry_of(registered, part)
@@ -212,23 +196,12 @@ def make_part(registered: Registry[T], part: Part) -> T:
 
 
 def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
-    """Return the registry entry of a part: the view that it takes and the side information that it needs.
-
-    Raises:
-        BadInputError: the name is unknown, or an object's class is one of another setting.
-    """
+    """Return the registry entry of a part: the view that it takes and the side information that it needs."""
     return registered[part.name] if part.passed is None else registered.entry_of(part.passed)
 
 
 def in_words(setting: str, defense: Part) -> str | None:
-    """Return a description of a defense with its strength, from the field ``words`` of its class; None without one.
-
-    Example:
-        >>> in_words("horizontal", Part(name="gaussian_noise", options={"scale": 0.1}))
-        'noise of standard deviation 0.1 on every number sent'
-        >>> in_words("split", Part(name="label_flip+max_norm", options={"label_flip": {"probability": 0.1}}))
-        'labels exchanged at random, with probability 0.1, and gradients of equal length'
-    """
+    """Return a description of a defense with its strength, from the field ``words`` of its class; None without one."""
     registered = registry.defenses.of(setting)
     descriptions = []
     for mechanism in defense.mechanisms:
@@ -246,14 +219,7 @@ def in_words(setting: str, defense: Part) -> str | None:
 
 
 def marks_of(setting: str, attacks: Iterable[Part], defenses: Iterable[Part]) -> dict[str, str]:
-    """Return marks of parts that differ from their publication, as tables print them behind the names.
-
-    The mark of a part is the field ``mark`` of its class.
-
-    Example:
-        >>> marks_of("split", [Part(name="fsha"), Part(name="exact")], [])
-        {'fsha': 'active in its paper, passive here'}
-    """
+    """Return the marks (field ``mark``) of parts that differ from their publication, as tables print them."""
     marks = {}
     for registered, parts in ((registry.attacks.of(setting), attacks), (registry.defenses.of(setting), defenses)):
         for part in parts:
@@ -281,11 +247,7 @@ def source_of(registered: Registry[object], part: Part) -> str | None:
 
 
 def check_storable(parts: Sequence[Part]) -> None:
-    """Refuse to store results of objects without a digest, by which a later run knows whether they compute the same.
-
-    Raises:
-        BadInputError: an object has no digest; the message names the first, and the reason.
-    """
+    """Refuse to store results of objects without a digest, by which a later run knows whether they compute the same."""
     for part in parts:
         try:
             fingerprint(part.passed)
@@ -300,20 +262,7 @@ def check_storable(parts: Sequence[Part]) -> None:
 def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tuple[object, ...]:
     """Return the mechanisms of a defense, made from their options; empty for no defense.
 
-    Args:
-        registered: defenses of the setting. A mechanism that can be combined has an attribute ``acts_on``, the thing
-            that it changes: two mechanisms never change the same.
-
-    Raises:
-        BadInputError: a name or an option is unknown or out of range, two mechanisms act on the same thing, or a
-            defense would be called as no defense is in results.
-
-    Example:
-        >>> both = Part(name="rounded_answers+query_limit", options={
-        ...     "rounded_answers": {"digits": 1}, "query_limit": {"queries": 100}})
-        >>> from seepage import registry
-        >>> combine(registry.defenses.of("pooled"), both)
-        (RoundedAnswers(digits=1), QueryLimit(queries=100))
+    A mechanism that can be combined has an attribute ``acts_on``: two mechanisms never change the same thing.
     """
     roles: dict[str, tuple[str, object]] = {}
     for mechanism in part.mechanisms:
@@ -338,14 +287,7 @@ def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tu
 
 
 def mechanisms_of(setting: str, part: Part, *kinds: type) -> tuple[object, ...]:
-    """Return the mechanisms of a defense, see ``combine``.
-
-    Args:
-        kinds: classes of mechanisms that the setting, or one of its topologies, has a place for.
-
-    Raises:
-        BadInputError: a mechanism is none of these kinds, or they cannot be combined.
-    """
+    """Return the mechanisms of a defense, see ``combine``; refuse those that the setting has no place for."""
     registered = registry.defenses.of(setting)
     mechanisms = combine(registered, part)
     if not all(isinstance(mechanism, kinds) for mechanism in mechanisms):
@@ -359,12 +301,7 @@ def mechanisms_of(setting: str, part: Part, *kinds: type) -> tuple[object, ...]:
 
 
 def of_kind(mechanisms: Sequence[object], kind: type[M]) -> M | None:
-    """Return the mechanism of a class among those of a defense; None where there is none.
-
-    Example:
-        >>> of_kind((1, "one"), str), of_kind((1,), str)
-        ('one', None)
-    """
+    """Return the mechanism of a class among those of a defense; None where there is none."""
     return next((mechanism for mechanism in mechanisms if isinstance(mechanism, kind)), None)
 
 

@@ -70,12 +70,7 @@ def _as_tuples(value: object) -> object:
 
 
 def _seconds(value: object) -> object:
-    """Return a span of time such as ``90s``, ``30m`` or ``1h30m`` in seconds; a value that is no text is unchanged.
-
-    Example:
-        >>> _seconds("30m"), _seconds("1h30m")
-        (1800.0, 5400.0)
-    """
+    """Return a span of time such as ``90s``, ``30m`` or ``1h30m`` in seconds; a value that is no text is unchanged."""
     if not isinstance(value, str):
         return value
     match = _TIME.fullmatch(value.replace(" ", ""))
@@ -165,12 +160,7 @@ def _lift(value: object) -> object:
 
 
 def _worst(value: object) -> object:
-    """Return SHARE:LIFT as two numbers.
-
-    Example:
-        >>> _worst("0.1:0.5")
-        (0.1, 0.5)
-    """
+    """Return SHARE:LIFT as two numbers."""
     if value is None:
         return None
     pieces = value.split(":") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
@@ -195,16 +185,7 @@ class ItemError(BadInputError):
 
 
 class Gate(Plain):
-    """A limit that an audit has to stay below.
-
-    Attributes:
-        above: mean lift over the best baseline that is shown not to be reached, in (0, 1).
-        column: column whose lift counts; all cells, whole records, label and sensitive columns if None.
-        deployed: labels of the defenses that are deployed; all of them if empty, or no defense where there is none.
-        worst: share of the repetitions, in (0, 1), that must be shown not to be above a lift, in [0, 1); None for no
-            such limit.
-        over_trainings: whether new trainings or attack seeds are judged, and not the members of those that were run.
-    """
+    """A limit that an audit has to stay below."""
 
     above: Annotated[
         float,
@@ -267,13 +248,7 @@ class Gate(Plain):
 
 
 class Wish(Plain):
-    """Requirements on a recommended configuration.
-
-    Attributes:
-        below: mean lift over the best baseline below which it must be shown to stay, in (0, 1).
-        column: column whose lift counts; see ``Gate``.
-        max_cost: largest loss in the metric of the task, in its own unit; None for any.
-    """
+    """Requirements on a recommended configuration."""
 
     below: Annotated[
         float,
@@ -609,11 +584,7 @@ class Spec(Plain):
 
     @classmethod
     def of(cls: type[S], **values: Any) -> S:
-        """Return a spec of plain values.
-
-        Raises:
-            BadInputError: a value is unknown, of the wrong kind or out of range; one paragraph names all.
-        """
+        """Return a spec of plain values; one ``BadInputError`` names all that are unusable."""
         spec = cls.attempt(values)
         if isinstance(spec, list):
             raise BadInputError(" ".join(dict.fromkeys(map(str, spec))))
@@ -629,11 +600,7 @@ class Spec(Plain):
             return [_problem(cls, details) for details in error.errors()]
 
     def check_parts(self) -> None:
-        """Create every part once, to check its options.
-
-        Raises:
-            BadInputError: an option of a part is unknown, missing or out of range, or mechanisms do not go together.
-        """
+        """Create every part once, to check its options."""
         for field in fields_of(type(self)).values():
             if field.parts:
                 registered = self.registered(field)
@@ -685,15 +652,7 @@ class Spec(Plain):
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem with a value of a spec.
-
-    Attributes:
-        path: field, with positions and names within it; empty for a problem of the whole spec.
-        message: expectation and, where the value is not None, remedy.
-        value: value of the user, where the message does not contain it; None where it does.
-        advised: message that advises settings, which front ends put in their own words.
-        contradiction: whether several values contradict each other, rather than one value being wrong.
-    """
+    """A problem with a value of a spec."""
 
     path: tuple[str | int, ...]
     message: str
@@ -734,11 +693,7 @@ def _problem(cls: type[Spec], details: ErrorDetails) -> Problem:
 
 
 def distinct(kind: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return parts without exact repeats.
-
-    Raises:
-        BadInputError: two different ones would have the same name in results.
-    """
+    """Return parts without exact repeats; refuse different ones that would have the same name in results."""
     distinct_parts = list({(part.model_dump_json(), id(part.passed)): part for part in parts}.values())
     names = [part.title for part in distinct_parts]
     for name in names:

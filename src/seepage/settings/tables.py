@@ -22,21 +22,7 @@ _ROWS = (
 
 
 class Tables:
-    """Tables of specs, shared between specs of the same rows.
-
-    Args:
-        folder: folder with networks that were trained before; None for none.
-
-    Attributes:
-        cache: objects that settings derive from specs and tables, by keys of their own.
-
-    Example:
-        >>> from seepage.settings.split.spec import SplitSpec
-        >>> tables = Tables()
-        >>> specs = [SplitSpec.of(dataset="german", seed=seed) for seed in (0, 1)]
-        >>> tables.rows(specs[0])[0] is tables.rows(specs[1])[0]
-        True
-    """
+    """Tables of specs, shared between specs of the same rows; ``folder`` holds networks that were trained before."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
@@ -57,11 +43,7 @@ def rows_key(spec: Spec) -> str:
 
 
 def load_rows(spec: Spec) -> tuple[Dataset, Inferred | None]:
-    """Return the rows of a spec, and the inference of their schema where it was inferred.
-
-    Raises:
-        BadInputError: a name is unknown or a file cannot be used.
-    """
+    """Return the rows of a spec, and the inference of their schema where it was inferred."""
     if spec.data is not None:
         return _own(spec)
     return datasets.load(spec.dataset, folder=spec.data_folder, **spec.dataset_options), None

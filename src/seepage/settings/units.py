@@ -35,18 +35,7 @@ _WARM_SECONDS = 1.0
 
 
 def joined(outcomes: Sequence[Outcome], about: About) -> Outcome:
-    """Return the figures of units that were measured one after the other, with the readings of their metrics.
-
-    Args:
-        outcomes: figures of each unit, or of all units together; a figure that a unit does not have is NaN there.
-
-    Example:
-        >>> from seepage.assessment import Measurement
-        >>> first = Outcome([Measurement.of_unit("accuracy", None, 0.5)], seconds=2.0)
-        >>> both = joined([first, Outcome([], seconds=4.0)], About("coins", "toss", "none"))
-        >>> both.measured[0].values.tolist(), both.seconds
-        ([0.5, nan], 3.0)
-    """
+    """Return the figures of units that were measured one after the other; NaN where a unit has no such figure."""
     measured = []
     for figure in joined_figures([outcome.measured for outcome in outcomes]):
         scale = about.scale(figure.metric)
@@ -85,19 +74,12 @@ class UnitsExposure(Exposure):
 
 
 class UnitsAudit(Audit[S], Generic[S, D]):
-    """An audit whose parts share an exposure.
-
-    Args:
-        swapped: whether the message is that of another record or model, which carries nothing of the attacked one: the
-            negative control.
+    """An audit whose parts share an exposure; ``swapped`` messages are those of others: the negative control.
 
     Attributes:
         ignored: fields of the spec that change measurements, their number and their form, but no training.
         rows: JSON values that distinguish the rows from others.
         defenses: mechanisms of each configuration's defense, by its label.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
 
     ignored: ClassVar[frozenset[str]]
@@ -117,11 +99,7 @@ class UnitsAudit(Audit[S], Generic[S, D]):
 
     @classmethod
     def prepared(cls: type[A], spec: S, given: Given, tables: Tables) -> A:
-        """Return the audit of a spec.
-
-        Raises:
-            BadInputError: something that the spec names cannot be loaded or used.
-        """
+        """Return the audit of a spec."""
         dataset, inferred = (given.dataset, None) if spec.data is None else tables.rows(spec)
         audit = cls(spec, dataset, own=dataset is not None)
         audit.inferred = inferred
@@ -168,13 +146,7 @@ class UnitsAudit(Audit[S], Generic[S, D]):
         """Return a control, whose secret is planted on the same table; None where there is none."""
 
     def control_on(self: A, data: Dataset, fields: Mapping[str, Any], swapped: bool, why: str = "") -> A:
-        """Return a control without a defense and without measurements of the task.
-
-        Args:
-            data: rows with the planted secret.
-            fields: fields of the spec that differ from those of the audit.
-            why: reason for the attacks that are left out, as the end of a sentence.
-        """
+        """Return a control without a defense and without measurements of the task; ``why`` attacks are left out."""
         common: dict[str, Any] = {
             "control": False,
             "gate": None,
@@ -241,13 +213,9 @@ def origin_of(data: Dataset, rows: list[Json]) -> dict[str, Json]:
 
 
 def rows_in_time(data: Dataset, most: int | None, seconds: float | None, rate: float, seed: int) -> Dataset:
-    """Return the rows that an audit uses: all of a table, or a random sample that fits the time.
+    """Return all rows of a table or ``most`` at random; if None, as many as fit the time at ``rate`` rows a second.
 
     The size of the sample follows from the budget alone, so that the same command draws the same rows on every machine.
-
-    Args:
-        most: number of rows from the user; None for as many as fit the time.
-        rate: number of rows that fit in a second.
     """
     if most is None:
         most = len(data.all) if seconds is None else max(_FEWEST_ROWS, int(seconds * rate))
@@ -271,11 +239,7 @@ def check_cpu(device: str, setting: str) -> None:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Seconds of a small rehearsal.
-
-    Attributes:
-        loops: seconds of the loops that were left early, in the audit itself.
-    """
+    """Seconds of a small rehearsal; ``loops`` are those of loops that were left early, in the audit itself."""
 
     exposure: float
     parts: float
@@ -285,16 +249,10 @@ class Rehearsal:
 def rehearse(
     expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], times: float = 2.0
 ) -> tuple[Rehearsal, Rehearsal] | None:
-    """Return the seconds of a small exposure with all its parts, and of one of twice its size.
+    """Return the seconds of an exposure of size 1 with all its parts, and of size 2; None where they take too long.
 
-    Args:
-        expose: function from a size, 1 or 2, to an exposure.
-        parts: parts to measure on it; one that fails is taken as quick.
-        times: number of times that the rows of the audit are those of the smaller exposure; 1 for the audit's own rows,
-            of which there is one exposure.
-
-    Returns:
-        None where rehearsals would take too long.
+    The audit has ``times`` the rows of the smaller one; at 1 there is a single exposure, of the audit's own rows. A
+    part that fails is taken as quick.
     """
     small = _rehearsal(expose, 1, parts, times)
     if small is not None and small.exposure + small.parts < _WARM_SECONDS:
@@ -326,15 +284,9 @@ def _rehearsal(
 def rehearsed_exposure(
     expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], times: float, rows: float = 2.0
 ) -> float | None:
-    """Return the seconds of an exposure with all its parts, from rehearsals of a small one and of twice its size.
+    """Return the seconds of an exposure of ``times`` the smaller rehearsal with all its parts, from two rehearsals.
 
-    Args:
-        expose: function from a size, 1 or 2, to an exposure.
-        times: size of the exposure, in those of the smaller rehearsal.
-        rows: number of times that the rows of the audit are those of the smaller rehearsal, see ``rehearse``.
-
-    Returns:
-        None where rehearsals would take too long, or so small an exposure cannot be made.
+    ``rows`` is as ``times`` in ``rehearse``. None where rehearsals take too long, or cannot be so small.
     """
     try:
         rehearsals = rehearse(expose, parts, rows)
@@ -351,12 +303,8 @@ def rehearsed_training(
 ) -> float | None:
     """Return the seconds of a training with all its parts, from rehearsals of few epochs on a share of the work.
 
-    Args:
-        expose: function from a size and a number of epochs to an exposure; size 1 is the share, 2 twice as much.
-        share: share of the work that the smaller rehearsal does; 1 for all of it.
-
-    Returns:
-        None where rehearsals would take too long, or so small an exposure cannot be made.
+    ``expose`` takes a size, 1 for the share and 2 for twice as much, and a number of epochs. None where rehearsals take
+    too long, or cannot be so small.
     """
     try:
         rehearsals = rehearse(lambda size: expose(size, 1), parts, 1 / share)
@@ -378,13 +326,6 @@ def _seconds(expose: Callable[[int, int], Exposure], epochs: int) -> float:
 
 
 def extrapolated(small: float, double: float, times: float) -> float:
-    """Return the time of ``times`` a small rehearsal, from its time and that of one of twice its size.
-
-    Constant costs count once: they do not grow with the size.
-
-    Example:
-        >>> extrapolated(3.0, 5.0, times=10.0)
-        21.0
-    """
+    """Return the time of ``times`` a small rehearsal, from its time and that of twice its size; constant costs once."""
     slope = max(double - small, 0.0)
     return small + slope * (times - 1)

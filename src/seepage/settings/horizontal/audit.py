@@ -75,16 +75,7 @@ Attack = Callable[..., RecordsGuess]
 
 
 class HorizontalAudit(Audit[HorizontalSpec]):
-    """An audit of gradients or updates; a unit is one victim, a batch or client with one message a round.
-
-    Args:
-        swapped: whether the attacker receives the message of another batch than the one that is scored: the negative
-            control.
-
-    Raises:
-        BadInputError: an attack, baseline or defense does not take its arguments, or what is granted does not suit the
-            protocol.
-    """
+    """An audit of gradients or updates; a unit is one victim, a batch or client with one message a round."""
 
     setting = "horizontal"
     shared = False
@@ -380,11 +371,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
 
 @dataclass
 class HorizontalExposure(Exposure):
-    """Messages of some victims.
-
-    Attributes:
-        audit, configuration, units: origin of the messages.
-    """
+    """Messages of some victims."""
 
     audit: HorizontalAudit
     configuration: Configuration
@@ -454,11 +441,7 @@ def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:
 
 
 def _protocols(spec: HorizontalSpec, subject: Subject) -> Iterator[tuple[Configuration, tuple[Part, Clients[View]]]]:
-    """Yield each configuration with its defense and protocol.
-
-    Raises:
-        BadInputError: the protocol does not grant what an attack or the membership test needs.
-    """
+    """Yield each configuration with its defense and protocol."""
     guards = [(part, defense_of(part)) for part in spec.defenses]
     for batch_size in spec.batch_sizes:
         for part, guard in guards:
@@ -469,11 +452,7 @@ def _protocols(spec: HorizontalSpec, subject: Subject) -> Iterator[tuple[Configu
 
 
 def _check_granted(spec: HorizontalSpec, subject: Subject, protocol: Clients[View]) -> None:
-    """Refuse knowledge that a protocol cannot give.
-
-    Raises:
-        BadInputError: labels in an order that clients do not keep, or statistics of one batch where there are several.
-    """
+    """Refuse labels in an order that clients do not keep, and statistics of one batch where there are several."""
     if spec.labels == "ordered" and getattr(protocol, "shuffle", True):
         raise BadInputError(
             f"labels are to be granted in the order of the client's records, but clients of the protocol "
@@ -493,11 +472,7 @@ def _check_granted(spec: HorizontalSpec, subject: Subject, protocol: Clients[Vie
 
 
 def _check_membership(spec: HorizontalSpec, subject: Subject, protocol: Clients[View]) -> None:
-    """Refuse a test of membership where it has nothing to work on.
-
-    Raises:
-        BadInputError: records have no gradients of their own, several rounds are attacked, or there are too few rows.
-    """
+    """Refuse a test of membership where it has nothing to work on."""
     if not spec.non_members:
         return
     if normalisations(subject.model.module) or _in_rounds(subject, protocol):
@@ -542,22 +517,11 @@ _FEWEST, _MOST = CONTROL_UNITS, 20
 
 
 def control_of(audit: HorizontalAudit) -> HorizontalAudit:
-    """Return the positive control of an audit.
+    """Return the positive control of an audit: one record behind each gradient of a wide, untrained network.
 
-    The same table and the same attacks with the same settings, but one record behind each gradient, no
-    defense and a wide, untrained network (one hidden layer of 400 ReLU units). The gradient of its first
-    layer's weights is there a multiple of the record itself, so nothing but the attack stands between the
-    server and the record. Where an attack is made for a certain network (its ``network``), the audit's stays: it is
-    to give that one record away too. An attack that is not shown to close ``LEAKED`` of the gap to certainty there is
-    broken, whatever it does elsewhere. It has 5 victims, more where the table has fewer than 12 columns.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import make_spec
-        >>> from seepage.settings.horizontal.subject import prepare
-        >>> spec = make_spec(dataset="german", batch_sizes=[8, 32], attacks="tableak")
-        >>> control = control_of(HorizontalAudit(spec, prepare(spec)))
-        >>> control.spec.batch_sizes, control.spec.model, control.spec.victims
-        ((1,), 'wide', 5)
+    The gradient of the first layer's weights (400 ReLU units) is there a multiple of the record, so nothing but the
+    attack stands between server and record: one that does not close ``LEAKED`` of the gap to certainty is broken. Where
+    an attack is made for a certain network (its ``network``), the audit's stays.
     """
     spec, subject = audit.spec, audit.subject
     columns = len(subject.dataset.schema.columns)
@@ -588,11 +552,7 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
 
 
 def prepared_audit(spec: HorizontalSpec, given: Given, tables: Tables) -> HorizontalAudit:
-    """Return the audit of a spec, with networks that were trained before.
-
-    Raises:
-        BadInputError: something that the spec names cannot be loaded or used.
-    """
+    """Return the audit of a spec, with networks that were trained before."""
     if given.dataset is None and given.model is None:
         subject = subject_of(spec, tables)
     else:
@@ -605,10 +565,7 @@ def prepared_audit(spec: HorizontalSpec, given: Given, tables: Tables) -> Horizo
 
 
 def fast_attacks(subject: Subject) -> tuple[Part, ...]:
-    """Return fast exact attacks that an audit of a wide table runs beside the others where nobody names any.
-
-    On a wide table the search of ``unmix`` takes minutes, or is not begun at all.
-    """
+    """Return fast exact attacks for wide tables where nobody names any: there ``unmix`` takes minutes."""
     leaves = [part for part in subject.model.module.modules() if next(part.children(), None) is None]
     first = leaves[0] if leaves else None
     read = isinstance(first, nn.Linear) and first.bias is not None and all(p.requires_grad for p in first.parameters())

@@ -40,11 +40,8 @@ def _label_text(value: object) -> object:
 class Training(Plain):
     """Training of the network before and during the rounds that are attacked: rounds of the same clients.
 
-    Each client trains on records of its own, the same in every round, all of them in one step an epoch, and the
-    server takes the mean of what comes out. With one epoch that is FedSGD at the same learning rate.
-
-    Attributes:
-        rounds: number of rounds before the attack; an attack in round k comes after k - 1 of them.
+    Each client trains on the same own records in every round, all of them in one step an epoch, and the server takes
+    the mean. With one epoch that is FedSGD. An attack in round k comes after k - 1 rounds.
     """
 
     rounds: Annotated[
@@ -66,12 +63,7 @@ class Training(Plain):
 
 
 class HorizontalSpec(Spec):
-    """A spec of an audit of horizontal federated learning.
-
-    Example:
-        >>> HorizontalSpec(dataset="adult", batch_sizes=8, attacks=["tableak"], victims=4).batch_sizes
-        (8,)
-    """
+    """A spec of an audit of horizontal federated learning."""
 
     setting: ClassVar[str] = "horizontal"
     about: ClassVar[str] = "horizontal federated learning: what the server reads of a client's records"
@@ -314,15 +306,5 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
 
 
 def make_spec(**values: Any) -> HorizontalSpec:
-    """Return a spec of horizontal learning.
-
-    Raises:
-        BadInputError: a value is unknown, of the wrong kind or out of range; one paragraph names all.
-
-    Example:
-        >>> make_spec(attacks=["tabelak"])
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: unknown attack 'tabelak'; did you mean 'tableak'...
-    """
+    """Return a spec of horizontal learning, or a ``BadInputError`` whose one paragraph names all that is wrong."""
     return HorizontalSpec.of(**values)

@@ -34,17 +34,7 @@ _PROBES = 8
 
 @dataclass(frozen=True)
 class Subject:
-    """A dataset and a model, on the device that computes.
-
-    Attributes:
-        dataset: its training rows are the client's.
-        model: the global model of the round, of several attacked rounds the first.
-        own: whether the rows are the user's own, so that nothing of them is stored and files are private.
-        model_source: digest of the source file that made the model; None where seepage or the caller did.
-        learnt: quality of the model, where it was trained before the attack.
-        later: the models of further rounds in which the same victims are attacked.
-        trained_from: JSON values that determine the trained network; None without training.
-    """
+    """A dataset, whose training rows are the client's, and a model, on the device that computes."""
 
     dataset: Dataset
     model: Model
@@ -72,10 +62,9 @@ class Subject:
 
     @cached_property
     def model_digest(self) -> str:
-        """Digest of the model, and of those of further rounds: all that determines their outputs.
+        """Digest of all that determines the outputs of the model, and of those of further rounds.
 
-        It is of structure, head, source, parameters, buffers and the outputs on fixed rows, because two networks of the
-        same layers and parameters may still compute different outputs.
+        Outputs on fixed rows are part of it: two networks of the same layers and parameters may compute different ones.
         """
         digest = hashlib.sha256(f"{self.model.head} {self.model.module!r} {self.model_source}".encode())
         for model in (self.model, *self.later):
@@ -110,17 +99,10 @@ def prepare(
     folder: Path | None = None,
     tables: Tables | None = None,
 ) -> Subject:
-    """Load the dataset and the model of a spec.
+    """Load the dataset and the model of a spec; those that are given are taken instead, as the user's own.
 
-    Args:
-        dataset, model: taken instead of what the spec names, as the user's own. A module gets the
-            head that the spec names, else its target's usual one.
-        folder: where networks that were trained before are looked for, see ``keep_networks``.
-        tables: tables that were loaded before.
-
-    Raises:
-        BadInputError: a name is unknown, a file cannot be used, the target is the same in all rows, or
-            the model does not fit the table.
+    A module gets the head that the spec names, else its target's usual one. ``folder`` holds networks that were trained
+    before, see ``keep_networks``.
     """
     if dataset is not None and spec.dataset_options:
         raise BadInputError(
@@ -166,13 +148,7 @@ def prepare(
 
 
 def keep_networks(folder: Path, audits: Sequence[tuple[HorizontalSpec, Subject]]) -> None:
-    """Keep the networks that were trained for some audits in a run folder.
-
-    A network that was trained on a table of one's own is kept only where its records are.
-
-    Raises:
-        BadInputError: a file cannot be written.
-    """
+    """Keep the networks that were trained for some audits in a run folder; of own tables only beside their records."""
     for spec, subject in audits:
         if subject.trained_from is not None and subject.learnt is not None and (spec.keep_records or not subject.own):
             place = networks.place_of(folder, subject.trained_from)
@@ -180,18 +156,7 @@ def keep_networks(folder: Path, audits: Sequence[tuple[HorizontalSpec, Subject]]
 
 
 def subject_of(spec: HorizontalSpec, tables: Tables) -> Subject:
-    """Return the subject of a spec; specs of the same rows and network share it.
-
-    Raises:
-        BadInputError: see ``prepare``.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import make_spec
-        >>> tables = Tables()
-        >>> one, other = (subject_of(make_spec(dataset="german", model=name), tables) for name in ("nn1", "nn2"))
-        >>> one.dataset is other.dataset
-        True
-    """
+    """Return the subject of a spec; specs of the same rows and network share it."""
     seed = spec.seed if spec.model_seed is None else spec.model_seed
     network = (spec.model, spec.model_options, spec.weights, spec.head, seed, spec.dropout)
     key = repr((rows_key(spec), network, find_device(spec.device)))

@@ -29,11 +29,7 @@ from seepage.wire.horizontal import View
 
 
 def defense_of(part: Part) -> AnyDefense:
-    """Return a defense ready to use.
-
-    Raises:
-        BadInputError: an object was passed that transforms neither messages nor the gradients of records.
-    """
+    """Return a defense ready to use; refuse one that transforms neither messages nor the gradients of records."""
     defense = make_part(registry.defenses.of("horizontal"), part)
     if not isinstance(defense, AnyDefense):
         raise BadInputError(
@@ -58,20 +54,10 @@ def task_rows(
     recipe: Recipe | None = None,
     train: bool = True,
 ) -> list[ResultRow]:
-    """Return a row of results for the task under each defense, at each batch size.
-
-    A defense that guarantees differential privacy has a second row, with the epsilon of these trainings.
+    """Return a row of results for the task under each defense, at each batch size; under DP a second one with epsilon.
 
     Training takes seconds, so it is done only where a defense is swept or a recipe is given, and once for all
-    attacks and audits that share table, model, batch size, defense and recipe.
-
-    Args:
-        cache: store of trainings; see ``Cache``.
-        recipe: settings of the training, ``Recipe()`` if None.
-        train: whether to train where the store has no result; such rows are left out otherwise.
-
-    Raises:
-        BadInputError: there are too few rows to train on and to hold some out.
+    attacks and audits that share table, model, batch size, defense and recipe; never if not ``train``.
     """
     if recipe is None and all(part.name == "none" for part in spec.defenses):
         return []
@@ -87,8 +73,8 @@ def task_rows(
 def canary_row(spec: HorizontalSpec, task: ResultRow, cache: Cache) -> ResultRow | None:
     """Return the row with the empirical epsilon of one message under a defense; None where it guarantees nothing.
 
-    ``metric`` is ``empirical_epsilon``; ``low`` is the lower bound, and ``accounted`` in ``settings`` the closed form
-    of the epsilon of one message, which it must not exceed. It is measured on the defense's own code.
+    ``low`` is the lower bound, measured on the defense's own code, and ``accounted`` in ``settings`` the closed form of
+    the epsilon of one message, which it must not exceed.
     """
     privacy = task.settings["privacy"]
     part = next(part for part in spec.defenses if part.title == task.defense)

@@ -41,15 +41,7 @@ DRAWN = "drawn_rows"
 
 
 class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
-    """An audit of pooled learning; a unit is an attack seed, with all target models in it.
-
-    Args:
-        swapped: whether each target comes with the answers of another, which carry nothing of its share: the negative
-            control.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
-    """
+    """An audit of pooled learning; a unit is an attack seed, with all target models in it."""
 
     setting = "pooled"
     # Files are identified by the rows that were read from them.
@@ -130,9 +122,8 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of an attack seed with all its parts, from two rehearsals with few models.
 
-        A rehearsal trains and attacks a small share of the target models with the same share of the shadow models;
-        seconds grow with their number. Training with DP-SGD has a forecast of its own, all other defenses share one.
-        Its error is that of extrapolating a line.
+        Seconds grow with the number of models. Training with DP-SGD has a forecast of its own, all other defenses share
+        one. Its error is that of extrapolating a line.
         """
         private = self.defenses[configuration.defense].training is not None
         if private not in self._forecast:
@@ -195,11 +186,9 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         )
 
     def planted(self, swapped: bool) -> PooledAudit | None:
-        """Return a control: a planted column that the target follows, without a defense.
+        """Return a control: the share of heads in a column of coins, which the labels follow, without a defense.
 
-        The same table and attacks, but the secret is the share of heads in a column of coins, and the labels follow it;
-        shares are far apart and models plain logistic regressions. None where rows are no table, in which no column can
-        be planted, or too few. In the negative control each target comes with another target's answers.
+        Shares are far apart and models plain logistic regressions. None where rows are no table, or too few.
         """
         spec = self.spec
         if self.dataset is None:
@@ -255,11 +244,7 @@ _APART = 0.7
 
 
 def _fitted(spec: PooledSpec, source: PooledData) -> PooledSpec:
-    """Return a spec whose numbers of rows fit the table: the usual ones, or smaller in the same proportions.
-
-    Raises:
-        BadInputError: the rows are too few, whatever the numbers.
-    """
+    """Return a spec whose numbers of rows fit the table: the usual ones, or smaller in the same proportions."""
     left = [name for name in _SIZES if name not in spec.model_fields_set]
     usual = {name: getattr(spec, name) for name in left}
     rows = source.rows(defense_of(spec.defenses[0]))

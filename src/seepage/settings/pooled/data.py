@@ -31,11 +31,7 @@ from seepage.wire.pooled import GradientsView
 
 
 def _value(spec: PooledSpec, data: Dataset, sensitive: str) -> Category | None:
-    """Return the value whose share is the secret: the spec's text as a value of the column, or a usual one if None.
-
-    Raises:
-        BadInputError: the column does not exist, or a text is no number.
-    """
+    """Return the value whose share is the secret: the spec's text as a value of the column, or a usual one if None."""
     discrete = isinstance(data.schema.column(sensitive), Discrete)
     # A target as a secret is refused where rows are marked.
     if spec.value is None and discrete and sensitive in data.schema.names:
@@ -83,15 +79,7 @@ def _groups(data: Dataset, name: str) -> Int[Tensor, " row"]:
 
 @dataclass(frozen=True)
 class PooledData:
-    """Rows of any kind, and the training of models on them.
-
-    Attributes:
-        name, notes, extent, count, target: description of the rows, for results and the report.
-        value: value whose share is the secret; of numbers the share above it, None for the median.
-        identity: digests that distinguish the rows from others.
-        by_columns: rows as models take them, by the columns that a defense leaves out.
-        of_population: training on rows that are no table; None for tables.
-    """
+    """Rows of any kind, and the training of models on them."""
 
     spec: PooledSpec
     name: str
@@ -122,15 +110,7 @@ class PooledData:
 
 
 def pooled_data(spec: PooledSpec, dataset: Dataset | None = None) -> PooledData:
-    """Return the rows of a spec, and the training of models on them.
-
-    Args:
-        dataset: rows of the caller, with texts or identifiers of nodes beside them where the spec names their column;
-            those of the spec if None.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows.
-    """
+    """Return the rows of a caller or, if None, of a spec, and the training of models on them."""
     if dataset is None and spec.dataset in registry.populations.names():
         named = registry.populations[spec.dataset]
         folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}

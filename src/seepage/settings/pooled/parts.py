@@ -14,12 +14,7 @@ from seepage.settings.pooled.spec import PooledSpec
 
 @dataclass(frozen=True)
 class PooledDefense:
-    """Defense of parties that pool their rows, ready to use.
-
-    Attributes:
-        without: names of columns that models are not trained on.
-        queries: number of queries that are answered; None for any.
-    """
+    """Defense of parties that pool their rows, ready to use."""
 
     without: tuple[str, ...] = ()
     answers: CoarseAnswers | None = None

@@ -62,12 +62,7 @@ def sets_of(spec: PooledSpec, rows: MarkedRows, unit: int) -> Sets:
 
 @dataclass(frozen=True)
 class AttackSeed:
-    """One attack seed: split of the rows, joint models and knowledge of the attacker.
-
-    Attributes:
-        knowledge: knowledge of the attacker; shadow models are trained when an attack first reads them.
-        swapped: whether each target comes with another one's answers.
-    """
+    """One attack seed: split of the rows, joint models and knowledge; shadow models are trained when first read."""
 
     spec: PooledSpec
     unit: int

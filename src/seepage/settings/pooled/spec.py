@@ -32,12 +32,7 @@ class Synthetic(Plain):
 
 
 class PooledSpec(Spec):
-    """A spec of an audit of pooled learning.
-
-    Example:
-        >>> PooledSpec(sensitive="sex", shares=(0.1, 0.9)).protocol
-        'multi_party'
-    """
+    """A spec of an audit of pooled learning."""
 
     setting: ClassVar[str] = "pooled"
     about: ClassVar[str] = "pooled learning: what a joint model's answers tell of a sensitive column's distribution"
@@ -312,10 +307,5 @@ answers. Joint models with known shares say how often that is right, beside a ba
 
 
 def pair(first: float, second: float) -> str:
-    """Return the name in results of the shares of a victim's first and new rows.
-
-    Example:
-        >>> pair(0.3, 0.7)
-        '30% then 70%'
-    """
+    """Return the name in results of the shares of a victim's first and new rows, such as ``30% then 70%``."""
     return f"{first:.0%} then {second:.0%}"

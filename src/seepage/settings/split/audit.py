@@ -69,13 +69,7 @@ _NO_RATES = ("loss", "task_rmse", "clip", "epsilon", "label_epsilon", "weights_e
 
 @dataclass(frozen=True)
 class SplitDefense:
-    """Mechanisms of a defense of split learning, ready to use.
-
-    Attributes:
-        noise: mechanism on each record's gradient at the cut.
-        published: mechanism on the client weights that the server gets.
-        returned: mechanism on the gradients of a batch together.
-    """
+    """Mechanisms of a defense of split learning, ready to use."""
 
     flip: LabelFlip | None = None
     noise: CutNoise | None = None
@@ -109,15 +103,7 @@ def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
 
 
 class SplitAudit(TopologyAudit[SplitDefense]):
-    """An audit of split learning in which the server has columns too; a unit is one training with all attacked records.
-
-    Args:
-        swapped: whether each record comes with the gradient of another one, which carries nothing of it: the negative
-            control.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
-    """
+    """An audit of split learning in which the server has columns too; a unit is one training."""
 
     def _set_up(self, spec: SplitSpec, dataset: Dataset | None) -> None:
         super()._set_up(spec, dataset)
@@ -264,13 +250,10 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         )
 
     def planted(self, swapped: bool) -> SplitAudit | None:
-        """Return a control: one planted private column that follows nothing, behind bare gradients.
+        """Return a control: a fair coin, the client's only private column, behind bare gradients of known weights.
 
-        The same table, of which the server holds all columns, and the same attacks, but a fair coin beside each row is
-        the client's only private column, nothing protects it and the server knows the client's current weights. No
-        baseline can do better than guess the coin. Attacks on labels guess those of the same trainings. Attacks that
-        learn the client's part, and are not given it, are left out: how well that goes on few epochs says little about
-        them. In the negative control each record comes with the gradient of another.
+        Attacks on labels guess those of the same trainings. Attacks that learn the client's part, and are not given it,
+        are left out: how well that goes on few epochs says little about them.
         """
         attacks = tuple(
             part
@@ -371,9 +354,6 @@ def default_private(data: Dataset) -> tuple[str, ...]:
 
     Where the schema marks none, those of the last half of the columns with categories whose configurations are few
     enough to be enumerated.
-
-    Raises:
-        BadInputError: there are none, or no others.
     """
     columns = data.schema.columns
     discrete = [column for column in columns if isinstance(column, Discrete)]
@@ -433,16 +413,7 @@ def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:
 
 @dataclass(frozen=True)
 class AttackedTraining(AttackedTopology):
-    """One training and the server's view of the attacked rows.
-
-    Attributes:
-        spec, defense, learning: settings of the training.
-        seen: view of the attacked rows, and their secret.
-        neighbours: knowledge of the baselines of nearest neighbours, all training rows.
-        exchanges: stage of the training and known client part in each exchange of the attacked rows.
-        swapped: whether each attacked row came with the message of another: the negative control.
-        keep_records: whether evidence may hold cells.
-    """
+    """One training and the server's view of the attacked rows."""
 
     spec: SplitSpec
     defense: SplitDefense
@@ -581,9 +552,5 @@ def deployment(spec: SplitSpec) -> Deployment:
 
 
 def prepared(spec: SplitSpec, given: Given, tables: Tables) -> SplitAudit | WholeClientAudit:
-    """Return the audit of a spec, by its topology.
-
-    Raises:
-        BadInputError: something that the spec names cannot be loaded or used.
-    """
+    """Return the audit of a spec, by its topology."""
     return _kind(spec).prepared(spec, given, tables)

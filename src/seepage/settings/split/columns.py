@@ -33,13 +33,7 @@ def columns_outcome(
 ) -> Outcome:
     """Return the figures of a guess of one training, with those of each record where a figure is their mean.
 
-    Args:
-        statistics: statistics of the attacker, against which rarity is measured.
-        seconds: time for a record.
-        keep_records: whether evidence may hold cells.
-
-    Raises:
-        BadInputError: the guess is of other records.
+    ``statistics`` are the attacker's, against which rarity is measured; ``seconds`` are for a record.
     """
     measured = measure_columns(schema, private, seen, guess)
     some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})

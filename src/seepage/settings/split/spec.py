@@ -55,12 +55,7 @@ def _mechanisms(defenses: object) -> set[str]:
 
 
 class SplitSpec(Spec):
-    """A spec of an audit of split learning.
-
-    Example:
-        >>> SplitSpec(dataset="adult", private_columns="sex", repetitions=1).private_columns
-        ('sex',)
-    """
+    """A spec of an audit of split learning."""
 
     setting: ClassVar[str] = "split"
     about: ClassVar[str] = "split learning: what the server reads of the client's columns and labels"

@@ -51,15 +51,7 @@ _SEEN_AT = {
 
 
 class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
-    """An audit of split learning with a client that holds all columns; a unit is one training.
-
-    Args:
-        spec: spec of a topology other than ``columns``.
-        swapped: whether each record comes with the activations of another one.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
-    """
+    """An audit of split learning with a client that holds all columns; a unit is one training."""
 
     def _set_up(self, spec: SplitSpec, dataset: Dataset | None) -> None:
         super()._set_up(spec, dataset)
@@ -210,11 +202,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         return {"sees": _seen(self.spec), **{need: amounts[need] for need in needs}}
 
     def planted(self, swapped: bool) -> WholeClientAudit | None:
-        """Return a control: fair coins, which are all that the client holds, behind linear first layers.
-
-        There are as many activations as the coins have inputs, and nothing protects them. Attacks on labels are left
-        out. In the negative control each record comes with the activations of another.
-        """
+        """Return a control: fair coins, all that the client holds, behind linear layers as wide as their inputs."""
         registered = registry.attacks.of("split")
         attacks = tuple(part for part in self.spec.attacks if "labels" not in entry_of(registered, part).needs)
         attacks = tuple(part for part in attacks if ReturnedView not in entry_of(registered, part).sees)
@@ -254,12 +242,7 @@ def _layers(spec: SplitSpec) -> str:
 
 @dataclass(frozen=True)
 class AttackedWhole(AttackedTopology):
-    """One training and the attacker's view of the attacked rows.
-
-    Attributes:
-        seen: view of the attacked rows, and their secret.
-        keep_records: whether evidence may hold cells.
-    """
+    """One training and the attacker's view of the attacked rows."""
 
     spec: SplitSpec
     learning: WholeClientLearning

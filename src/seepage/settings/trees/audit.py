@@ -63,14 +63,7 @@ TREES_SCALES = {
 
 @dataclass(frozen=True)
 class TreesDefense:
-    """Mechanisms of a defense of federated trees, ready to use.
-
-    Attributes:
-        hidden: fields that are removed from tree files.
-        min_child_weight: least sum of second derivatives of a leaf; the spec's if None.
-        max_bin: largest number of bins of a column; the spec's if None.
-        cuts: bins that follow from public marginals; those of the clients' rows if None.
-    """
+    """Mechanisms of a defense of federated trees, ready to use."""
 
     hidden: tuple[str, ...] = ()
     min_child_weight: float | None = None
@@ -93,15 +86,7 @@ def defense_of(part: Part) -> TreesDefense:
 
 
 class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
-    """An audit of federated trees; a unit is one attacked client, in a federation of its own.
-
-    Args:
-        swapped: whether the attacker receives the message of another client than the one that is scored: the negative
-            control.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or xgboost is not installed.
-    """
+    """An audit of federated trees; a unit is one attacked client, in a federation of its own."""
 
     setting = "trees"
     ignored = frozenset({*Spec.model_fields, "repetitions", "rows"}) - {"dataset_options", "seed"}
@@ -192,10 +177,7 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         return TreesExposure(self, configuration, units, [_federation(self, configuration, seed) for seed in seeds])
 
     def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds of a federation with all its parts, from clients with a quarter and half of the records.
-
-        Its error is that of extrapolating a line.
-        """
+        """Return the seconds of a federation with all its parts, from clients with a quarter and half the records."""
         rows = configuration.batch_size
         assert rows is not None
         share = _SHARE if rows * _SHARE >= _FEWEST_REHEARSED else 1.0
@@ -223,8 +205,8 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         """Return a control: a column with another number in each row beside the table's columns, which are shuffled.
 
         Each column keeps its own distribution and tells nothing of any other, so that rows of another client fit as
-        well as rows that are drawn. Every record is alone in a bin of the planted column, and labels are coins. None
-        where tree files are sent, which hold no records that an attack must find, or where the table is too small.
+        well as drawn ones. Every record is alone in a bin of the planted column, and labels are coins. None where tree
+        files are sent, which hold no records that an attack must find, or where the table is too small.
         """
         spec = self.spec
         if spec.protocol != "histogram" or len(self.data.all) < _CONTROL_CLIENTS * _CONTROL_ROWS:
@@ -258,11 +240,7 @@ class _Unit:
 
 @dataclass
 class TreesExposure(Exposure):
-    """Messages of some attacked clients.
-
-    Attributes:
-        audit, configuration, units: origin of the messages.
-    """
+    """Messages of some attacked clients."""
 
     audit: TreesAudit
     configuration: Configuration

@@ -105,14 +105,7 @@ _GRANTS: dict[Grant, str] = {
 
 @dataclass(frozen=True)
 class VerticalDefense:
-    """Mechanisms of a defense of vertical learning, ready to use.
-
-    Attributes:
-        features: mechanism of passive parties on features.
-        returned: mechanism on the gradients that passive parties get.
-        bottleneck: bottleneck that sets the number of features that passive parties send; the spec's number if None.
-        unlike: term in the loss that makes features differ from rows.
-    """
+    """Mechanisms of a defense of vertical learning, ready to use."""
 
     features: FeatureNoise | Mid | None = None
     returned: ReturnedDefense | None = None
@@ -147,11 +140,7 @@ def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
 
 
 def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
-    """Return the columns of each party.
-
-    Raises:
-        BadInputError: parties do not fit the columns, or the victim is no passive party.
-    """
+    """Return the columns of each party; refuse parties that do not fit, and a victim that is no passive party."""
     if spec.passive:
         partition = by_names(schema, [(), *spec.passive])
     elif spec.share is None:
@@ -169,13 +158,6 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     """An audit of vertical learning; a unit is one training, with all attacked records in it.
 
     All trainings of a configuration run side by side, so that their figures depend on their number, in the last digits.
-
-    Args:
-        swapped: whether each attacked record comes with the features of another one, which carry nothing of it: the
-            negative control.
-
-    Raises:
-        BadInputError: a setting cannot be used with these rows, or the device is not the CPU.
     """
 
     setting = "vertical"
@@ -313,11 +295,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         return self.units
 
     def expose(self, configuration: Configuration, units: range) -> VerticalExposure:
-        """Run all trainings of a configuration side by side and return the active party's view.
-
-        Raises:
-            BadInputError: the units are not all of them.
-        """
+        """Run all trainings of a configuration side by side and return the active party's view."""
         if units != range(self.units):
             raise BadInputError(
                 f"trainings of vertical learning are made all at once, {self.units} here; got units {units.start} to "
@@ -362,9 +340,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
     def forecast(self, configuration: Configuration) -> float | None:
         """Return the seconds of all trainings with all parts, from rehearsals on two small shares of the rows.
 
-        A rehearsal trains one epoch on a share of the rows and attacks the same share of the records; all defenses
-        take about as long, so that there is one forecast for all. Attacks with a fixed number of steps take as long in
-        a rehearsal as in the audit, and count once. The error is that of extrapolating a line.
+        All defenses take about as long, so that there is one forecast for all. Attacks with a fixed number of steps
+        take as long in a rehearsal as in the audit, and count once. The error is that of extrapolating a line.
         """
         if "seconds" not in self._forecast:
             rows, sizes = len(self.data.all), self.sizes
@@ -411,14 +388,10 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         )
 
     def planted(self, swapped: bool) -> VerticalAudit | None:
-        """Return a control: planted columns behind linear bottom models as wide as their inputs.
+        """Return a control: fair coins, which are all that the passive party holds, behind linear bottom models.
 
-        The same table, which the active party holds whole, and fair coins beside each row, which are all that the
-        passive party holds. Bottom models have no hidden layer, and as many features as the coins have inputs, so that
-        the features hold the coins; nothing protects them. Attacks on labels guess those of the same trainings. Attacks
-        that are not made for such networks, or are granted what crosses no wire, are left out. None where rows are
-        images, whose halves are the parties' anyway. In the negative control each record comes with the message of
-        another.
+        Features are as many as the coins have inputs, so that they hold the coins; nothing protects them. Attacks that
+        are not made for such networks, or are granted what crosses no wire, are left out. None for images.
         """
         attacks = tuple(
             part
@@ -578,19 +551,7 @@ def _of_labels(entries: Sequence[Entry[Attack]], sizes: _Sizes) -> tuple[str, ..
 
 @dataclass
 class VerticalExposure(Exposure):
-    """All trainings of a configuration, and the active party's view of the attacked records.
-
-    Attributes:
-        spec, learning, sizes: settings of the trainings, with numbers of rows by their use.
-        seen: view of the attacked records, and their secret.
-        knowledge: knowledge of an attacker before anything is granted.
-        auxiliary: rows that the attacker may hold whole.
-        shadowing: attacks that train a shadow, by their labels.
-        shadows: their shadows by the same labels, trained once for two readings.
-        swapped: whether attacks on labels, too, get the message of another record: the negative control.
-        keep_records: whether records are kept for the report.
-        layout: layout of rows that are no table; None for tables.
-    """
+    """All trainings of a configuration, and the active party's view of the attacked records."""
 
     about: About
     spec: VerticalSpec
@@ -799,11 +760,7 @@ def _check_own(spec: VerticalSpec, data: Dataset, own: Mapping[str, OwnFactory])
 
 
 def _layout(spec: VerticalSpec, data: Dataset) -> VerticalLayout | None:
-    """Return the layout of rows that are no table, None for a table.
-
-    Raises:
-        BadInputError: the spec has settings that are for tables, or vertical learning cannot use the rows.
-    """
+    """Return the layout of rows that are no table, None for a table."""
     if data.layout is None:
         return None
     if not isinstance(data.layout, VerticalLayout):

@@ -23,12 +23,7 @@ def _parties(value: object) -> object:
 
 
 class VerticalSpec(Spec):
-    """A spec of an audit of vertical learning.
-
-    Example:
-        >>> VerticalSpec(passive="age", repetitions=1).passive
-        (('age',),)
-    """
+    """A spec of an audit of vertical learning."""
 
     setting: ClassVar[str] = "vertical"
     about: ClassVar[str] = "vertical learning: what the active party reads of a passive party's columns"
