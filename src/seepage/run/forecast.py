@@ -13,16 +13,7 @@ from seepage.settings.setting import Audit, Configuration, PartKind
 
 @dataclass(frozen=True)
 class Line:
-    """A group of jobs: a part in one configuration, or all parts that share an exposure there.
-
-    Attributes:
-        about: names of the table, the model and the variant of the audit.
-        label: the attack or baseline, or the number of parts.
-        kind: the part's kind; ``attack`` where parts share an exposure.
-        units: number of units in the spec.
-        jobs: number of jobs to run; 0 where another audit runs the same.
-        seconds: time that the jobs would take in one process; None where only running them tells.
-    """
+    """A group of jobs: a part in one configuration, or all parts that share an exposure there."""
 
     about: str
     configuration: Configuration
@@ -35,12 +26,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Forecast of audits.
-
-    Attributes:
-        lines: kinds of jobs, baselines before attacks in each configuration.
-        memory: peak memory of this process in bytes while it tried the parts; None where it is unknown.
-    """
+    """Forecast of audits; ``memory`` is the peak of this process while it tried the parts, in bytes."""
 
     lines: list[Line]
     workers: int
@@ -62,9 +48,6 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
     """Try every part of some audits for a moment, without keeping anything.
 
     The time is an estimate: the pace of the first steps, measured while nothing else ran beside it.
-
-    Raises:
-        BadInputError: a part cannot be run.
     """
     with Store(None) as store:
         plan = make_plan(audits, store)

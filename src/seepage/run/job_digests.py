@@ -58,12 +58,7 @@ def digest(*values: Value) -> bytes:
 
 @dataclass(frozen=True)
 class StoredJob:
-    """Digest of all stored data of a job.
-
-    Attributes:
-        digest: SHA-256 digest of the series, the job's units, and the rows of its units.
-        rows: number of rows of the job in each table.
-    """
+    """Digest of the series, a job's units and the rows of its units, and the number of these rows in each table."""
 
     digest: bytes
     rows: dict[str, int]

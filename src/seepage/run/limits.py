@@ -48,13 +48,7 @@ SideBySide = tuple[Sequence[Measurement], Sequence[Sequence[Measurement]]]
 
 @dataclass(frozen=True)
 class LimitedFigure:
-    """A figure that a gate limits.
-
-    Attributes:
-        metric: ``accuracy``, or ``exact_match`` for whole records.
-        sample: index of the training or attack seed whose records or target models are judged; None where repetitions
-            are.
-    """
+    """A figure that a gate limits; with ``sample``, that of the members of one training or attack seed."""
 
     configuration: Configuration
     attack: str
@@ -65,19 +59,11 @@ class LimitedFigure:
 
 @dataclass(frozen=True)
 class Standing:
-    """Evidence on a figure that a gate limits.
+    """Evidence on a figure that a gate limits: whether its mean lift is shown to be below the limit, or above it.
 
-    Attributes:
-        n: number of units, or of members of its sample.
-        upper: upper bound of the mean lift, at the level of the gate.
-        below, above: whether the mean lift is shown to be below the limit, or above it.
-        possible: whether it can still be shown to be below the limit within the budget.
-        more: estimated number of further units; None where no number of units like these is enough.
-        error: standard error of the mean; 0 of a single unit.
-        share: upper bound of the share of units above ``worst``; None where it is not limited.
-        closed: share of the gap between best baseline and certainty that the mean closes; None for columns other than
-            the label, or where the baseline is always right. A label is below the limit only if it is also shown not to
-            be wholly read: where most labels are alike, no lift is large.
+    ``closed`` is the share of the gap between best baseline and certainty that the mean closes; None for columns other
+    than the label, or where the baseline is always right. A label is below the limit only if it is also shown not to be
+    wholly read: where most labels are alike, no lift is large.
     """
 
     figure: LimitedFigure
@@ -98,13 +84,6 @@ def budgeted(spec: S) -> S:
 
     A number that was given is the budget. Otherwise it is three times the least number that the limit needs. Settings
     whose repetitions hold many attacked members decide by these, on a fixed number of repetitions.
-
-    Example:
-        >>> from seepage.settings.horizontal.spec import HorizontalSpec
-        >>> budgeted(HorizontalSpec.of(gate={"above": 0.2})).victims
-        57
-        >>> budgeted(HorizontalSpec.of(gate={"above": 0.2}, victims=30)).victims
-        30
     """
     if spec.gate is None or spec.repeats in spec.model_fields_set or not by_units(spec):
         return spec
@@ -120,12 +99,7 @@ def by_units(spec: Spec) -> bool:
 
 
 def least_for_share(share: float) -> int:
-    """Return the least number of units that show that less than a share is above something.
-
-    Example:
-        >>> least_for_share(0.1)
-        36
-    """
+    """Return the least number of units that show that less than a share is above something: 36 for a tenth."""
     n = 1
     while share_bound(0, n) >= share:
         n += 1
@@ -220,9 +194,8 @@ class Limits:
     def look(self, measured_by: Callable[[Configuration, str, Collection[tuple[str, str | None]]], SideBySide]) -> None:
         """Update the standings from the figures on the first units.
 
-        Args:
-            measured_by: function from an attack in a configuration, with metrics and columns, to its figures and those
-                of the baselines on the same units.
+        ``measured_by`` takes an attack in a configuration, metrics and columns, and returns its figures and those of
+        the baselines on the same units.
         """
         figures = [*self._figures(), _CERTIFIED]
         for configuration in self.deployed:
@@ -325,17 +298,10 @@ def _more(lifts: Floats, limit: float, alpha: float) -> int | None:
 
 
 def predicted_best(baselines: Floats) -> Floats:
-    """Return for each unit the score of the baseline that was the best on all units before it.
+    """Return for each unit the score of the baseline (baseline, unit) that was the best on all units before it.
 
     A baseline that is chosen on the units themselves looks better than it is, which would help an audit to pass. The
     first unit is compared with the worst baseline, which never helps.
-
-    Args:
-        baselines: scores, float64 (baseline, unit).
-
-    Example:
-        >>> predicted_best(np.array([[0.2, 0.9, 0.1], [0.3, 0.4, 0.5]])).tolist()
-        [0.2, 0.4, 0.1]
     """
     so_far = np.cumsum(baselines, 1)[:, :-1]
     chosen = np.concatenate([baselines[:, :1].argmin(0), so_far.argmax(0)])

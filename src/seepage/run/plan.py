@@ -27,14 +27,7 @@ POSITIVE, NEGATIVE = "positive control", "negative control"
 
 @dataclass(frozen=True)
 class Series:
-    """One part in one configuration of an audit, measured on unit after unit.
-
-    Attributes:
-        place: index of the audit in the run.
-        configuration: the point of its sweep.
-        identity: everything that determines the figures, as JSON values.
-        key: digest of the identity.
-    """
+    """One part in one configuration of an audit, measured on unit after unit."""
 
     place: int
     audit: Audit
@@ -66,12 +59,7 @@ class Series:
 
 
 def where(configuration: Configuration) -> str:
-    """Return the configuration as the end of a sentence about an attack.
-
-    Example:
-        >>> where(Configuration("gaussian_noise", 8))
-        ' at batch size 8, gaussian_noise'
-    """
+    """Return the configuration as the end of a sentence about an attack."""
     size = "" if configuration.batch_size is None else f" at batch size {configuration.batch_size}"
     under = "" if configuration.defense == "none" else f"{',' if size else ' under'} {configuration.defense}"
     return size + under
@@ -91,15 +79,7 @@ def series_of(audits: Sequence[Audit]) -> list[Series]:
 
 @dataclass(frozen=True)
 class Plan:
-    """The work of a run.
-
-    Attributes:
-        seconds_of: seconds of each job, in one process; None where only running it tells.
-        spare: jobs that do not fit the time by their forecasts; they run where the others take less.
-        stored: number of units that were measured before, by place in ``series``, without zeros.
-        shown: number of units of each audit that results show if they are there: never fewer than before.
-        ready: outcomes of trials that ran to the end of their job, by the jobs' names.
-    """
+    """The work of a run."""
 
     audits: tuple[Audit, ...]
     series: list[Series]
@@ -131,23 +111,11 @@ def make_plan(
     slots: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Plan:
-    """Try the series with units left to measure, and plan the jobs.
+    """Try the series with units left to measure, and plan the jobs; ``earlier`` counts units that results show, too.
 
     Attacks with a cheap exposure are started on the first units and stopped soon after their first sign of progress,
     which gives a forecast of their time; one without a sign runs to its end, which counts where time is limited. Half
     of that time is for trials. Settings with expensive exposures forecast their jobs themselves.
-
-    Args:
-        store: store of earlier measurements.
-        budget: seconds that planning and the jobs may take; no limit if None. One attack after the other, in the order
-            of the audit, comes with its positive control and the first units of every configuration, then the rest.
-        earlier: number of units of earlier runs of each audit; results show those that were measured, even if this run
-            has fewer.
-        slots: number of jobs that run side by side on other machines; None where they run on this one.
-
-    Raises:
-        BadInputError: a configuration or part cannot be run (the batch is larger than the data, an option is unknown,
-            labels cannot be restored, ...), or the work is above the limits, see ``run.size``.
     """
     begun = clock()
     workers = _workers(audits, slots)

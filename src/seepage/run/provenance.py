@@ -73,9 +73,6 @@ def check_folder(folder: Path, store: Store, audits: Sequence[Audit]) -> None:
 
     Same rows, networks and options continue what is there: with more or fewer units, another number of workers,
     further batch sizes, attacks, defenses or baselines, or further audits.
-
-    Raises:
-        BadInputError: the folder holds another audit, or files of something else.
     """
     earlier = store.runs()
     if not earlier:

@@ -107,19 +107,9 @@ def run_audits(
 ) -> list[list[Run]]:
     """Measure the units that the store does not hold yet, and return the runs of each audit.
 
-    Args:
-        store: store of earlier and new measurements.
-        plan: plan; a new one if None.
-        budget: seconds after which no further job is begun; no limit if None. A job begins where the last units of its
-            series, or else its forecast, say that it fits.
-        limits: limits of the audits that have a gate, by place in ``audits``; they get the figures, and only units that
-            they want are measured.
-        machines: other machines that run the jobs; this one if None.
-
-    Raises:
-        BadInputError: a configuration cannot be run, or the store cannot be written. Everything is tried first, so
-            that bad input stops the run before anything is kept. A part that fails later is recorded, and stops no
-            other.
+    Everything is tried first, so that bad input stops the run before anything is kept. A part that fails later is
+    recorded, and stops no other. After ``budget`` seconds no job is begun; one begins where the last units of its
+    series, or else its forecast, say that it fits. ``limits`` are by place in ``audits``; they choose the units.
     """
     plan = plan or make_plan(audits, store, budget, slots=None if machines is None else machines.slots())
     planned = _carry_out(plan, store, listener or Listener(), budget, limits or {}, machines, clock)
@@ -130,11 +120,7 @@ def run_audits(
 
 
 def stored_runs(audit: Audit, store: Store, shown: int | None = None) -> list[Run]:
-    """Return the stored runs of an audit, without running anything.
-
-    Args:
-        shown: number of units that count if they are there; that of the spec if None.
-    """
+    """Return the stored runs of an audit, of ``shown`` units or those of the spec, without running anything."""
     shown = audit.units if shown is None else shown
     return [_run(series, store, shown, audit.units) for series in series_of([audit]) if store.units(series.key)]
 

@@ -145,8 +145,7 @@ class Store:
     ) -> list[Measurement]:
         """Return the measurements of these units under ``key``, in their order.
 
-        Args:
-            only: metrics and columns (None for all columns together) to read; all if None.
+        ``only`` are the metrics and columns (None for all columns together) to read; all if None.
         """
         place = {unit: i for i, unit in enumerate(units)}
         measured: list[Measurement] = []
@@ -193,25 +192,12 @@ class Store:
         return [self._decoded(json.loads, entry) for (entry,) in self._rows("SELECT entry FROM runs ORDER BY id")]
 
     def add_run(self, entry: Mapping[str, object]) -> None:
-        """Store the provenance of a command that is about to write here.
-
-        Raises:
-            BadInputError: the file cannot be written.
-        """
+        """Store the provenance of a command that is about to write here."""
         number, text = self._next("runs"), json.dumps(entry, ensure_ascii=False)
         self._write([("INSERT INTO runs VALUES (?, ?, ?)", [(number, text, digest(number, text))])])
 
     def setup(self, identity: Mapping[str, Json], make: Callable[[], Any] | None) -> Any:
-        """Return JSON values that are computed once and stored.
-
-        Args:
-            identity: everything that determines them, as JSON values.
-            make: function that computes them where they are not stored yet. Without it, values that are not stored are
-                None.
-
-        Raises:
-            BadInputError: the file cannot be written; also what ``make`` raises.
-        """
+        """Return JSON values that are computed once and stored; None for those not stored without ``make``."""
         key = digest_of(identity)
         rows = self._rows("SELECT content FROM setups WHERE key = ?", key)
         if rows:
@@ -232,17 +218,7 @@ class Store:
         evidence: Sequence[Evidence] = (),
         pictures: Sequence[str | None] = (),
     ) -> None:
-        """Store the units of one job, all in one transaction.
-
-        Args:
-            identity: everything that determines the figures of the series, as JSON values.
-            seconds: machine time of a unit; None where there is no such time.
-            evidence: evidence of each unit, or nothing.
-            pictures: picture of each unit, or nothing.
-
-        Raises:
-            BadInputError: the file cannot be written.
-        """
+        """Store the units of one job, all in one transaction."""
         number, writes = self._series(key, identity)
         span = (number, units.stop, units.start)
         query = "SELECT first, units FROM jobs WHERE series = ? AND first < ? AND first + units > ?"
@@ -282,11 +258,7 @@ class Store:
         self._write(writes, (number, units))
 
     def add_failure(self, key: str, identity: Mapping[str, object], failure: Failure) -> None:
-        """Store the reason of a job's failure, until another run succeeds.
-
-        Raises:
-            BadInputError: the file cannot be written.
-        """
+        """Store the reason of a job's failure, until another run succeeds."""
         number, writes = self._series(key, identity)
         units = failure.units
         row = (number, units.start, len(units), failure.message, failure.traceback)
