@@ -50,16 +50,7 @@ class Learner(Protocol):
         chosen: Int[Tensor, "model trained"],
         seeds: Sequence[int],
     ) -> Trained:
-        """Train one model on each line of ``chosen`` positions of rows.
-
-        Args:
-            chosen: positions of each model's rows, equally many for each.
-            seeds: seed of each model's first weights and batches.
-
-        Raises:
-            BadInputError: rows, positions or seeds do not fit each other, or training ended in numbers that are not
-                finite.
-        """
+        """Train one model on each line of ``chosen`` positions of rows; ``seeds``: of first weights and batches."""
         ...
 
     def describe(self) -> dict[str, object]:
@@ -126,19 +117,7 @@ def check_recipe(
     above: Mapping[str, float | int | None],
     at_least: Mapping[str, float | int | None],
 ) -> None:
-    """Refuse unusable settings of a recipe; settings that are None are not checked.
-
-    Args:
-        counts: whole numbers from 1 up, by name.
-        above: numbers above 0, by name.
-        at_least: numbers from 0 up, by name.
-
-    Example:
-        >>> check_recipe(2, {"epochs": 3}, {"learning_rate": 0.1}, {"weight_decay": -1.0})
-        Traceback (most recent call last):
-        ...
-        seepage.errors.BadInputError: weight_decay is a number from 0 up, got weight_decay=-1.0.
-    """
+    """Refuse unusable settings of a recipe: counts from 1, numbers above 0, numbers from 0; None is not checked."""
     for name, count in counts.items():
         if count is not None:
             check_count(name, count)
@@ -153,11 +132,7 @@ def check_recipe(
 
 
 def in_parts(train: Callable[[slice], _Models], count: int, each: int, learning_rate: float | int) -> _Models:
-    """Train as many models at a time as fit into memory, and return all of them.
-
-    Raises:
-        BadInputError: training ended in numbers that are not finite.
-    """
+    """Train as many models at a time as fit into memory, and return all; refuse numbers that are not finite."""
     done = train(slice(0, each))
     for start in range(each, count, each):
         done = done.followed_by(train(slice(start, start + each)))

@@ -14,15 +14,7 @@ from seepage.shadow.learner import Learner, Trained
 
 @dataclass(frozen=True)
 class MarkedRows:
-    """Rows in the form that models take, with marks for the sensitive attribute.
-
-    Attributes:
-        carries: whether each row has the sensitive value, even where models do not receive the attribute.
-        widths: number of inputs of each column of a table; empty for other rows.
-        column: position of the column with the attribute; None where models do not receive it.
-        groups: number of each row's group, such as a patient, whose rows belong to one party; None where each row is
-            one of its own.
-    """
+    """Rows in the form that models take, with marks for the sensitive attribute."""
 
     inputs: Tensor
     labels: Int[Tensor, " _row"]
@@ -73,18 +65,7 @@ class MarkedRows:
     ) -> Int[Tensor, "model _parts {rows}"]:
         """Draw data sets with given shares of rows that carry the attribute, without replacement within a model.
 
-        Args:
-            shares: share in each part of each model's rows, rounded to whole rows.
-            others: shares of further parts, the same for all models.
-
-        Raises:
-            BadInputError: a share is not in [0, 1], or these rows cannot supply it.
-
-        Example:
-            >>> rows = MarkedRows(torch.zeros(6, 1), torch.zeros(6).long(), torch.tensor([1, 1, 1, 0, 0, 0]).bool())
-            >>> chosen = rows.drawn(torch.tensor([[0.5], [0.25]]), 4, torch.Generator().manual_seed(0))
-            >>> rows.carries[chosen].sum(-1).tolist()
-            [[2], [1]]
+        Shares of each part are rounded to whole rows; those of further parts, ``others``, are the same for all models.
         """
         shares = torch.cat([shares, torch.tensor(others, dtype=shares.dtype).expand(len(shares), -1)], dim=1)
         if not bool(((shares >= 0) & (shares <= 1)).all()):
@@ -118,12 +99,9 @@ def joint_models(
     chosen: Int[Tensor, "model part rows"],
     generator: torch.Generator,
 ) -> Trained:
-    """Train one model on each line of chosen rows of a pool, with all of ``own`` added to each.
+    """Train one model on each line of chosen rows of a pool, with all rows ``own`` of the adversary added to each.
 
     The parties use it on their rows, the attacker on its auxiliary rows: one code path for both.
-
-    Args:
-        own: rows of the adversary; None where it trains nothing.
     """
     together = pool if own is None else pool.followed_by(own)
     lines = chosen.flatten(1)

@@ -168,18 +168,7 @@ class Dense:
         labels: Int[Tensor, " _row"],
         chosen: Int[Tensor, "model batch"],
     ) -> Float[Tensor, "model parameter"]:
-        """Return each model's gradient of the mean cross-entropy over its own rows, in the order of ``Stacked.flat``.
-
-        Raises:
-            BadInputError: rows, labels and positions do not fit each other.
-
-        Example:
-            >>> rows = torch.tensor([[1.0], [2.0]])
-            >>> models, _ = Dense(classes=2).initial(1, [0])
-            >>> gradients = Dense(classes=2).gradients(models, rows, torch.tensor([0, 1]), torch.tensor([[0, 1]]))
-            >>> gradients.shape, bool(gradients[0, 0].isclose(-gradients[0, 1]))
-            (torch.Size([1, 4]), True)
-        """
+        """Return each model's gradient of the mean cross-entropy over its own rows, ordered as ``Stacked.flat``."""
         check_rows(inputs, labels, chosen, range(len(chosen)), self.classes)
         # Backpropagation writes gradients to parameters; these copies keep the models untouched.
         copied = models.holding(part.detach().clone() for part in models.parameters)
