@@ -59,9 +59,6 @@ baselines.declare({"chance": "seepage.baselines.pooled", "constant_share": "seep
 def create(name: str, setting: str, **options: object) -> Attack:
     """Return a baseline, to be called as the attacks of its setting are.
 
-    Raises:
-        BadInputError: the name or an option is unknown.
-
     Example:
         >>> create("random", "horizontal", one_draw_per_column=True)
         Random(one_draw_per_column=True)

@@ -58,11 +58,7 @@ class Nearest:
         check_count("neighbours", self.neighbours)
 
     def __call__(self, view: CutView, knowledge: CutKnowledge, seeds: Sequence[int] = (0,)) -> CutGuess:
-        """Return the guess; ``seeds`` are not used.
-
-        Raises:
-            BadInputError: there are fewer auxiliary rows than neighbours.
-        """
+        """Return the guess; ``seeds`` are not used."""
         rows, model, schema = knowledge.auxiliary, view.model, knowledge.schema
         if rows is None or len(rows) < self.neighbours:
             raise BadInputError(
