@@ -45,10 +45,7 @@ class Forecast:
 
 
 def forecast(audits: Sequence[Audit]) -> Forecast:
-    """Try every part of some audits for a moment, without keeping anything.
-
-    The time is an estimate: the pace of the first steps, measured while nothing else ran beside it.
-    """
+    """Try every part of some audits for a moment, alone, and keep nothing; the first steps' pace is extrapolated."""
     with Store(None) as store:
         plan = make_plan(audits, store)
     jobs: dict[int, list[int]] = {}

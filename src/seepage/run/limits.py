@@ -59,12 +59,7 @@ class LimitedFigure:
 
 @dataclass(frozen=True)
 class Standing:
-    """Evidence on a figure that a gate limits: whether its mean lift is shown to be below the limit, or above it.
-
-    ``closed`` is the share of the gap between best baseline and certainty that the mean closes; None for columns other
-    than the label, or where the baseline is always right. A label is below the limit only if it is also shown not to be
-    wholly read: where most labels are alike, no lift is large.
-    """
+    """Evidence on a figure that a gate limits: whether its mean lift is shown to be below the limit, or above it."""
 
     figure: LimitedFigure
     n: int
@@ -72,10 +67,13 @@ class Standing:
     upper: float
     below: bool
     above: bool
-    possible: bool
-    more: int | None
+    possible: bool  # whether it can still be shown to be below within the budget
+    more: int | None  # estimated number of further units; None where no number of units like these is enough
     error: float = 0.0
-    share: float | None = None
+    share: float | None = None  # upper bound of the share of units above ``worst``
+    # Share of the gap between best baseline and certainty that the mean closes; None for columns other than the label,
+    # or where the baseline is always right. A label is below the limit only if it is also shown not to be wholly read:
+    # where most labels are alike, no lift is large.
     closed: float | None = None
 
 
@@ -192,11 +190,7 @@ class Limits:
         return bool(own) and all(standing.below for standing in own)
 
     def look(self, measured_by: Callable[[Configuration, str, Collection[tuple[str, str | None]]], SideBySide]) -> None:
-        """Update the standings from the figures on the first units.
-
-        ``measured_by`` takes an attack in a configuration, metrics and columns, and returns its figures and those of
-        the baselines on the same units.
-        """
+        """Update the standings from the figures of an attack, and of the baselines, on the same first units."""
         figures = [*self._figures(), _CERTIFIED]
         for configuration in self.deployed:
             for attack in self.attacks:

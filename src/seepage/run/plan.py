@@ -85,10 +85,10 @@ class Plan:
     series: list[Series]
     jobs: list[Job]
     seconds_of: dict[int, float | None]
-    spare: list[Job]
+    spare: list[Job]  # do not fit the time by their forecasts; they run where the others take less
     workers: int
-    stored: dict[int, int]
-    shown: tuple[int, ...]
+    stored: dict[int, int]  # units that were measured before, by place in ``series``, without zeros
+    shown: tuple[int, ...]  # units of each audit that results show if they are there: never fewer than before
     ready: dict[int, Outcome] = field(default_factory=dict)
 
     @property

@@ -134,24 +134,11 @@ def _short(value: object) -> str:
 _UNITS = ("victims", "repetitions", "units")
 # Another path to the same rows is the same audit: their digest decides.
 _OF_THE_TABLE = {
-    *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator"),
-    *("encoding", "day_first"),
+    *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator", "encoding", "day_first"),
     *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
 }
 _FREE = {
-    *(
-        "workers",
-        "threads",
-        "device",
-        "keep_records",
-        "control",
-        "gate",
-        "recommend",
-        "variant",
-        "time_budget",
-        "allow_large",
-    ),
-    *_UNITS,
-    *_OF_THE_TABLE,
+    *("workers", "threads", "device", "keep_records", "control", "gate", "recommend", "variant"),
+    *("time_budget", "allow_large", *_UNITS, *_OF_THE_TABLE),
 }
 _SWEPT = {"batch_sizes", "attacks", "baselines", "defenses", "metrics"}

@@ -82,17 +82,10 @@ class Store:
     a digest of what determines them), ``runs`` (the provenance of each command that wrote here, as JSON), ``series``
     (key, and everything that determines its figures, as JSON), ``figures`` (measurements of a series), ``scores`` (one
     a figure and unit; ``value`` is the accuracy where the figure is a correlation with ``entropy``, and the mean of the
-    float64 ``members`` where they are stored), ``units``, ``jobs``, ``failures`` and ``evidence`` (see
+    float64 ``members`` where they are stored), ``units``, ``jobs``, ``failures`` and ``evidence``.
 
     Beside each job stands a SHA-256 digest of all its stored data, beside each other entry one of that entry. All are
     compared when a store is opened, so that damage and edits are noticed, but not an edit of data and digest together.
-
-    Args:
-        folder: the run folder, None to keep nothing.
-        private: whether only its owner may read the file.
-
-    Raises:
-        BadInputError: the file is not one of these, damaged, of another version, or in use.
     """
 
     def __init__(self, folder: Path | None, private: bool = False) -> None:
@@ -143,10 +136,7 @@ class Store:
     def measured(
         self, key: str, units: Iterable[int], only: Collection[tuple[str, str | None]] | None = None
     ) -> list[Measurement]:
-        """Return the measurements of these units under ``key``, in their order.
-
-        ``only`` are the metrics and columns (None for all columns together) to read; all if None.
-        """
+        """Return the measurements of these units under ``key``, ``only`` some of metric and column, in their order."""
         place = {unit: i for i, unit in enumerate(units)}
         measured: list[Measurement] = []
         figures = self._of(key, "figures", 't.id, metric, "column", higher_leaks, low, high', "ORDER BY position")

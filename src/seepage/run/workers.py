@@ -39,17 +39,11 @@ _ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Job:
-    """Some parts of an audit on some units of one configuration.
-
-    Attributes:
-        name: number that is unique in the run.
-        series: places of the parts' series in the plan.
-        audit: place of the audit in the run; workers hold all audits.
-    """
+    """Some parts of an audit on some units of one configuration."""
 
     name: int
-    series: tuple[int, ...]
-    audit: int
+    series: tuple[int, ...]  # places in the plan
+    audit: int  # place in the run; workers hold all audits
     configuration: Configuration
     units: range
     parts: tuple[PlannedPart, ...]

@@ -29,7 +29,7 @@ def records_outcome(
     keep_records: bool | None = None,
     further: Sequence[Measurement] = (),
 ) -> Outcome:
-    """Return the figures of guessed records of some victims, matched by the attacker's statistics.
+    """Return the figures of guessed records, matched by the attacker's statistics.
 
     ``visible``: whether each record stands above the client's own rounding, None where that is not known. Evidence
     holds cells if ``keep_records``; there is none if that is None, as for a baseline.

@@ -14,10 +14,7 @@ G = TypeVar("G")
 
 
 def check_guess(part: Part, guess: object, kind: type[G], sizes: Mapping[str, int] | None = None) -> G:
-    """Return a guess of the type that a setting takes; otherwise the message says what to return.
-
-    ``sizes`` are those of ``cells`` along the first and the last axis, by what these are; not checked if None.
-    """
+    """Return a guess of the type that a setting takes, with ``cells`` of these sizes along first and last axis."""
     if not isinstance(guess, kind):
         raise BadInputError(
             f"{part.title!r} returned an object of type {type(guess).__name__} where "

@@ -132,14 +132,11 @@ Defenses = Annotated[
 ]
 
 
-def _limit(value: object) -> object:
-    """Return a limit that is given by its number alone as fields of a gate."""
-    return {"above": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-def _wish(value: object) -> object:
-    """Return a limit that is given by its number alone as fields of a wish."""
-    return {"below": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+def _number_as(field: str) -> BeforeValidator:
+    """Return a validator that takes a number alone as this field of a nested model."""
+    return BeforeValidator(
+        lambda value: {field: value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+    )
 
 
 class ContradictionError(BadInputError):
@@ -473,12 +470,12 @@ class Spec(Plain):
     control: Annotated[bool, Option("Whether a positive control shows that the attacks work here.", ATTACK)] = True
     gate: Annotated[
         Gate | None,
-        BeforeValidator(_limit),
+        _number_as("above"),
         Option("Limit that the audit has to stay below.", GATE, whole="above", example="{above: 0.2}"),
     ] = None
     recommend: Annotated[
         Wish | None,
-        BeforeValidator(_wish),
+        _number_as("below"),
         Option(
             "What a recommended configuration has to meet; `seepage recommend` searches for it.",
             GATE,
@@ -656,8 +653,8 @@ class Problem:
 
     path: tuple[str | int, ...]
     message: str
-    value: object = None
-    advised: BadInputError | None = None
+    value: object = None  # of the user, where the message does not contain it
+    advised: BadInputError | None = None  # message that advises settings, which front ends put in their own words
     contradiction: bool = False
 
     def __str__(self) -> str:

@@ -284,10 +284,7 @@ def _rehearsal(
 def rehearsed_exposure(
     expose: Callable[[int], Exposure], parts: Sequence[PlannedPart], times: float, rows: float = 2.0
 ) -> float | None:
-    """Return the seconds of an exposure of ``times`` the smaller rehearsal with all its parts, from two rehearsals.
-
-    ``rows`` is as ``times`` in ``rehearse``. None where rehearsals take too long, or cannot be so small.
-    """
+    """Return the seconds of an exposure of ``times`` the smaller rehearsal; None where that takes too long or fails."""
     try:
         rehearsals = rehearse(expose, parts, rows)
     except BadInputError:
@@ -301,11 +298,7 @@ def rehearsed_exposure(
 def rehearsed_training(
     expose: Callable[[int, int], Exposure], parts: Sequence[PlannedPart], share: float, epochs: int
 ) -> float | None:
-    """Return the seconds of a training with all its parts, from rehearsals of few epochs on a share of the work.
-
-    ``expose`` takes a size, 1 for the share and 2 for twice as much, and a number of epochs. None where rehearsals take
-    too long, or cannot be so small.
-    """
+    """Return the seconds of a training, from few epochs on a share of the work; None where that is long or fails."""
     try:
         rehearsals = rehearse(lambda size: expose(size, 1), parts, 1 / share)
         if rehearsals is None:

@@ -20,8 +20,8 @@ class MarkedRows:
     labels: Int[Tensor, " _row"]
     carries: Bool[Tensor, " _row"]
     widths: tuple[int, ...] = ()
-    column: int | None = None
-    groups: Int[Tensor, " _row"] | None = None
+    column: int | None = None  # with the attribute; None where models do not receive it
+    groups: Int[Tensor, " _row"] | None = None  # rows of one, such as a patient, belong to one party
 
     def __post_init__(self) -> None:
         if self.groups is not None and len(self.groups) != len(self.labels):
@@ -63,10 +63,7 @@ class MarkedRows:
         generator: torch.Generator,
         others: tuple[float, ...] = (),
     ) -> Int[Tensor, "model _parts {rows}"]:
-        """Draw data sets with given shares of rows that carry the attribute, without replacement within a model.
-
-        Shares of each part are rounded to whole rows; those of further parts, ``others``, are the same for all models.
-        """
+        """Draw data sets with given shares of marked rows, and the same ``others`` for all, without replacement."""
         shares = torch.cat([shares, torch.tensor(others, dtype=shares.dtype).expand(len(shares), -1)], dim=1)
         if not bool(((shares >= 0) & (shares <= 1)).all()):
             raise BadInputError(f"shares of a property lie in [0, 1], got {shares.min():g} to {shares.max():g}.")
@@ -99,10 +96,7 @@ def joint_models(
     chosen: Int[Tensor, "model part rows"],
     generator: torch.Generator,
 ) -> Trained:
-    """Train one model on each line of chosen rows of a pool, with all rows ``own`` of the adversary added to each.
-
-    The parties use it on their rows, the attacker on its auxiliary rows: one code path for both.
-    """
+    """Train a model on each line of chosen rows and all of ``own``: one code path for the parties and the attacker."""
     together = pool if own is None else pool.followed_by(own)
     lines = chosen.flatten(1)
     if own is not None:

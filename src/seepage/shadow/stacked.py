@@ -187,10 +187,7 @@ class Dense:
         labels: Int[Tensor, "model record"],
         generators: list[torch.Generator],
     ) -> None:
-        """Write each parameter's gradient to its ``grad``: the chain rule by hand, which avoids autograd's overhead.
-
-        Records are the last axis of each layer's input, so that all steps run over contiguous memory.
-        """
+        """Write each parameter's gradient to its ``grad``: the chain rule by hand, which avoids autograd's overhead."""
         entering = [rows.mT]
         for weight, bias in zip(models.weights[:-1], models.biases[:-1], strict=True):
             entering.append(torch.baddbmm(bias[..., None], weight, entering[-1]).relu_())

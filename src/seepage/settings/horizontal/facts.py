@@ -28,11 +28,7 @@ _LABELS = {
 def threat_model(
     spec: HorizontalSpec, subject: Subject, granted: Mapping[str, Mapping[str, object]], together: Sequence[int]
 ) -> tuple[str, ...]:
-    """Return the threat model and the set-up, a sentence each, the attacker first.
-
-    ``granted`` is an attacker's knowledge by the defense's label; ``together`` the numbers of records in whose losses a
-    client takes a step, of all clients of an aggregate.
-    """
+    """Return the threat model and the set-up, a sentence each, from an attacker's knowledge by the defense's label."""
     first = next(iter(granted.values()), None)
     sees = "what clients send" if first is None else clean(first["sees"], 300)
     crafted = subject.model.crafted

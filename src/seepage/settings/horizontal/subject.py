@@ -40,11 +40,11 @@ class Subject:
     model: Model
     own: bool
     encoder: Encoder
-    model_source: str | None = None
+    model_source: str | None = None  # digest of the file that made it; None where seepage or the caller did
     inferred: Inferred | None = None
     learnt: Learnt | None = None
     later: tuple[Model, ...] = ()
-    trained_from: dict[str, Json] | None = None
+    trained_from: dict[str, Json] | None = None  # values that determine the trained network
 
     @cached_property
     def rows_digest(self) -> str:

@@ -22,13 +22,9 @@ from seepage.tabular.encoder import Encoder
 
 @dataclass(frozen=True)
 class Learnt:
-    """Quality of the network when it is attacked, in the last attacked round.
+    """Quality on rows held out when the network is last attacked; ``guess``: the commonest class, or the rows' mean."""
 
-    ``value`` is ``model_accuracy``, of classes, or ``model_rmse`` in units of the target, on test rows that were not
-    trained on; ``guess`` is that of a constant guess: the training rows' commonest class, or their mean.
-    """
-
-    metric: str
+    metric: str  # ``model_accuracy``, or ``model_rmse`` in units of the target
     value: float
     guess: float
     test_rows: int

@@ -120,11 +120,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         return attack_seed(self.spec, self.source, self.defenses[configuration.defense], unit, self.swapped)
 
     def forecast(self, configuration: Configuration) -> float | None:
-        """Return the seconds of an attack seed with all its parts, from two rehearsals with few models.
-
-        Seconds grow with the number of models. Training with DP-SGD has a forecast of its own, all other defenses share
-        one. Its error is that of extrapolating a line.
-        """
+        """Return the seconds of an attack seed with all its parts; training with DP-SGD has a forecast of its own."""
         private = self.defenses[configuration.defense].training is not None
         if private not in self._forecast:
             self._forecast[private] = self._rehearsed(configuration)
@@ -186,10 +182,7 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         )
 
     def planted(self, swapped: bool) -> PooledAudit | None:
-        """Return a control: the share of heads in a column of coins, which the labels follow, without a defense.
-
-        Shares are far apart and models plain logistic regressions. None where rows are no table, or too few.
-        """
+        """Return a control: the share of heads in a column of coins, which labels follow; None for too few rows."""
         spec = self.spec
         if self.dataset is None:
             return None

@@ -88,9 +88,9 @@ class PooledData:
     count: int
     target: str
     sensitive: str
-    value: Category | None
+    value: Category | None  # of numbers the share above it, None for the median
     identity: list[Json]
-    by_columns: Mapping[tuple[str, ...], MarkedRows]
+    by_columns: Mapping[tuple[str, ...], MarkedRows]  # by the columns that a defense leaves out
     classes: int
     table: Dataset | None = None
     of_population: Learner | None = None

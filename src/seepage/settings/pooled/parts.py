@@ -16,9 +16,9 @@ from seepage.settings.pooled.spec import PooledSpec
 class PooledDefense:
     """Defense of parties that pool their rows, ready to use."""
 
-    without: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()  # columns that models are not trained on
     answers: CoarseAnswers | None = None
-    queries: int | None = None
+    queries: int | None = None  # any number if None
     training: DpTraining | None = None
 
 

@@ -70,7 +70,7 @@ class AttackSeed:
     learning: PooledLearning
     sets: Sets
     knowledge: PooledKnowledge
-    swapped: bool = False
+    swapped: bool = False  # whether each target comes with another one's answers
 
     def measure(self, part: PlannedPart) -> Outcome:
         """Return the figures of a part."""

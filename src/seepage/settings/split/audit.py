@@ -72,9 +72,9 @@ class SplitDefense:
     """Mechanisms of a defense of split learning, ready to use."""
 
     flip: LabelFlip | None = None
-    noise: CutNoise | None = None
-    published: WeightNoise | None = None
-    returned: BatchDefense | None = None
+    noise: CutNoise | None = None  # on each record's gradient at the cut
+    published: WeightNoise | None = None  # on the client weights that the server gets
+    returned: BatchDefense | None = None  # on the gradients of a batch together
 
 
 def defense_of(part: Part) -> SplitDefense:
@@ -423,8 +423,8 @@ class AttackedTraining(AttackedTopology):
     rows: Table
     test: Table
     knowledge: CutKnowledge
-    neighbours: CutKnowledge
-    exchanges: Sequence[tuple[TrainedSplit, SplitModel]]
+    neighbours: CutKnowledge  # of the baselines of nearest neighbours: all training rows
+    exchanges: Sequence[tuple[TrainedSplit, SplitModel]]  # stage of the training, known client part
     swapped: bool = False
     keep_records: bool = False
 

@@ -31,10 +31,7 @@ def columns_outcome(
     seconds: float,
     keep_records: bool,
 ) -> Outcome:
-    """Return the figures of a guess of one training, with those of each record where a figure is their mean.
-
-    ``statistics`` are the attacker's, against which rarity is measured; ``seconds`` are for a record.
-    """
+    """Return the figures of a guess of one training, with those of each record where a figure is their mean."""
     measured = measure_columns(schema, private, seen, guess)
     some = schema.model_copy(update={"columns": tuple(schema.columns[i] for i in private)})
     evidence = evidence_of_columns(

@@ -251,7 +251,7 @@ class AttackedWhole(AttackedTopology):
     test: Table
     knowledge: FeatureKnowledge
     labels: LabelKnowledge
-    keep_records: bool
+    keep_records: bool  # whether evidence may hold cells
 
     def training(self) -> Outcome:
         """Return the network's quality."""

@@ -65,10 +65,10 @@ TREES_SCALES = {
 class TreesDefense:
     """Mechanisms of a defense of federated trees, ready to use."""
 
-    hidden: tuple[str, ...] = ()
-    min_child_weight: float | None = None
+    hidden: tuple[str, ...] = ()  # fields that are removed from tree files
+    min_child_weight: float | None = None  # the spec's if None, as the next
     max_bin: int | None = None
-    cuts: SharedCuts | None = None
+    cuts: SharedCuts | None = None  # bins from public marginals; from the clients' rows if None
     noise: HistogramNoise | None = None
 
 

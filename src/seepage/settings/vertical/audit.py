@@ -109,7 +109,7 @@ class VerticalDefense:
 
     features: FeatureNoise | Mid | None = None
     returned: ReturnedDefense | None = None
-    bottleneck: Bottleneck | None = None
+    bottleneck: Bottleneck | None = None  # sets the number of features; the spec's if None
     unlike: NoPeek | None = None
     flip: LabelFlip | None = None
 
@@ -559,13 +559,13 @@ class VerticalExposure(Exposure):
     trained: TrainedVertical
     seen: FeatureTranscript[FeatureView]
     test: Rows
-    knowledge: FeatureKnowledge
+    knowledge: FeatureKnowledge  # before anything is granted
     auxiliary: Rows
     sizes: _Sizes
     start: VerticalModel
     marginal: Marginal
     shadowing: Mapping[str, ShadowAttack] = field(default_factory=dict)
-    shadows: dict[str, ShadowInversion] = field(default_factory=dict)
+    shadows: dict[str, ShadowInversion] = field(default_factory=dict)  # trained once for two readings
     swapped: bool = False
     keep_records: bool = False
     layout: VerticalLayout | None = None
@@ -782,10 +782,7 @@ def _rows(tables: Sequence[Table]) -> Rows:
 
 
 def deployment(spec: VerticalSpec) -> Deployment:
-    """Return the threat model of a spec: views and side information of the active party.
-
-    An attack on a known bottom model or on its gradients is granted what it needs: the audit measures what then leaks.
-    """
+    """Return the threat model of a spec; the audit measures what leaks of a bottom model or gradients where granted."""
     grants = granted(
         {"auxiliary": spec.auxiliary, "queries": spec.queries, "leaked": spec.leaked, "labels": spec.known_labels},
         ("bottom", "gradients", "steering"),
