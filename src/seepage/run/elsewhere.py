@@ -72,11 +72,7 @@ class Machines:
 
 
 def run_elsewhere(
-    jobs: Sequence[Job],
-    audits: Sequence[Audit],
-    watcher: Watcher,
-    wanted: Callable[[Job], bool],
-    machines: Machines,
+    jobs: Sequence[Job], audits: Sequence[Audit], watcher: Watcher, wanted: Callable[[Job], bool], machines: Machines
 ) -> Finished:
     """Run jobs on other machines; as ``run_in_workers``, but progress is known only when a job ends."""
     make_sendable(audits)

@@ -64,17 +64,11 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
         own = [name for i in begun for name in jobs[i]]
         times = [plan.seconds_of[name] for name in own]
         names = (audit.about.dataset, audit.about.model, audit.spec.variant)
-        lines.append(
-            Line(
-                about=", ".join(name for name in names if name),
-                configuration=series.configuration,
-                label=several if audit.shared else series.part.label,
-                kind="attack" if audit.shared else series.part.kind,
-                units=audit.units,
-                jobs=len(own),
-                seconds=None if None in times else sum(seconds or 0.0 for seconds in times),
-            )
-        )
+        about = ", ".join(name for name in names if name)
+        label = several if audit.shared else series.part.label
+        kind: PartKind = "attack" if audit.shared else series.part.kind
+        seconds = None if None in times else sum(duration or 0.0 for duration in times)
+        lines.append(Line(about, series.configuration, label, kind, audit.units, len(own), seconds))
     return Forecast(lines, plan.workers, peak_memory())
 
 

@@ -123,9 +123,8 @@ def make_plan(
     check_memory(audits, workers if slots is None else 1)
     all_series = series_of(audits)
     shown = tuple(max([audit.units, *earlier[i : i + 1]]) for i, audit in enumerate(audits))
-    stored = {
-        i: sum(unit < shown[series.place] for unit in store.units(series.key)) for i, series in enumerate(all_series)
-    }
+    counts = [sum(unit < shown[series.place] for unit in store.units(series.key)) for series in all_series]
+    stored = {i: count for i, count in enumerate(counts) if count}
     unlimited = budget is not None or any(audit.spec.allow_large for audit in audits)
     with enough_memory():
         most = float("inf") if unlimited else MOST_SECONDS * workers
@@ -141,7 +140,6 @@ def make_plan(
         left = (budget - (clock() - begun)) * workers
         jobs = _by_urgency(jobs, all_series, seconds_of, left)
         jobs, spare = _fitting(jobs, all_series, seconds_of, left, ready)
-    stored = {i: units for i, units in stored.items() if units}
     return Plan(tuple(audits), all_series, jobs, seconds_of, spare, workers, stored, shown, ready)
 
 

@@ -97,10 +97,8 @@ def check_folder(folder: Path, store: Store, audits: Sequence[Audit]) -> None:
 def earlier_units(store: Store, audits: Sequence[Audit]) -> list[int]:
     """Return for each audit the number of units of earlier commands; 0 without any."""
     earlier = [then for run in store.runs() for then in run["audits"]]
-    return [
-        max((_units(then["spec"]) for then in earlier if not _differences(then, today)), default=0)
-        for today in map(_identity, audits)
-    ]
+    alike = [[then for then in earlier if not _differences(then, today)] for today in map(_identity, audits)]
+    return [max((_units(then["spec"]) for then in same), default=0) for same in alike]
 
 
 def _units(spec: Mapping[str, Any]) -> int:
@@ -111,11 +109,8 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the fields in which two audits differ."""
     if then["setting"] != now["setting"]:
         return [f"the setting {then['setting']!r} (now {now['setting']!r})"]
-    pairs = [
-        (f"{part} digest", then[part]["digest"], now[part]["digest"])
-        for part in ("dataset", "model")
-        if part in then and part in now
-    ]
+    both = [part for part in ("dataset", "model") if part in then and part in now]
+    pairs = [(f"{part} digest", then[part]["digest"], now[part]["digest"]) for part in both]
     pairs += [(name, value, now["spec"].get(name)) for name, value in then["spec"].items() if name not in _FREE]
     return [
         f"{name} {_short(old)} (now {_short(new)})"

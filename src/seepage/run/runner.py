@@ -219,9 +219,8 @@ def _carry_out(
         upto = {place: counts[min(number, len(counts) - 1)] for place, counts in looks.items()}
         for i, series in enumerate(plan.series):
             if series.place in limits:
-                planned[i] = _units_of_look(
-                    series, limits[series.place], upto[series.place], planned[i] if number else 0
-                )
+                before = planned[i] if number else 0
+                planned[i] = _units_of_look(series, limits[series.place], upto[series.place], before)
         jobs = [job for series in left if (job := _trimmed(series, planned)) is not None]
         names = {job.name for job in jobs}
         left = [job for job in left if job.name not in names]
@@ -275,13 +274,14 @@ def side_by_side(
 ) -> SideBySide:
     """Return figures of an attack, and those of each baseline on the same units."""
     here = [run for run in runs if run.configuration == configuration]
-    wanted = {
-        run.label: [figure for figure in run.measured if (figure.metric, figure.column) in figures] for run in here
-    }
     own = next((run for run in here if run.is_attack and run.label == attack), None)
     if own is None:
         return [], []
-    return wanted[attack], [wanted[run.label] for run in here if run.part.kind == "baseline" and run.units == own.units]
+
+    def wanted(run: Run) -> list[Measurement]:
+        return [figure for figure in run.measured if (figure.metric, figure.column) in figures]
+
+    return wanted(own), [wanted(run) for run in here if run.part.kind == "baseline" and run.units == own.units]
 
 
 def _carry_out_jobs(
@@ -334,9 +334,8 @@ def _keep_all(plan: Plan, store: Store, listener: Listener, watch: _Watch, finis
                     continue
                 # Several units run side by side: each takes that part of the machine's time.
                 seconds = None if result.seconds is None else result.seconds / workers
-                store.add(
-                    series.key, series.identity, job.units, result.measured, seconds, result.evidence, result.pictures
-                )
+                figures = (result.measured, seconds, result.evidence, result.pictures)
+                store.add(series.key, series.identity, job.units, *figures)
                 listener.finished(series.label, *_so_far(store, series))
 
 

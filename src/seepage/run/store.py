@@ -149,14 +149,13 @@ class Store:
             for unit, value, entropy, some in self._rows(query, number):
                 if unit not in place:
                     continue
-                pairs[place[unit]] = torch.tensor([_number(value), _number(entropy)], dtype=torch.float64)
+                pair = [math.nan if number is None else number for number in (value, entropy)]
+                pairs[place[unit]] = torch.tensor(pair, dtype=torch.float64)
                 if some is not None:
                     members[place[unit]] = self._decoded(_members, some)
             if higher_leaks is None:
-                correlated, entropy = pairs.unbind(1)
-                measured.append(
-                    Measurement(metric, column, correlated.clone(), bounds=(-1.0, 1.0), entropy=entropy.clone())
-                )
+                correlated, entropy = (values.clone() for values in pairs.unbind(1))
+                measured.append(Measurement(metric, column, correlated, bounds=(-1.0, 1.0), entropy=entropy))
                 continue
             bounds = (-math.inf if low is None else low, math.inf if high is None else high)
             clusters = tuple(members[i] for i in range(len(place))) if len(members) == len(place) > 0 else None
@@ -165,10 +164,8 @@ class Store:
 
     def evidence(self, key: str, units: Iterable[int]) -> Evidence | None:
         """Return the evidence of these units under ``key``, in their order; None where there is none."""
-        decoded = {
-            unit: self._decoded(_unpacked, about, arrays)
-            for unit, about, arrays in self._of(key, "evidence", "unit, about, arrays")
-        }
+        rows = self._of(key, "evidence", "unit, about, arrays")
+        decoded = {unit: self._decoded(_unpacked, about, arrays) for unit, about, arrays in rows}
         parts = [decoded[unit] for unit in units if unit in decoded]
         return together(parts) if parts else None
 
@@ -270,9 +267,8 @@ class Store:
 
     def _of(self, key: str, table: str, columns: str, rest: str = "") -> list[tuple[Any, ...]]:
         """Return columns of a table (t in the query) for one series."""
-        return self._rows(
-            f"SELECT {columns} FROM {table} t JOIN series s ON s.id = t.series WHERE s.key = ? {rest}", key
-        )
+        joined = f"{table} t JOIN series s ON s.id = t.series"
+        return self._rows(f"SELECT {columns} FROM {joined} WHERE s.key = ? {rest}", key)
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         if self._connection is None:
@@ -448,9 +444,8 @@ def _packed(evidence: Evidence) -> tuple[str, bytes]:
     """Return a description as JSON and the arrays' bytes, one after the other, compressed."""
     arrays = {name: getattr(evidence, name) for name in ARRAYS if getattr(evidence, name) is not None}
     layout = {name: [array.dtype.newbyteorder("<").str, list(array.shape)] for name, array in arrays.items()}
-    content = b"".join(
-        np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes() for array in arrays.values()
-    )
+    ordered = [np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")) for array in arrays.values()]
+    content = b"".join(array.tobytes() for array in ordered)
     about = {"columns": evidence.column_names, "groups": evidence.groups, "layout": layout}
     about |= {} if evidence.regime is None else {"regime": evidence.regime}
     about |= {} if evidence.conditions is None else {"conditions": evidence.conditions}
@@ -488,7 +483,3 @@ def _unpacked(about: str, arrays: bytes) -> Evidence:
 
 def _plain(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -19,8 +19,6 @@ def features_outcome(
     """Return the figures of a guess in each training, with those of each record where a figure is their mean."""
     schema, marginals = knowledge.schema, knowledge.marginals
     measured, right = measure_features(schema, seen, guess), right_features(schema, seen.cells, guess.cells)
-    evidence = [
-        evidence_of_columns(schema, marginals, *of_training, keep_records)
-        for of_training in zip(seen.cells, guess.cells, right, seen.labels, strict=True)
-    ]
+    trainings = zip(seen.cells, guess.cells, right, seen.labels, strict=True)
+    evidence = [evidence_of_columns(schema, marginals, *training, keep_records) for training in trainings]
     return Outcome(measured, seconds, evidence)

@@ -66,12 +66,9 @@ def mixed_up(view: ReturnedView, labelled: int, gradients: bool = True) -> Retur
     def rolled(message: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record feature"]:
         return torch.cat([message[:, :labelled], message[:, labelled:].roll(1, 1)], dim=1)
 
-    return replace(
-        view,
-        features=rolled(view.features),
-        gradient=rolled(view.gradient) if gradients else view.gradient,
-        earlier=tuple(mixed_up(earlier_view, labelled, gradients) for earlier_view in view.earlier),
-    )
+    gradient = rolled(view.gradient) if gradients else view.gradient
+    earlier = tuple(mixed_up(earlier_view, labelled, gradients) for earlier_view in view.earlier)
+    return replace(view, features=rolled(view.features), gradient=gradient, earlier=earlier)
 
 
 def check_two_labels(defense: str, mechanism: object, target: Column) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -90,9 +91,7 @@ class Lever:
         return type(spec).of(**{**given, **self.fields(spec, strength)})
 
     def _options(self, strength: float | int) -> dict[str, Any]:
-        options: dict[str, Any] = {
-            name: dict(value) if isinstance(value, Mapping) else value for name, value in self.options.items()
-        }
+        options: dict[str, Any] = copy.deepcopy(dict(self.options))
         for path in self.strengths:
             place = options
             for name in path[:-1]:

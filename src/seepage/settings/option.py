@@ -15,6 +15,9 @@ from pydantic.fields import FieldInfo
 from seepage.user_code import is_reference
 
 Kind = Literal["switch", "whole", "number", "text", "choice", "path", "list", "mapping", "model"]
+_KINDS: dict[type, Kind] = {
+    **{bool: "switch", int: "whole", float: "number", Path: "path", tuple: "list", dict: "mapping", BaseModel: "model"}
+}
 
 # Panels of help and reference, in their order.
 TABLE, PARTIES, ATTACK = "The table", "The parties and what they train", "What is attacked, and how"
@@ -177,16 +180,7 @@ def _kind(annotation: Any) -> Kind:
     if origin is Literal:
         return "choice"
     if isinstance(origin, type):
-        simple: tuple[tuple[type, Kind], ...] = (
-            (bool, "switch"),
-            (int, "whole"),
-            (float, "number"),
-            (Path, "path"),
-            (tuple, "list"),
-            (dict, "mapping"),
-            (BaseModel, "model"),
-        )
-        for python, kind in simple:
+        for python, kind in _KINDS.items():
             if issubclass(origin, python):
                 return kind
     return "text"

@@ -19,7 +19,6 @@ from seepage.registry import Entry, Registry
 from seepage.sources import NoDigestError, fingerprint, foreign_code
 from seepage.user_code import short_name
 
-M = TypeVar("M")
 T = TypeVar("T")
 # Registered name of no defense.
 NONE = "none"
@@ -223,9 +222,8 @@ def marks_of(setting: str, attacks: Iterable[Part], defenses: Iterable[Part]) ->
     marks = {}
     for registered, parts in ((registry.attacks.of(setting), attacks), (registry.defenses.of(setting), defenses)):
         for part in parts:
-            published = [
-                getattr(entry_of(registered, mechanism).factory, "mark", None) for mechanism in part.mechanisms
-            ]
+            factories = [entry_of(registered, mechanism).factory for mechanism in part.mechanisms]
+            published = [getattr(factory, "mark", None) for factory in factories]
             distinct = dict.fromkeys(mark for mark in published if mark is not None)
             if distinct:
                 marks[part.title] = "; ".join(distinct)
@@ -259,7 +257,7 @@ def check_storable(parts: Sequence[Part]) -> None:
             ) from error
 
 
-def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tuple[object, ...]:
+def combine(registered: Registry[object], part: Part) -> tuple[object, ...]:
     """Return the mechanisms of a defense, made from their options; empty for no defense.
 
     A mechanism that can be combined has an attribute ``acts_on``: two mechanisms never change the same thing.
@@ -267,13 +265,13 @@ def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tu
     roles: dict[str, tuple[str, object]] = {}
     for mechanism in part.mechanisms:
         instance = make_part(registered, mechanism)
-        if mechanism.name == nothing:
+        if mechanism.name == NONE:
             if len(part.mechanisms) > 1:
-                raise BadInputError(f"{part.name!r} combines a defense with none; leave {nothing!r} out.")
+                raise BadInputError(f"{part.name!r} combines a defense with none; leave {NONE!r} out.")
             continue
-        if part.title == nothing:
+        if part.title == NONE:
             raise BadInputError(
-                f"a defense that does something would be called {nothing!r} in results; give it a label of its own, "
+                f"a defense that does something would be called {NONE!r} in results; give it a label of its own, "
                 "such as label: mine."
             )
         acts_on = str(getattr(instance, "acts_on", mechanism.name))
@@ -286,8 +284,8 @@ def combine(registered: Registry[object], part: Part, nothing: str = NONE) -> tu
     return tuple(instance for _, instance in roles.values())
 
 
-def mechanisms_of(setting: str, part: Part, *kinds: type) -> tuple[object, ...]:
-    """Return the mechanisms of a defense, see ``combine``; refuse those that the setting has no place for."""
+def mechanisms_of(setting: str, part: Part, *kinds: type) -> list[Any]:
+    """Return the mechanism of each class in a defense, None without one; refuse those of any other class."""
     registered = registry.defenses.of(setting)
     mechanisms = combine(registered, part)
     if not all(isinstance(mechanism, kinds) for mechanism in mechanisms):
@@ -297,19 +295,7 @@ def mechanisms_of(setting: str, part: Part, *kinds: type) -> tuple[object, ...]:
             f"the defense {part.title!r} has no place in this audit, which takes {', '.join(names)}, and objects of "
             f"classes that extend {', '.join(kind.__name__ for kind in kinds)}."
         )
-    return mechanisms
-
-
-def of_kind(mechanisms: Sequence[object], kind: type[M]) -> M | None:
-    """Return the mechanism of a class among those of a defense; None where there is none."""
-    return next((mechanism for mechanism in mechanisms if isinstance(mechanism, kind)), None)
-
-
-def distinct_names(kind: str, names: Sequence[str]) -> None:
-    """Refuse, as bad input, two things with the same name in results."""
-    for name in names:
-        if list(names).count(name) > 1:
-            raise BadInputError(f"two {kind}s would both be called {name!r} in results; give one another label.")
+    return [next((mechanism for mechanism in mechanisms if isinstance(mechanism, kind)), None) for kind in kinds]
 
 
 def several(value: object) -> object:

@@ -74,9 +74,8 @@ def _seconds(value: object) -> object:
     if not isinstance(value, str):
         return value
     match = _TIME.fullmatch(value.replace(" ", ""))
-    total = (
-        sum(float(n or 0) * by for n, by in zip(match.groups(), (86_400, 3_600, 60, 1), strict=True)) if match else 0
-    )
+    numbers = match.groups() if match else (0, 0, 0, 0)
+    total = sum(float(number or 0) * unit for number, unit in zip(numbers, (86_400, 3_600, 60, 1), strict=True))
     if not total > 0:
         raise BadInputError(f"a time is written like 90s, 30m or 2h, got {value!r}; say number and unit.")
     return total
@@ -109,34 +108,25 @@ DatasetName = Annotated[
         "Dataset by name; `seepage datasets` lists them.", TABLE, "NAME", parts="datasets", own=True, replaces=_TABLE
     ),
 ]
-Attacks = Annotated[
-    Parts, Option("Attack by name; `seepage attacks` lists them.", ATTACK, "NAME[:OPTIONS]", parts="attacks")
-]
-Baselines = Annotated[
-    Parts,
-    Option(
-        "Baseline to compare attacks with, which knows all but the message.",
-        ATTACK,
-        "NAME[:OPTIONS]",
-        parts="baselines",
-    ),
-]
-Defenses = Annotated[
-    Parts,
-    Option(
-        "Defense by name, none for no defense; `seepage defenses` lists them. Each is audited.",
-        ATTACK,
-        "NAME[:OPTIONS]",
-        parts="defenses",
-    ),
-]
+
+
+def _parts(parts: str, description: str) -> Option:
+    return Option(description, ATTACK, "NAME[:OPTIONS]", parts=parts)
+
+
+_DEFENSE = "Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."
+Attacks = Annotated[Parts, _parts("attacks", "Attack by name; `seepage attacks` lists them.")]
+Baselines = Annotated[Parts, _parts("baselines", "Baseline to compare attacks with, which knows all but the message.")]
+Defenses = Annotated[Parts, _parts("defenses", _DEFENSE)]
 
 
 def _number_as(field: str) -> BeforeValidator:
     """Return a validator that takes a number alone as this field of a nested model."""
-    return BeforeValidator(
-        lambda value: {field: value} if isinstance(value, int | float) and not isinstance(value, bool) else value
-    )
+    return BeforeValidator(lambda value: {field: value} if _is_number(value) else value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class ContradictionError(BadInputError):
@@ -148,7 +138,7 @@ class ContradictionError(BadInputError):
 
 
 def _lift(value: object) -> object:
-    if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < 1:
+    if isinstance(value, int | float) and _is_number(value) and not 0 < value < 1:
         raise BadInputError(
             "the limit of a lift is a number between 0 and 1 (0.2 is 20 points; no number of repetitions shows 0), "
             f"got {value!r}."
@@ -181,6 +171,11 @@ class ItemError(BadInputError):
         self.index = index
 
 
+def _limited_column(name: str) -> Option:
+    usual = "all cells, whole records, label and sensitive columns"
+    return Option("Column whose lift is limited.", GATE, "COLUMN", name=name, default=usual)
+
+
 class Gate(Plain):
     """A limit that an audit has to stay below."""
 
@@ -197,16 +192,7 @@ class Gate(Plain):
             name="fail_above",
         ),
     ]
-    column: Annotated[
-        str | None,
-        Option(
-            "Column whose lift is limited.",
-            GATE,
-            "COLUMN",
-            name="fail_column",
-            default="all cells, whole records, label and sensitive columns",
-        ),
-    ] = None
+    column: Annotated[str | None, _limited_column("fail_column")] = None
     deployed: Annotated[
         Names,
         Option(
@@ -218,8 +204,7 @@ class Gate(Plain):
         ),
     ] = ()
     whole_records: Annotated[
-        bool,
-        Option("Whether the share of whole records alone is limited.", GATE, name="fail_whole_records"),
+        bool, Option("Whether the share of whole records alone is limited.", GATE, name="fail_whole_records")
     ] = False
     worst: Annotated[
         tuple[float, float] | None,
@@ -258,16 +243,7 @@ class Wish(Plain):
             name="below",
         ),
     ]
-    column: Annotated[
-        str | None,
-        Option(
-            "Column whose lift is limited.",
-            GATE,
-            "COLUMN",
-            name="column",
-            default="all cells, whole records, label and sensitive columns",
-        ),
-    ] = None
+    column: Annotated[str | None, _limited_column("column")] = None
     whole_records: Annotated[
         bool, Option("Whether the share of whole records alone is limited.", GATE, name="whole_records")
     ] = False

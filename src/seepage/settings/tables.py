@@ -60,9 +60,8 @@ def _own(spec: Spec) -> tuple[Dataset, Inferred | None]:
     if spec.target not in (None, learnt):
         groups = groups_of_schema(open_table(spec.data, separator=separator, encoding=encoding), schema)
         # The target may be named by any of the one-hot columns that it is made of.
-        learnt = next(
-            (spec.target for group in groups if group.name == learnt and spec.target in group.members), learnt
-        )
+        if any(group.name == learnt and spec.target in group.members for group in groups):
+            learnt = spec.target
     if spec.target not in (None, learnt):
         raise unknown_name(f"target of the schema {str(spec.schema_file)!r}:", str(spec.target), [schema.target.name])
     return own_table(spec.data, schema, policy=spec.policy, separator=separator, encoding=encoding)

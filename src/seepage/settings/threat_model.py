@@ -64,9 +64,8 @@ def mechanisms(setting: str, parts: Iterable[Part]) -> tuple[tuple[str, ActsOn],
 
 def applicability(entry: registry.Entry[registry.Attack], deployment: Deployment) -> Applicability:
     """Return whether an attack can be run on a deployment."""
-    return Applicability(
-        entry.name, tuple(view.__name__ for view in entry.sees), entry.needs, _reason(entry, deployment)
-    )
+    sees = tuple(view.__name__ for view in entry.sees)
+    return Applicability(entry.name, sees, entry.needs, _reason(entry, deployment))
 
 
 def grid_of_attacks(deployment: Deployment) -> list[Applicability]:

@@ -15,7 +15,7 @@ from seepage.datasets.coins import some_rows
 from seepage.digests import Json, digest_of, plain
 from seepage.errors import BadInputError
 from seepage.pace import Stopwatch, rehearsing
-from seepage.settings.part import Part, distinct_names, source_of
+from seepage.settings.part import Part, source_of
 from seepage.settings.setting import About, Audit, Configuration, Exposure, Given, Outcome, PlannedPart, Progress
 from seepage.settings.spec import Spec
 from seepage.settings.tables import Tables
@@ -42,14 +42,11 @@ def joined(outcomes: Sequence[Outcome], about: About) -> Outcome:
         leaks, bounds = scale.higher_leaks is not False, (scale.low, scale.high)
         measured.append(replace(figure, higher_leaks=leaks, bounds=bounds))
     times = [outcome.seconds for outcome in outcomes if outcome.seconds is not None]
+    seconds = sum(times) / len(times) if times else None
     pictures = tuple(chain.from_iterable(outcome.pictures or (None,) for outcome in outcomes))
     evidence = [outcome.evidence for outcome in outcomes]
-    return Outcome(
-        measured,
-        sum(times) / len(times) if times else None,
-        tuple(chain.from_iterable(evidence)) if all(evidence) else (),
-        pictures if any(pictures) else (),
-    )
+    joined_evidence = tuple(chain.from_iterable(evidence)) if all(evidence) else ()
+    return Outcome(measured, seconds, joined_evidence, pictures if any(pictures) else ())
 
 
 @runtime_checkable
@@ -88,7 +85,9 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     defenses: Mapping[str, D]
 
     def __init__(self, spec: S, dataset: Dataset | None = None, own: bool = False, swapped: bool = False) -> None:
-        check_cpu(spec.device, self.setting)
+        if spec.device not in ("auto", "cpu"):
+            where = f"{self.setting} learning is computed on the CPU alone"
+            raise BadInputError(f"{where}, got device={spec.device!r}; use 'cpu'.")
         self.spec, self.own, self.swapped = spec, own, swapped
         self._parts = {part.title: part for part in spec.defenses}
         self._set_up(spec, dataset)
@@ -108,7 +107,9 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     @property
     def origin(self) -> Mapping[str, Json]:
         """Digests that distinguish the rows from others."""
-        return {} if self.dataset is None else origin_of(self.dataset, self.rows)
+        if self.dataset is None:
+            return {}
+        return table_origin(self.dataset, len(self.dataset.all), digest_of({"rows": self.rows}))
 
     @property
     def determining(self) -> Mapping[str, Json]:
@@ -148,12 +149,9 @@ class UnitsAudit(Audit[S], Generic[S, D]):
     def control_on(self: A, data: Dataset, fields: Mapping[str, Any], swapped: bool, why: str = "") -> A:
         """Return a control without a defense and without measurements of the task; ``why`` attacks are left out."""
         common: dict[str, Any] = {
-            "control": False,
-            "gate": None,
-            "keep_records": False,
+            **{"control": False, "gate": None, "keep_records": False},
             "variant": "negative control" if swapped else "positive control",
-            "repetitions": CONTROL_UNITS,
-            "defenses": (Part(name="none"),),
+            **{"repetitions": CONTROL_UNITS, "defenses": (Part(name="none"),)},
         }
         control = type(self)(with_fields(self.spec, {**common, **fields}), data, self.own, swapped)
         missing = [part.title for part in self.spec.attacks if part not in control.spec.attacks]
@@ -172,12 +170,13 @@ def _source_of(part: PlannedPart, setting: str) -> str | None:
 
 def planned(about: Sequence[Part], baselines: Sequence[Part], attacks: Sequence[Part]) -> tuple[PlannedPart, ...]:
     """Return the parts of an audit in the order of results, with distinct names."""
-    parts = (
-        *(PlannedPart(part, "about") for part in about),
-        *(PlannedPart(part, "baseline") for part in baselines),
-        *(PlannedPart(part, "attack") for part in attacks),
-    )
-    distinct_names("part", [part.label for part in parts])
+    parts = tuple(PlannedPart(part, "about") for part in about)
+    parts += tuple(PlannedPart(part, "baseline") for part in baselines)
+    parts += tuple(PlannedPart(part, "attack") for part in attacks)
+    names = [part.label for part in parts]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInputError(f"two parts would both be called {name!r} in results; give one another label.")
     return parts
 
 
@@ -186,6 +185,14 @@ def with_fields(spec: S, changed: Mapping[str, Json]) -> S:
     for name in changed:
         type(spec).model_fields[name]
     return spec.model_copy(update=changed)
+
+
+def facts_of(data: Dataset, **others: Any) -> dict[str, Any]:
+    """Return the fields of ``About`` that follow from a table, and others."""
+    schema = data.schema
+    facts = {"dataset": data.name, "notes": data.notes, "rows": len(data.all), "target": schema.target.name}
+    sensitive = tuple(column.name for column in schema.columns if column.sensitive)
+    return {**facts, "columns": schema.names, "sensitive": sensitive, **others}
 
 
 # Enough for an interval that a working attack clears, and that a failing one does not exceed by chance.
@@ -198,18 +205,10 @@ def rows_identity(data: Dataset) -> list[Json]:
     return [len(cells), plain(cells.cells), plain(cells.labels)]
 
 
-def origin_of(data: Dataset, rows: list[Json]) -> dict[str, Json]:
-    """Return the description of a table for provenance; nothing of the rows but digests."""
-    return {
-        "dataset": {
-            "name": data.name,
-            "rows": len(data.all),
-            "digest": digest_of({"rows": rows}),
-            "source": data.source,
-            "licence": data.licence,
-            "notes": list(data.notes),
-        }
-    }
+def table_origin(data: Dataset, rows: int, digest: str) -> dict[str, Json]:
+    """Return the description of a table for provenance; nothing of the rows but a digest."""
+    facts = {"name": data.name, "rows": rows, "digest": digest, "source": data.source, "licence": data.licence}
+    return {"dataset": {**facts, "notes": list(data.notes)}}
 
 
 def rows_in_time(data: Dataset, most: int | None, seconds: float | None, rate: float, seed: int) -> Dataset:
@@ -229,12 +228,6 @@ def of_some_rows(data: Dataset, table: Dataset) -> tuple[str, ...]:
     """Return a sentence for the headline where figures are of a part of the rows, else nothing."""
     rows, of = len(data.all), len(table.all)
     return () if rows == of else (f"These are figures of {rows:,} of the table's {of:,} rows.",)
-
-
-def check_cpu(device: str, setting: str) -> None:
-    """Refuse another device than the CPU for a setting whose code runs there alone."""
-    if device not in ("auto", "cpu"):
-        raise BadInputError(f"{setting} learning is computed on the CPU alone, got device={device!r}; use 'cpu'.")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from seepage.errors import BadInputError
-from seepage.shadow.learner import ModelStack, check_recipe, check_rows, in_parts
+from seepage.shadow.learner import Trained, check_recipe, check_rows, in_parts
 
 # Edges and cells of the parts that are processed at once.
 _ENTRIES = 2**22
@@ -76,7 +76,7 @@ def _matrix(of: Sequence[sparse.csr_array]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class StackedGraph(ModelStack):
+class StackedGraph(Trained):
     """Graph convolutional networks with one hidden layer, each with weights of its own, on parts of one graph."""
 
     graph: Graph
@@ -162,9 +162,8 @@ class Convolutional:
         parts = [self.graph.part(line) for line in nodes]
         features, propagation = (_matrix([part[i] for part in parts]) for i in range(2))
         turned = features.t().coalesce()
-        optimiser = torch.optim.Adam(
-            list(models.parameters), lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
-        )
+        rate, decay = self.learning_rate, self.weight_decay
+        optimiser = torch.optim.Adam(list(models.parameters), lr=rate, weight_decay=decay, fused=True)
         count, size = nodes.shape
         for _ in range(self.epochs):
             # The chain rule by hand: products with sparse matrices, of which only dense factors have gradients.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
@@ -14,27 +15,6 @@ from seepage.errors import BadInputError, check_count, non_negative, positive
 
 
 @runtime_checkable
-class Trained(Protocol):
-    """Models of one kind, on a leading axis."""
-
-    def __len__(self) -> int:
-        """Return the number of models."""
-        ...
-
-    def answers(self, inputs: Tensor) -> Float[Tensor, "model query label"]:
-        """Return each model's chances of every class, for queries on the first axis of ``inputs``."""
-        ...
-
-    def flat(self) -> Float[Tensor, "model parameter"]:
-        """Return each model's parameters in one row."""
-        ...
-
-    def of(self, chosen: slice) -> Trained:
-        """Return some of the models."""
-        ...
-
-
-@runtime_checkable
 class Learner(Protocol):
     """A training recipe, known to all parties."""
 
@@ -44,11 +24,7 @@ class Learner(Protocol):
         ...
 
     def train(
-        self,
-        inputs: Tensor,
-        labels: Int[Tensor, " row"],
-        chosen: Int[Tensor, "model trained"],
-        seeds: Sequence[int],
+        self, inputs: Tensor, labels: Int[Tensor, " row"], chosen: Int[Tensor, "model trained"], seeds: Sequence[int]
     ) -> Trained:
         """Train one model on each line of ``chosen`` positions of rows; ``seeds``: of first weights and batches."""
         ...
@@ -58,11 +34,11 @@ class Learner(Protocol):
         ...
 
 
-_Models = TypeVar("_Models", bound="ModelStack")
+_Models = TypeVar("_Models", bound="Trained")
 
 
-class ModelStack:
-    """Models whose parameters have models on their first axis; a dataclass of these and of values that models share."""
+class Trained(ABC):
+    """Models of one kind: a dataclass of parameters, with models on their first axis, and of values that all share."""
 
     names: ClassVar[tuple[str, ...]]
     """Names of the parameters, in the order of ``flat``."""
@@ -74,6 +50,10 @@ class ModelStack:
 
     def __len__(self) -> int:
         return len(self.parameters[0])
+
+    @abstractmethod
+    def answers(self, inputs: Tensor) -> Float[Tensor, "model query label"]:
+        """Return each model's chances of every class, for queries on the first axis of ``inputs``."""
 
     def holding(self: _Models, parameters: Iterable[Tensor]) -> _Models:
         """Return models with other parameters."""

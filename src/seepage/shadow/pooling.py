@@ -48,13 +48,9 @@ class MarkedRows:
                 f"rows of {tuple(self.inputs.shape[1:])} numbers cannot be pooled with rows of "
                 f"{tuple(other.inputs.shape[1:])}; all parties and the attacker's auxiliary rows have the same columns."
             )
-        return replace(
-            self,
-            inputs=torch.cat([self.inputs, other.inputs]),
-            labels=torch.cat([self.labels, other.labels]),
-            carries=torch.cat([self.carries, other.carries]),
-            groups=None,
-        )
+        names = ("inputs", "labels", "carries")
+        joined = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in names}
+        return replace(self, **joined, groups=None)
 
     def drawn(
         self,

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seepage.errors import BadInputError
-from seepage.shadow.learner import ModelStack, check_recipe, check_rows, in_parts
+from seepage.shadow.learner import Trained, check_recipe, check_rows, in_parts
 
 # Largest size of one chunk's gates, over all words of a batch, in bytes.
 _BYTES = 2**26
@@ -20,7 +20,7 @@ _DIRECTIONS = 2
 
 
 @dataclass(frozen=True)
-class StackedRecurrent(ModelStack):
+class StackedRecurrent(Trained):
     """Networks that read a text in both directions; the word vectors are shared by all.
 
     A text is a row of word numbers, padded with 0, whose vector is never read. Gates are in the order input, forget,
@@ -119,12 +119,10 @@ class Recurrent:
             "out": ((self.dense, self.classes), self.dense),
             "out_bias": ((self.classes,), self.dense),
         }
-        drawn = {
-            name: torch.stack(
-                [(2 * torch.rand(shape, generator=generator) - 1) * inner**-0.5 for generator in generators]
-            )
-            for name, (shape, inner) in shapes.items()
-        }
+        drawn = {}
+        for name, (shape, inner) in shapes.items():
+            uniform = torch.stack([torch.rand(shape, generator=generator) for generator in generators])
+            drawn[name] = (2 * uniform - 1) * inner**-0.5
         drawn["inward_bias"][..., self.units : 2 * self.units] += 1
         return StackedRecurrent(self.vectors, **drawn), generators
 

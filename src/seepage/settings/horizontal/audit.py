@@ -53,7 +53,7 @@ from seepage.settings.setting import (
 )
 from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
-from seepage.settings.units import CONTROL_UNITS, with_fields
+from seepage.settings.units import CONTROL_UNITS, facts_of, table_origin, with_fields
 from seepage.sources import own_code
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, UpdateView, View
@@ -84,13 +84,10 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         self.spec, self.subject, self.swapped = spec, subject, swapped
         self.dataset, self.own, self.inferred = subject.dataset, subject.own, subject.inferred
         self.together = None if spec.variant is None else spec.victims
-        self.metrics: tuple[Metric, ...] = tuple(
-            cast("Metric", make_part(registry.metrics, part)) for part in spec.metrics
-        )
-        self._instances: dict[str, Attack] = {
-            part.title: make_part(registry.baselines.of("horizontal"), part) for part in spec.baselines
-        }
-        self._instances |= {part.title: _attack(spec, part) for part in spec.attacks}
+        self.metrics = tuple(cast("Metric", make_part(registry.metrics, part)) for part in spec.metrics)
+        baselines = registry.baselines.of("horizontal")
+        self.instances: dict[str, Attack] = {part.title: make_part(baselines, part) for part in spec.baselines}
+        self.instances |= {part.title: _attack(spec, part) for part in spec.attacks}
         test = [PlannedPart(Part(name=MEMBERSHIP, options={"non_members": spec.non_members}), "about")]
         self.membership = GradientMembership()
         refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
@@ -105,10 +102,9 @@ class HorizontalAudit(Audit[HorizontalSpec]):
 
     def _about(self) -> About:
         spec, subject = self.spec, self.subject
-        dataset, schema = subject.dataset, subject.dataset.schema
         messages = "the gradient" if spec.attacked_rounds == 1 else f"the gradients of {spec.attacked_rounds} rounds"
         return About(
-            dataset=dataset.name,
+            **facts_of(subject.dataset, rows=len(subject.dataset.train)),
             protocol=spec.protocol,
             model=subject.model.name,
             lead="What an honest-but-curious participant learns about the records behind an update.",
@@ -117,12 +113,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             message=messages,
             control="The gradient of a single record in the control's network holds that record, so a working attack "
             "reads nearly all of it.",
-            notes=dataset.notes,
-            rows=len(dataset.train),
             rounds=spec.attacked_rounds,
-            target=schema.target.name,
-            columns=schema.names,
-            sensitive=tuple(column.name for column in schema.columns if column.sensitive),
             utility=("task_accuracy", "task_rmse"),
             without_dropout=subject.model.switched_off,
         )
@@ -142,14 +133,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         """Digests of the table and the network that distinguish them from others."""
         dataset, model = self.subject.dataset, self.subject.model
         return {
-            "dataset": {
-                "name": dataset.name,
-                "rows": len(dataset.train),
-                "digest": self.subject.rows_digest,
-                "source": dataset.source,
-                "licence": dataset.licence,
-                "notes": list(dataset.notes),
-            },
+            **table_origin(dataset, len(dataset.train), self.subject.rows_digest),
             "model": {"name": model.name, "head": model.head, "digest": self.subject.model_digest},
         }
 
@@ -164,13 +148,6 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def protocol(self, configuration: Configuration) -> Clients[View]:
         """Return the protocol of a configuration."""
         return self._protocols[configuration][1]
-
-    def attack(self, configuration: Configuration, part: PlannedPart) -> Attack:
-        """Return an attack or baseline, ready to run; over rounds where the same clients are attacked in several."""
-        instance = self._instances[part.label]
-        if part.kind == "attack" and self._in_rounds(configuration):
-            return OverRounds(instance)
-        return instance
 
     def identity(self, configuration: Configuration, part: PlannedPart) -> dict[str, Json]:
         """Return everything that determines the figures of a part, as JSON values."""
@@ -206,13 +183,13 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         if part.kind != "attack":
             return _BASELINE_GROUP
         # What an attack optimises together anyway.
-        restarts = int(getattr(self._instances[part.label], "restarts", 1))
+        restarts = int(getattr(self.instances[part.label], "restarts", 1))
         fit = ROWS_AT_ONCE[self.where] // (restarts * self.protocol(configuration).records)
         return max(1, min(fit, _GROUP[self.where]))
 
     def memory(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the bytes of a search from all random starts at once, or of the client's own pass over its batch."""
-        restarts = int(getattr(self._instances[part.label], "restarts", 1)) if part.kind == "attack" else 1
+        restarts = int(getattr(self.instances[part.label], "restarts", 1)) if part.kind == "attack" else 1
         rows = self.group(configuration, part) * restarts * self.protocol(configuration).records
         return rows * self.subject.encoder.width * _BYTES
 
@@ -220,11 +197,11 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         """Return the messages of some victims, and the secret behind them."""
         spec, subject, protocol = self.spec, self.subject, self.protocol(configuration)
         seeds, guarding = ([stream(spec.seed, unit, purpose) for unit in units] for purpose in ("batch", "defense"))
-        transcript = self._transcript(protocol, configuration, seeds, guarding)
+        transcript = self._transcript(protocol, seeds, guarding)
         granted = self._granted_of(protocol, transcript)
         if self.swapped:
             others = [stream(spec.seed, unit, "negative control") for unit in units]
-            other = self._transcript(protocol, configuration, others, guarding)
+            other = self._transcript(protocol, others, guarding)
             granted = self._granted_of(protocol, other)
             transcript = replace(transcript, view=other.view)
         schema, statistics = subject.dataset.schema, subject.dataset.statistics
@@ -265,9 +242,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def negative(self) -> HorizontalAudit:
         """Return the negative control: as the positive one, but each message is that of other records."""
         control = control_of(self)
-        return HorizontalAudit(
-            control.spec.model_copy(update={"variant": "negative control"}), control.subject, swapped=True
-        )
+        spec = with_fields(control.spec, {"variant": "negative control"})
+        return HorizontalAudit(spec, control.subject, swapped=True)
 
     def levers(self) -> tuple[Lever, ...]:
         """Return noise, sparser messages, larger batches, more clients in an aggregate and more local steps."""
@@ -300,11 +276,10 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         if training.configurations:
             sizes = {configuration.batch_size for configuration in training.configurations}
             labels = {configuration.defense for configuration in training.configurations}
-            some = {
-                "batch_sizes": tuple(size for size in spec.batch_sizes if size in sizes),
-                "defenses": tuple(part for part in spec.defenses if part.title in labels),
-            }
-            task_rows(spec.model_copy(update=some), self.subject, cache, say, training.recipe)
+            some_sizes = tuple(size for size in spec.batch_sizes if size in sizes)
+            some_defenses = tuple(part for part in spec.defenses if part.title in labels)
+            some = spec.model_copy(update={"batch_sizes": some_sizes, "defenses": some_defenses})
+            task_rows(some, self.subject, cache, say, training.recipe)
         return [*task_rows(spec, self.subject, cache, say, training.recipe, train=False), *learnt]
 
     def save(self, folder: Path) -> None:
@@ -312,16 +287,13 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         keep_networks(folder, [(self.spec, self.subject)])
 
     def _transcript(
-        self, protocol: Clients[View], configuration: Configuration, seeds: Sequence[int], guarding: Sequence[int]
+        self, protocol: Clients[View], seeds: Sequence[int], guarding: Sequence[int]
     ) -> Transcript[AnyView]:
         subject = self.subject
         rows, encoder = subject.dataset.train, subject.encoder
-        if self._in_rounds(configuration):
+        if _in_rounds(subject, protocol):
             return protocol.run_rounds([subject.model, *subject.later], rows, encoder, seeds, guarding)
         return protocol.run(subject.model, rows, encoder, seeds, guarding)
-
-    def _in_rounds(self, configuration: Configuration) -> bool:
-        return _in_rounds(self.subject, self.protocol(configuration))
 
     def _granted_of(self, protocol: Clients[View], transcript: Transcript[AnyView]) -> dict[str, Any]:
         """Return the attacker's knowledge beside schema and statistics, as arguments of ``Knowledge``."""
@@ -333,9 +305,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             statistics = batch_statistics(self.subject.model, encoder.encode(secret.cells.to(encoder.mean.device)))
             if self._statistics(protocol) == "sent":
                 statistics = statistics_sent(self.subject.model.module, statistics)
-            knowledge["batch_statistics"] = {
-                name: Moments(*(t.cpu() for t in moments)) for name, moments in statistics.items()
-            }
+            here = {name: Moments(*(t.cpu() for t in moments)) for name, moments in statistics.items()}
+            knowledge["batch_statistics"] = here
         return knowledge
 
     def _statistics(self, protocol: Clients[View]) -> BatchStatistics:
@@ -357,12 +328,12 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         """Return all arguments of an attack or baseline, defaults included where it is an object."""
         if part.kind == "about":
             return {"non_members": self.spec.non_members, **arguments_of(self.membership)}
-        instance = self._instances[part.label]
+        instance = self.instances[part.label]
         return {"options": plain(part.part.options)} if inspect.isfunction(instance) else arguments_of(instance)
 
     def _sees(self, configuration: Configuration) -> str:
         protocol = self.protocol(configuration)
-        if not self._in_rounds(configuration):
+        if not _in_rounds(self.subject, protocol):
             return protocol.sees
         rounds, holds = 1 + len(self.subject.later), protocol.holds
         batch = "" if holds == protocol.batch_size else f", a batch drawn anew from the {holds} that a client holds"
@@ -388,15 +359,13 @@ class HorizontalExposure(Exposure):
         spec, subject = audit.spec, audit.subject
         schema, statistics = subject.dataset.schema, subject.dataset.statistics
         seeds = [stream(spec.seed, unit, "starts" if is_attack else "baseline") for unit in self.units]
-        attack = audit.attack(self.configuration, part)
+        attack = audit.instances[part.label]
+        if is_attack and _in_rounds(subject, audit.protocol(self.configuration)):
+            attack = cast("Attack", OverRounds(attack))
         reports = is_attack and progress is not None and takes(attack, "progress")
+        more = {"progress": progress} if reports else {}
         begun = time.perf_counter()
-        guess = attack(
-            self.transcript.view,
-            self.knowledge if is_attack else self.plainly,
-            seeds,
-            **({"progress": progress} if reports else {}),
-        )
+        guess = attack(self.transcript.view, self.knowledge if is_attack else self.plainly, seeds, **more)
         seconds = (time.perf_counter() - begun) / len(seeds)
         secret = self.transcript.secret
         guess = check_guess(part.part, guess, RecordsGuess, {"victim": len(seeds), "column": len(schema.columns)})
@@ -404,9 +373,8 @@ class HorizontalExposure(Exposure):
         if guess.certified is not None and self.knowledge.defense.name == "none" and not audit.swapped:
             shown = visible(self.transcript.view, secret, subject.encoder)
         keep = (spec.keep_records or not subject.own) if is_attack else None
-        return records_outcome(
-            schema, statistics, secret, guess, audit.metrics, seconds, visible=shown, keep_records=keep
-        )
+        known = (schema, statistics)
+        return records_outcome(*known, secret, guess, audit.metrics, seconds, visible=shown, keep_records=keep)
 
     def _membership(self) -> Outcome:
         """Score the test that distinguishes the records behind each message from others of the table."""
@@ -498,13 +466,12 @@ def _attack(spec: HorizontalSpec, part: Part) -> Attack:
         options["profile"] = spec.profile
     if spec.iterations is not None and takes(factory, "iterations"):
         options["iterations"] = spec.iterations
-    attack = registry.attacks.of("horizontal").create(part.name, **{**options, **part.options})
+    registered = registry.attacks.of("horizontal")
+    attack = registered.create(part.name, **{**options, **part.options})
     # An attack defined by its single start would be another attack with several.
     several = getattr(attack, "restarts", 1) > 1 and takes(factory, "restarts")
     if spec.restarts is not None and several and "restarts" not in part.options:
-        attack = registry.attacks.of("horizontal").create(
-            part.name, **{**options, "restarts": spec.restarts, **part.options}
-        )
+        attack = registered.create(part.name, **{**options, "restarts": spec.restarts, **part.options})
     return attack
 
 
@@ -525,9 +492,8 @@ def control_of(audit: HorizontalAudit) -> HorizontalAudit:
     """
     spec, subject = audit.spec, audit.subject
     columns = len(subject.dataset.schema.columns)
-    keeps_network = any(
-        hasattr(entry_of(registry.attacks.of("horizontal"), attack).factory, "network") for attack in spec.attacks
-    )
+    registered = registry.attacks.of("horizontal")
+    keeps_network = any(hasattr(entry_of(registered, attack).factory, "network") for attack in spec.attacks)
     control = make_spec(
         **{
             **{name: getattr(spec, name) for name in HorizontalSpec.model_fields},

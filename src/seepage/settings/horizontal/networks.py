@@ -29,11 +29,9 @@ def keep(path: Path, models: Sequence[Model], learnt: Learnt, private: bool = Fa
     """Write the networks of the attacked rounds and the quality of the last, as safetensors; nothing if it is there."""
     if path.exists():
         return
-    tensors = {
-        f"{i}.{name}": tensor.detach().cpu().contiguous().clone()
-        for i, model in enumerate(models)
-        for name, tensor in (*model.parameters.items(), *model.module.named_buffers())
-    }
+    states = [{**model.parameters, **dict(model.module.named_buffers())} for model in models]
+    named = {f"{i}.{name}": tensor for i, state in enumerate(states) for name, tensor in state.items()}
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
     about = {**asdict(learnt), "training": learnt.training.model_dump()}
     write_whole(path, save(tensors, metadata={_LEARNT: json.dumps(about)}), private)
 

@@ -59,11 +59,9 @@ def _watched(subject: Subject, encoded: Tensor) -> tuple[Tensor, tuple[Layer, ..
 
         return note
 
-    handles = [
-        layer.register_forward_hook(listen(name))
-        for name, layer in subject.model.module.named_modules()
-        if type(layer) in (nn.ReLU, nn.Tanh, nn.Sigmoid)
-    ]
+    named = subject.model.module.named_modules()
+    activations = [(name, layer) for name, layer in named if type(layer) in (nn.ReLU, nn.Tanh, nn.Sigmoid)]
+    handles = [layer.register_forward_hook(listen(name)) for name, layer in activations]
     try:
         outputs = subject.model.outputs(encoded)
     finally:

@@ -115,8 +115,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         ),
     ] = "nn3"
     model_options: Annotated[
-        dict[str, Any],
-        Option("Argument of the network's factory.", PARTIES, "NAME=VALUE", below="model", key=""),
+        dict[str, Any], Option("Argument of the network's factory.", PARTIES, "NAME=VALUE", below="model", key="")
     ] = Field(default_factory=dict)
     weights: Annotated[
         File | None,
@@ -188,8 +187,7 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
         ),
     ] = (8, 32)
     replacement: Annotated[
-        bool,
-        Option("Whether a batch may hold a row twice.", PARTIES, below="protocol", key="replacement"),
+        bool, Option("Whether a batch may hold a row twice.", PARTIES, below="protocol", key="replacement")
     ] = False
     attacks: Attacks = (Part(name="unmix"), Part(name="inverting_gradients"))
     labels: Annotated[

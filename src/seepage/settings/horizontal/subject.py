@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -114,19 +115,11 @@ def prepare(
     if dataset is None:
         dataset, inferred = (tables or Tables()).rows(spec)
     _check_target(dataset)
-    placed, source = make_model(
-        spec.model if model is None else model,
-        dataset.schema,
-        dataset.statistics,
-        seed=spec.seed if spec.model_seed is None else spec.model_seed,
-        head=spec.head,
-        options=spec.model_options,
-        weights=spec.weights,
-        dropout=spec.dropout,
-        device=find_device(spec.device),
-    )
-    dtype = next(iter(placed.parameters.values())).dtype
-    encoder = Encoder(dataset.schema, dataset.statistics, dtype=dtype, device=find_device(spec.device))
+    network, seed = spec.model if model is None else model, spec.seed if spec.model_seed is None else spec.model_seed
+    table, device = (dataset.schema, dataset.statistics), find_device(spec.device)
+    form: dict[str, Any] = {"head": spec.head, "options": spec.model_options, "dropout": spec.dropout}
+    placed, source = make_model(network, *table, seed=seed, weights=spec.weights, device=device, **form)
+    encoder = Encoder(*table, dtype=next(iter(placed.parameters.values())).dtype, device=device)
     untrained = Subject(dataset, placed, own, encoder, source, inferred)
     if spec.training is None:
         return untrained
@@ -137,7 +130,7 @@ def prepare(
         "training": spec.training.model_dump(),
         "seed": spec.seed,
         "threads": spec.threads,
-        "device": find_device(spec.device).type,
+        "device": device.type,
     }
     trained = None if folder is None else networks.find(networks.place_of(folder, origin), placed, spec.training)
     if trained is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from typing import Any
 
 from seepage import protocols, registry
 from seepage.assessment.empirical_epsilon import message_epsilon
@@ -41,9 +42,8 @@ def defense_of(part: Part) -> AnyDefense:
 
 def protocol_of(spec: HorizontalSpec, batch_size: int, defense: AnyDefense) -> Clients[View]:
     """Return the protocol of a spec at a batch size, under a defense."""
-    return protocols.create(
-        spec.protocol, batch_size=batch_size, replacement=spec.replacement, defense=defense, **spec.protocol_options
-    )
+    options = {**spec.protocol_options, "replacement": spec.replacement}
+    return protocols.create(spec.protocol, batch_size=batch_size, defense=defense, **options)
 
 
 def task_rows(
@@ -65,9 +65,8 @@ def task_rows(
     settings = [(size, part) for size in spec.batch_sizes for part in spec.defenses]
     rows = [_row(spec, subject, size, part, cache, say, taught, train) for size, part in settings]
     trained = [row for row in rows if row is not None]
-    return [
-        row for task in trained for row in (task, privacy_row(task), canary_row(spec, task, cache)) if row is not None
-    ]
+    further = [(task, privacy_row(task), canary_row(spec, task, cache)) for task in trained]
+    return [row for rows_of_task in further for row in rows_of_task if row is not None]
 
 
 def canary_row(spec: HorizontalSpec, task: ResultRow, cache: Cache) -> ResultRow | None:
@@ -101,22 +100,11 @@ def canary_row(spec: HorizontalSpec, task: ResultRow, cache: Cache) -> ResultRow
     epsilon = cache(origin, measure)
     if epsilon is None:
         return None
-    return replace(
-        task,
-        metric="empirical_epsilon",
-        mean=epsilon["epsilon"],
-        low=epsilon["low"],
-        high=epsilon["high"],
-        std=None,
-        n=epsilon["canaries"],
-        baseline=None,
-        baseline_name=None,
-        lift=None,
-        lift_low=None,
-        lift_high=None,
-        status="ok",
-        settings={**epsilon, "accounted": gaussian_epsilon(1 / guarantee.noise_multiplier, privacy["delta"])},
-    )
+    none: dict[str, Any] = dict.fromkeys(("std", "baseline", "baseline_name", "lift", "lift_low", "lift_high"))
+    accounted = gaussian_epsilon(1 / guarantee.noise_multiplier, privacy["delta"])
+    interval = {"mean": epsilon["epsilon"], "low": epsilon["low"], "high": epsilon["high"], "n": epsilon["canaries"]}
+    settings = {**epsilon, "accounted": accounted}
+    return replace(task, metric="empirical_epsilon", **interval, **none, status="ok", settings=settings)
 
 
 # Records beside a canary: few are enough.
@@ -169,42 +157,19 @@ def _row(
 
     def fresh(replica: int) -> Model:
         seed = stream(spec.seed, replica, "initialisation")
-        return make_model(
-            spec.model,
-            subject.dataset.schema,
-            subject.dataset.statistics,
-            seed=seed,
-            head=spec.head,
-            options=spec.model_options,
-            dropout=spec.dropout,
-            device=find_device(spec.device),
-        )[0]
+        form = {"head": spec.head, "options": spec.model_options, "dropout": spec.dropout}
+        table = (subject.dataset.schema, subject.dataset.statistics)
+        return make_model(spec.model, *table, seed=seed, device=find_device(spec.device), **form)[0]
 
     def train() -> dict[str, Json]:
         say(f"training at batch size {batch_size}, {part.title}")
         with threads(spec.threads):
-            utility = measure_utility(
-                subject.dataset,
-                subject.model,
-                subject.encoder,
-                batch_size,
-                defense,
-                recipe,
-                spec.seed,
-                fresh,
-                local,
-                shuffle,
-                clients,
-            )
-        return utility_row(
-            utility,
-            dataset=subject.dataset.name,
-            protocol=spec.protocol,
-            model=subject.model.name,
-            batch_size=batch_size,
-            defense=part.title,
-            seed=spec.seed,
-        ).as_dict()
+            network = (subject.dataset, subject.model, subject.encoder)
+            training = (defense, recipe, spec.seed, fresh, local, shuffle, clients)
+            utility = measure_utility(*network, batch_size, *training)
+        names = {"dataset": subject.dataset.name, "protocol": spec.protocol, "model": subject.model.name}
+        row = utility_row(utility, **names, batch_size=batch_size, defense=part.title, seed=spec.seed)
+        return row.as_dict()
 
     origin = {
         "task": plain(recipe),

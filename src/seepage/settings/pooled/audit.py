@@ -61,12 +61,8 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         shuffled = [] if update else [Part(name=SHUFFLED)]
         self.parts = planned([_TRAINING, *shuffled], spec.baselines, spec.attacks)
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
-        self._defense_options = {
-            part.title: {
-                mechanism.name: plain(mechanism.options) for mechanism in part.mechanisms if mechanism.name != "none"
-            }
-            for part in spec.defenses
-        }
+        mechanisms = {part.title: [m for m in part.mechanisms if m.name != NONE] for part in spec.defenses}
+        self._defense_options = {label: {m.name: plain(m.options) for m in used} for label, used in mechanisms.items()}
         self._forecast: dict[bool, float | None] = {}
         self.about = self._about()
 
@@ -130,14 +126,12 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
         spec = self.spec
         worlds = 4 if spec.protocol == "update" else len(spec.shares)
         # Attacks with intervals take 20 shadow models at least, in pairs from two halves.
-        with_intervals = estimates_shares(spec)
-        least = 5 * math.lcm(4, len(spec.shares)) if with_intervals else 2 * len(spec.shares)
+        least = 5 * math.lcm(4, len(spec.shares)) if estimates_shares(spec) else 2 * len(spec.shares)
         if 4 * worlds > spec.targets or 2 * least > spec.shadows:
             return None
 
         def expose(size: int) -> Exposure:
-            changed = {"targets": size * worlds, "shadows": size * least}
-            small = with_fields(spec, changed)
+            small = with_fields(spec, {"targets": size * worlds, "shadows": size * least})
             return UnitsExposure(self.about, [attack_seed(small, self.source, self.defenses[configuration.defense], 0)])
 
         return rehearsed_exposure(expose, self.parts, (spec.targets + spec.shadows) / (worlds + least))
@@ -148,15 +142,10 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
             return {}
         spec = self.spec
         auxiliary = spec.auxiliary if spec.auxiliary_from == "rows" else f"made up from {spec.auxiliary_from}"
-        sees = views_of(part.part) if part.kind == "attack" else ()
+        sees = views_of(part.part)
         if GradientsView in sees:
-            return {
-                "sees": "the victim's gradients in federated training",
-                "queries": 0,
-                "auxiliary": auxiliary,
-                "own rows": spec.rows,
-                "training": "known",
-            }
+            gradients = {"sees": "the victim's gradients in federated training", "queries": 0}
+            return {**gradients, "auxiliary": auxiliary, "own rows": spec.rows, "training": "known"}
         models = ModelView in sees
         limit = self.defenses[configuration.defense].queries
         return {

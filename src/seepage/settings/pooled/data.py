@@ -114,9 +114,8 @@ def pooled_data(spec: PooledSpec, dataset: Dataset | None = None) -> PooledData:
     if dataset is None and spec.dataset in registry.populations.names():
         named = registry.populations[spec.dataset]
         folder = {"folder": spec.data_folder} if "folder" in inspect.signature(named.factory).parameters else {}
-        return _of_population(
-            spec, cast("Population", registry.populations.create(spec.dataset, **folder, **spec.dataset_options))
-        )
+        population = registry.populations.create(spec.dataset, **folder, **spec.dataset_options)
+        return _of_population(spec, cast("Population", population))
     if spec.nodes is not None and (spec.nodes != spec.data or spec.edges is None):
         raise BadInputError(
             f"the nodes {str(spec.nodes)!r} are the table, and come with their edges; leave out another table (",
@@ -154,21 +153,9 @@ def _of_table(spec: PooledSpec, dataset: Dataset | None) -> PooledData:
     target = data.schema.target
     # Rows were refused otherwise.
     assert isinstance(target, Discrete)
-
-    return PooledData(
-        spec,
-        data.name,
-        data.notes,
-        data.extent,
-        len(data.all),
-        target.name,
-        sensitive,
-        None if spec.synthetic is not None else _value(spec, data, sensitive),
-        rows_identity(data),
-        by_columns,
-        target.width,
-        data,
-    )
+    value = None if spec.synthetic is not None else _value(spec, data, sensitive)
+    about = (spec, data.name, data.notes, data.extent, len(data.all), target.name, sensitive, value)
+    return PooledData(*about, rows_identity(data), by_columns, target.width, data)
 
 
 def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
@@ -188,11 +175,8 @@ def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
             )
     if spec.auxiliary_from != "rows":
         raise BadInputError(f"{data.name} holds {kind}, and only rows of tables are made up; leave out auxiliary_from.")
-    options = {
-        name: getattr(spec, name)
-        for name in ("epochs", "batch_size", "learning_rate", "weight_decay")
-        if name in spec.model_fields_set
-    }
+    given = spec.model_fields_set & {"epochs", "batch_size", "learning_rate", "weight_decay"}
+    options = {name: getattr(spec, name) for name in given}
     classes = len(data.classes)
     learner: Learner
     if isinstance(data, Texts):
@@ -212,17 +196,6 @@ def _of_population(spec: PooledSpec, data: Texts | Nodes) -> PooledData:
         identity = [len(data), plain(data.labels), *(plain(torch.from_numpy(part)) for part in parts)]
         learner = Convolutional(classes, graph, **options)
     rows = data.marked(spec.secret)
-    return PooledData(
-        spec,
-        data.name,
-        data.notes,
-        f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}",
-        len(data),
-        data.target,
-        spec.secret,
-        spec.value,
-        [*identity, plain(rows.carries.long())],
-        {(): rows},
-        classes,
-        of_population=learner,
-    )
+    extent = f"{len(data):,} {'texts' if isinstance(data, Texts) else 'nodes'}"
+    about = (spec, data.name, data.notes, extent, len(data), data.target, spec.secret, spec.value)
+    return PooledData(*about, [*identity, plain(rows.carries.long())], {(): rows}, classes, of_population=learner)

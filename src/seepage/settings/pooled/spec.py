@@ -131,8 +131,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
         ),
     ] = "multi_party"
     hidden: Annotated[
-        Counts,
-        Option("Number of units of a hidden layer of models.", PARTIES, "UNITS", default="logistic regression"),
+        Counts, Option("Number of units of a hidden layer of models.", PARTIES, "UNITS", default="logistic regression")
     ] = ()
     epochs: Annotated[
         Count, Option("Number of passes over the pooled rows.", PARTIES, default="20; of texts 10, of graphs 200")
@@ -186,9 +185,7 @@ answers. Joint models with known shares say how often that is right, beside a ba
         Option("Share of the attribute in the victim's rows to distinguish, as many targets of each.", ATTACK, "SHARE"),
     ] = (0.33, 0.67)
     parties: Annotated[
-        int,
-        Field(ge=2, le=10),
-        Option("Number of parties that pool their rows, the attacker among them.", PARTIES),
+        int, Field(ge=2, le=10), Option("Number of parties that pool their rows, the attacker among them.", PARTIES)
     ] = 2
     targets: Annotated[int, Field(ge=2), Option("Number of joint models attacked for each attack seed.", ATTACK)] = 100
     shadows: Annotated[

@@ -79,12 +79,7 @@ Beside every figure stands the best baseline, which holds all but what came back
 
     private_columns: Annotated[
         Names,
-        Option(
-            "Column that the client holds.",
-            PARTIES,
-            "COLUMN",
-            default="sensitive categories, else half of them",
-        ),
+        Option("Column that the client holds.", PARTIES, "COLUMN", default="sensitive categories, else half of them"),
     ] = ()
     protocol: Annotated[
         SplitProtocol,
@@ -111,8 +106,7 @@ Beside every figure stands the best baseline, which holds all but what came back
         Option("Party that attacks, where there is a hop: the server behind it, or the hop itself.", PARTIES),
     ] = "server"
     hidden: Annotated[
-        Counts,
-        Option("Number of units of a hidden layer of DeepFM at the client.", PARTIES, "UNITS"),
+        Counts, Option("Number of units of a hidden layer of DeepFM at the client.", PARTIES, "UNITS")
     ] = (256, 128)
     tower: Annotated[
         Counts,
@@ -171,8 +165,7 @@ Beside every figure stands the best baseline, which holds all but what came back
         ),
     ] = 0
     known_labels: Annotated[
-        Amount,
-        Option("Number of training records whose labels attacks on labels alone know.", KNOWLEDGE, "RECORDS"),
+        Amount, Option("Number of training records whose labels attacks on labels alone know.", KNOWLEDGE, "RECORDS")
     ] = 100
     most_rows: MostRows = None
     repetitions: Annotated[

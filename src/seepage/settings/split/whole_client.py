@@ -24,12 +24,12 @@ from seepage.protocols.whole_client import PARTS, TrainedWhole, WholeClientLearn
 from seepage.seeds import stream
 from seepage.settings.features import FEATURE_SCALES, features_outcome
 from seepage.settings.labels import labels_outcome, refuse_class_attacks, task_figures, with_label_columns
-from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of, of_kind
+from seepage.settings.part import Part, entry_of, make_part, marks_of, mechanisms_of
 from seepage.settings.setting import About, Configuration, Outcome, PlannedPart, Scale
 from seepage.settings.split.base import AttackedTopology, TopologyAudit
 from seepage.settings.split.spec import SplitSpec, holds_second_cut
 from seepage.settings.threat_model import Deployment, granted, mechanisms
-from seepage.settings.units import of_some_rows, planned
+from seepage.settings.units import facts_of, of_some_rows, planned
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
 from seepage.wire.labels import LabelKnowledge, ReturnedView
@@ -57,8 +57,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         super()._set_up(spec, dataset)
         data = self.data
         refuse_class_attacks("split", spec.attacks, data.schema.target)
-        mechanisms = {part.title: mechanisms_of("split", part, FeatureNoise) for part in spec.defenses}
-        self.defenses = {label: of_kind(combined, FeatureNoise) for label, combined in mechanisms.items()}
+        self.defenses = {part.title: mechanisms_of("split", part, FeatureNoise)[0] for part in spec.defenses}
         self.configurations = tuple(Configuration(label, spec.batch_size) for label in self.defenses)
         label = data.schema.target.name
         parts = with_label_columns(planned([_TRAINING], spec.baselines, spec.attacks), "split", label)
@@ -83,7 +82,7 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         bottom = model.behind_hop if self.behind_hop else model.client
         assert spec.topology != "columns"
         return About(
-            dataset=data.name,
+            **facts_of(data),
             protocol=spec.topology,
             model=model.name,
             lead=f"What the {attacker.split()[1]} of split learning learns about the columns that clients keep.",
@@ -107,13 +106,8 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
                 f"Attacked are held-out records in {spec.repetitions} training(s) with seeds of their own from seed "
                 f"{spec.seed}; intervals are over trainings.",
             ),
-            notes=data.notes,
             rounds=spec.exposures or 1,
-            rows=len(data.all),
-            target=label,
             label=label if guessed else None,
-            columns=data.schema.names,
-            sensitive=tuple(c.name for c in data.schema.columns if c.sensitive),
             scales={"loss": Scale(None), "task_rmse": Scale(None), **FEATURE_SCALES},
             marks=marks_of("split", spec.attacks, spec.defenses),
             utility=("auc", "task_accuracy"),
@@ -158,25 +152,19 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         view = observed.of(attacked)
         if self.swapped:
             view = SmashedView(view.activations.roll(1, 1))
-        nothing = torch.zeros(1, spec.leaked, 0, dtype=torch.float64)
-        leaked = (
-            Leaked(test.cells[None, : spec.leaked], observed.received[:, : spec.leaked], nothing)
-            if spec.leaked
-            else None
-        )
+        first, nothing = slice(0, spec.leaked), torch.zeros(1, spec.leaked, 0, dtype=torch.float64)
+        leaked = Leaked(test.cells[None, first], observed.received[:, first], nothing) if spec.leaked else None
         names = {} if defense is None else {"feature_noise": {"scale": defense.scale}}
         if self.behind_hop:
             bottom, blurred = trained.model.behind_hop, learning.noise_behind_hop(trained, blur)
         else:
             bottom, blurred = trained.model.client, 0.0 if defense is None else float(defense.scale)
-        knowledge = FeatureKnowledge(
-            data.schema, data.statistics.marginals, KnownFeatures(names, blurred), leaked=leaked, bottom=bottom
-        )
+        known = (data.schema, data.statistics.marginals, KnownFeatures(names, blurred))
+        knowledge = FeatureKnowledge(*known, leaked=leaked, bottom=bottom)
         seen = FeatureTranscript(view, test.cells[None, attacked], test.labels[None, attacked])
         count = min(spec.known_labels, len(train) // 2)
-        labels = LabelKnowledge(
-            data.schema.target, data.statistics.target, torch.arange(count)[None], train.labels[None, :count]
-        )
+        places, hints = torch.arange(count)[None], train.labels[None, :count]
+        labels = LabelKnowledge(data.schema.target, data.statistics.target, places, hints)
         keep_records = spec.keep_records or not self.own
         return AttackedWhole(spec, learning, trained, seen, test, knowledge, labels, keep_records)
 
@@ -194,11 +182,8 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
         if part.kind != "attack":
             return {}
         needs = entry_of(registry.attacks.of("split"), part.part).needs
-        amounts: dict[str, Json] = {
-            "bottom": "the client's first layers" + (" and those of the hop" if self.behind_hop else ""),
-            "leaked": self.spec.leaked,
-            "labels": self.spec.known_labels,
-        }
+        layers = "the client's first layers" + (" and those of the hop" if self.behind_hop else "")
+        amounts: dict[str, Json] = {"bottom": layers, "leaked": self.spec.leaked, "labels": self.spec.known_labels}
         return {"sees": _seen(self.spec), **{need: amounts[need] for need in needs}}
 
     def planted(self, swapped: bool) -> WholeClientAudit | None:
