@@ -292,6 +292,5 @@ def _array(values: Tensor) -> Floats:
 
 
 def _certified(measured: Sequence[Measurement]) -> float:
-    """Return the share of records that are certified."""
     shares = [float(figure.values.nanmean()) for figure in measured if (figure.metric, figure.column) == _CERTIFIED]
     return max([0.0, *(share for share in shares if share == share)])

@@ -266,7 +266,6 @@ def _fitting(
 
 
 def _workers(audits: Sequence[Audit], slots: int | None) -> int:
-    """Return the number of jobs that run side by side."""
     if any(audit.where != "cpu" for audit in audits):
         if slots is not None:
             raise BadInputError("other machines compute on CPUs only; give ", Remedy("device", "cpu"), ".")

@@ -21,6 +21,18 @@ from seepage.versions import installed
 
 FILE = "provenance.json"
 _PACKAGES = ("seepage", "torch", "numpy", "scipy", "pandas", "pydantic")
+# Fields with numbers of units.
+_UNITS = ("victims", "repetitions", "units")
+# Another path to the same rows is the same audit: their digest decides.
+_OF_THE_TABLE = {
+    *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator", "encoding", "day_first"),
+    *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
+}
+_FREE = {
+    *("workers", "threads", "device", "keep_records", "control", "gate", "recommend", "variant"),
+    *("time_budget", "allow_large", *_UNITS, *_OF_THE_TABLE),
+}
+_SWEPT = {"batch_sizes", "attacks", "baselines", "defenses", "metrics"}
 
 
 def provenance(audits: Sequence[Audit]) -> dict[str, object]:
@@ -106,7 +118,6 @@ def _units(spec: Mapping[str, Any]) -> int:
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the fields in which two audits differ."""
     if then["setting"] != now["setting"]:
         return [f"the setting {then['setting']!r} (now {now['setting']!r})"]
     both = [part for part in ("dataset", "model") if part in then and part in now]
@@ -123,17 +134,3 @@ def _short(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(_short(item) for item in value)
     return str(value["label"] or value["name"]) if isinstance(value, dict) and "label" in value else repr(value)
-
-
-# Fields with numbers of units.
-_UNITS = ("victims", "repetitions", "units")
-# Another path to the same rows is the same audit: their digest decides.
-_OF_THE_TABLE = {
-    *("data", "data_folder", "schema_file", "target", "sensitive", "drop", "separator", "encoding", "day_first"),
-    *("overrides", "missing", "most_categories", "most_encoded", "keep_dummies"),
-}
-_FREE = {
-    *("workers", "threads", "device", "keep_records", "control", "gate", "recommend", "variant"),
-    *("time_budget", "allow_large", *_UNITS, *_OF_THE_TABLE),
-}
-_SWEPT = {"batch_sizes", "attacks", "baselines", "defenses", "metrics"}

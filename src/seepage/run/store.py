@@ -61,6 +61,11 @@ CREATE TABLE evidence (
     arrays BLOB NOT NULL, PRIMARY KEY (series, unit)
 ) WITHOUT ROWID;
 """
+# Stored data of a range of units of one series.
+_REMOVALS = [
+    f"DELETE FROM {table} WHERE series = ? AND {place} >= ? AND {place} < ?"
+    for table, place in (("units", "unit"), ("evidence", "unit"), ("jobs", "first"))
+] + ["DELETE FROM scores WHERE figure IN (SELECT id FROM figures WHERE series = ?) AND unit >= ? AND unit < ?"]
 
 
 @dataclass(frozen=True)
@@ -420,13 +425,6 @@ class Store:
             f"{str(self._path)!r} is damaged or no store of seepage ({error}); it was left as it is. Restore it from a "
             "copy, or choose another --out to measure anew."
         )
-
-
-# Stored data of a range of units of one series.
-_REMOVALS = [
-    f"DELETE FROM {table} WHERE series = ? AND {place} >= ? AND {place} < ?"
-    for table, place in (("units", "unit"), ("evidence", "unit"), ("jobs", "first"))
-] + ["DELETE FROM scores WHERE figure IN (SELECT id FROM figures WHERE series = ?) AND unit >= ? AND unit < ?"]
 
 
 def _identity(state: os.stat_result) -> tuple[int, int]:

@@ -20,23 +20,18 @@ _DIGITS = 2
 class Lever:
     """One change of a deployment: a defense, or other values of fields of the spec.
 
-    Attributes:
-        weakest, strongest: ends of the range in which the strength is searched on a log scale, both positive. Alike
-            where there is nothing to search. The weakest may be the larger number.
-        mechanism: names of the mechanisms of a defense with ``+`` between them; the lever's name if None.
-        strengths: path to each option that is set to the strength, such as ``("noise_multiplier",)``.
-        spec_field: field of the spec that is set to the strength, at ``key`` of a mapping; None for a defense.
+    Its strength is searched on a log scale between two positive ends, alike where there is nothing to search.
     """
 
     name: str
-    weakest: float | int
+    weakest: float | int  # may be the larger number
     strongest: float | int
     whole: bool = False
-    mechanism: str | None = None
+    mechanism: str | None = None  # names of a defense's mechanisms with ``+`` between them; the lever's name if None
     options: Mapping[str, Any] = field(default_factory=dict)
-    strengths: tuple[tuple[str, ...], ...] = ()
-    spec_field: str | None = None
-    key: str | None = None
+    strengths: tuple[tuple[str, ...], ...] = ()  # path to each option that is set, such as ``("noise_multiplier",)``
+    spec_field: str | None = None  # field of the spec that is set to the strength; None for a defense
+    key: str | None = None  # of the field, where it is a mapping
     beside: Mapping[str, Any] = field(default_factory=dict)
 
     @property

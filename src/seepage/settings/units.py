@@ -32,6 +32,8 @@ _FURTHER_EPOCHS = 2
 _FEWEST_ROWS = 500
 # The first call in a process takes some tenths of a second more than later ones.
 _WARM_SECONDS = 1.0
+# Enough for an interval that a working attack clears, and that a failing one does not exceed by chance.
+CONTROL_UNITS = 5
 
 
 def joined(outcomes: Sequence[Outcome], about: About) -> Outcome:
@@ -71,18 +73,12 @@ class UnitsExposure(Exposure):
 
 
 class UnitsAudit(Audit[S], Generic[S, D]):
-    """An audit whose parts share an exposure; ``swapped`` messages are those of others: the negative control.
+    """An audit whose parts share an exposure; ``swapped`` messages are those of others: the negative control."""
 
-    Attributes:
-        ignored: fields of the spec that change measurements, their number and their form, but no training.
-        rows: JSON values that distinguish the rows from others.
-        defenses: mechanisms of each configuration's defense, by its label.
-    """
-
-    ignored: ClassVar[frozenset[str]]
+    ignored: ClassVar[frozenset[str]]  # fields that change measurements, their number and their form, but no training
     spec: S
-    rows: list[Json]
-    defenses: Mapping[str, D]
+    rows: list[Json]  # values that distinguish the rows from others
+    defenses: Mapping[str, D]  # mechanisms of each configuration's defense, by its label
 
     def __init__(self, spec: S, dataset: Dataset | None = None, own: bool = False, swapped: bool = False) -> None:
         if spec.device not in ("auto", "cpu"):
@@ -193,10 +189,6 @@ def facts_of(data: Dataset, **others: Any) -> dict[str, Any]:
     facts = {"dataset": data.name, "notes": data.notes, "rows": len(data.all), "target": schema.target.name}
     sensitive = tuple(column.name for column in schema.columns if column.sensitive)
     return {**facts, "columns": schema.names, "sensitive": sensitive, **others}
-
-
-# Enough for an interval that a working attack clears, and that a failing one does not exceed by chance.
-CONTROL_UNITS = 5
 
 
 def rows_identity(data: Dataset) -> list[Json]:

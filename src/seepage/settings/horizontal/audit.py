@@ -72,6 +72,12 @@ MEMBERSHIP = "membership"
 _FEDAVG: Mapping[str, Any] = {"protocol": "fedavg"}
 
 Attack = Callable[..., RecordsGuess]
+# Entries of an encoded row from which fast exact attacks are run beside the others.
+_WIDE = 200
+_NETWORK = "wide"
+# Cells of one record each. With fewer than these a baseline may be right in all of them by chance.
+_CELLS = 60
+_FEWEST, _MOST = CONTROL_UNITS, 20
 
 
 class HorizontalAudit(Audit[HorizontalSpec]):
@@ -409,7 +415,6 @@ def _in_rounds(subject: Subject, protocol: Clients[View]) -> bool:
 
 
 def _protocols(spec: HorizontalSpec, subject: Subject) -> Iterator[tuple[Configuration, tuple[Part, Clients[View]]]]:
-    """Yield each configuration with its defense and protocol."""
     guards = [(part, defense_of(part)) for part in spec.defenses]
     for batch_size in spec.batch_sizes:
         for part, guard in guards:
@@ -473,14 +478,6 @@ def _attack(spec: HorizontalSpec, part: Part) -> Attack:
     if spec.restarts is not None and several and "restarts" not in part.options:
         attack = registered.create(part.name, **{**options, "restarts": spec.restarts, **part.options})
     return attack
-
-
-# Entries of an encoded row from which fast exact attacks are run beside the others.
-_WIDE = 200
-_NETWORK = "wide"
-# Cells of one record each. With fewer than these a baseline may be right in all of them by chance.
-_CELLS = 60
-_FEWEST, _MOST = CONTROL_UNITS, 20
 
 
 def control_of(audit: HorizontalAudit) -> HorizontalAudit:

@@ -11,6 +11,7 @@ from seepage import registry
 from seepage.attacks.horizontal.matching.profile import Profile
 from seepage.errors import BadInputError
 from seepage.models.head import Dropout, Head
+from seepage.registry import Registry
 from seepage.settings.option import ATTACK, KNOWLEDGE, PARTIES, Amount, Count, Counts, Option
 from seepage.settings.part import Part, Parts, several
 from seepage.settings.spec import Attacks, Baselines, File, ItemError, Plain, Spec
@@ -19,12 +20,8 @@ Labels = Literal["restored", "true", "ordered"]
 BatchStatistics = Literal["sent", "hidden", "granted"]
 
 
-def _all_baselines() -> tuple[Part, ...]:
-    return tuple(Part(name=name) for name in registry.baselines.of("horizontal").names())
-
-
-def _all_metrics() -> tuple[Part, ...]:
-    return tuple(Part(name=name) for name in registry.metrics.names())
+def _all_of(registered: Registry[object]) -> tuple[Part, ...]:
+    return tuple(Part(name=name) for name in registered.names())
 
 
 def _switch_text(value: object) -> object:
@@ -238,10 +235,10 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
             "RECORDS",
         ),
     ] = 0
-    baselines: Baselines = Field(default_factory=_all_baselines)
+    baselines: Baselines = Field(default_factory=lambda: _all_of(registry.baselines.of("horizontal")))
     metrics: Annotated[
         Parts, Option("Figure that is measured.", ATTACK, "NAME[:OPTIONS]", parts="metrics", default="all")
-    ] = Field(default_factory=_all_metrics)
+    ] = Field(default_factory=lambda: _all_of(registry.metrics))
     victims: Annotated[Count, Option("Number of batches attacked in each configuration.", ATTACK)] = 10
 
     @field_validator("model_options")
@@ -291,11 +288,8 @@ A gate for a deployment pipeline: exit status 0 if it passes, 1 if it fails:
 
     def reseeded(self, seed: int) -> HorizontalSpec:
         """Return the same audit with other victims; the network keeps its initialisation."""
-        return (
-            super()
-            .reseeded(seed)
-            .model_copy(update={"model_seed": self.seed if self.model_seed is None else self.model_seed})
-        )
+        network_seed = self.seed if self.model_seed is None else self.model_seed
+        return super().reseeded(seed).model_copy(update={"model_seed": network_seed})
 
     @property
     def attacked_rounds(self) -> int:

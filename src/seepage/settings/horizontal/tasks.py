@@ -28,6 +28,9 @@ from seepage.sources import own_code
 from seepage.threads import threads
 from seepage.wire.horizontal import View
 
+# Records beside a canary: few are enough.
+_CANARY_BATCH = 8
+
 
 def defense_of(part: Part) -> AnyDefense:
     """Return a defense ready to use; refuse one that transforms neither messages nor the gradients of records."""
@@ -105,10 +108,6 @@ def canary_row(spec: HorizontalSpec, task: ResultRow, cache: Cache) -> ResultRow
     interval = {"mean": epsilon["epsilon"], "low": epsilon["low"], "high": epsilon["high"], "n": epsilon["canaries"]}
     settings = {**epsilon, "accounted": accounted}
     return replace(task, metric="empirical_epsilon", **interval, **none, status="ok", settings=settings)
-
-
-# Records beside a canary: few are enough.
-_CANARY_BATCH = 8
 
 
 def learnt_rows(spec: HorizontalSpec, subject: Subject) -> list[ResultRow]:

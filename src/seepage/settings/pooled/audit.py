@@ -38,6 +38,16 @@ _TRAINING = Part(name="training")
 _NO_LEAK = ("local_accuracy", "overlap", "duplicates", "coverage", "width")
 # Folder of a run with the drawn rows.
 DRAWN = "drawn_rows"
+# Enough to tell shares that are far apart, few enough to train on in seconds.
+_CONTROL_ROWS = 7_200
+_CONTROL_ROWS_OF_A_PARTY = 150
+_LEAST_ROWS_OF_A_PARTY = 40
+# Sizes that are fitted to the rows where they are not given, and the least number of rows to train on.
+_SIZES = ("rows", "auxiliary", "queries")
+_LEAST_ROWS = 10
+# A party's rows shrink to this share until they fit, and once more by the second, so that parties differ in their rows.
+_SMALLER = 0.85
+_APART = 0.7
 
 
 class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
@@ -209,20 +219,6 @@ class PooledAudit(UnitsAudit[PooledSpec, PooledDefense]):
                 tensors = {name: tensor.contiguous() for name, tensor in seed.drawn().items()}
                 place = folder / DRAWN / f"{configuration.defense}-{seed.unit}.safetensors"
                 write_whole(place, save(tensors), self.own)
-
-
-# Enough to tell shares that are far apart, few enough to train on in seconds.
-_CONTROL_ROWS = 7_200
-_CONTROL_ROWS_OF_A_PARTY = 150
-_LEAST_ROWS_OF_A_PARTY = 40
-
-
-# Sizes that are fitted to the rows where they are not given, and the least number of rows to train on.
-_SIZES = ("rows", "auxiliary", "queries")
-_LEAST_ROWS = 10
-# A party's rows shrink to this share until they fit, and once more by the second, so that parties differ in their rows.
-_SMALLER = 0.85
-_APART = 0.7
 
 
 def _fitted(spec: PooledSpec, source: PooledData) -> PooledSpec:

@@ -63,7 +63,6 @@ def _rows(spec: PooledSpec, data: Dataset, sensitive: str, defense: PooledDefens
 
 
 def _groups(data: Dataset, name: str) -> Int[Tensor, " row"]:
-    """Return the number of each row's group."""
     position = data.schema.names.index(name)
     column, cells = data.schema.columns[position], data.all.column(position)
     if isinstance(column, Discrete) and column.other is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import UserDict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -96,7 +95,9 @@ class AttackSeed:
         seconds = time.perf_counter() - begun
         figures = self._figures(check_guess(part.part, guess, PropertyGuess))
         if getattr(attack, "estimates", False):
-            figures += self._estimates(attack, seeds)
+            # Errors of estimated shares and intervals, over shares on the whole range.
+            seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
+            figures += self._of_estimates(attack(seen.answers, self.knowledge, seeds))
         return Outcome(figures, seconds / self.spec.targets)
 
     def _shuffled(self) -> Outcome:
@@ -159,8 +160,8 @@ class AttackSeed:
 
         if self.spec.protocol == "update":
             pairs, _ = self._updates
-            task = Measurement.of_unit("task_accuracy", None, _accuracy(pairs.after.ask(queries), labels))
-            return Outcome([task, *self._shared()])
+            accuracy_after = (pairs.after.ask(queries).argmax(2) == labels).double().mean()
+            return Outcome([Measurement.of_unit("task_accuracy", None, accuracy_after), *self._shared()])
         truth = alternating(self.spec.shares, len(self.spec.shares) * max(1, _LOCAL // len(self.spec.shares)))
         local = replace(self.learning, others=()).train(self.sets.held, None, truth, self._seed("local"))
         accuracies = {"task_accuracy": accuracy(self._seen), "local_accuracy": accuracy(local)}
@@ -208,11 +209,6 @@ class AttackSeed:
             return _accuracies({None: right})
         by_share = {f"{share:.0%}": right[self._truth == share] for share in self.knowledge.shares}
         return _accuracies({None: right, **by_share})
-
-    def _estimates(self, attack: registry.Attack, seeds: Sequence[int]) -> list[Measurement]:
-        """Return the errors of the shares and intervals that an attack estimates, over shares on the whole range."""
-        seen = self.learning.train(self.sets.held, self._own, self._spread_truth, self._seed("range"))
-        return self._of_estimates(attack(seen.answers, self.knowledge, seeds))
 
     @property
     def _spread_truth(self) -> Tensor:
@@ -289,10 +285,6 @@ def _contents(rows: MarkedRows) -> list[bytes]:
     # Adding zero turns -0.0 into 0.0.
     contents = torch.cat([rows.inputs.flatten(1).double(), rows.labels[:, None], rows.carries[:, None]], dim=1) + 0.0
     return [row.tobytes() for row in contents.numpy()]
-
-
-def _accuracy(answers: Tensor, labels: Tensor) -> float:
-    return float((answers.argmax(2) == labels).double().mean())
 
 
 def attack_seed(

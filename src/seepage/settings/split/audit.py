@@ -56,6 +56,16 @@ DELTA = 1e-5
 _TRAINING = Part(name="training")
 # Figures of a training that are no rates.
 _NO_RATES = ("loss", "task_rmse", "clip", "epsilon", "label_epsilon", "weights_epsilon")
+_BOUND_FOLLOWS = (
+    "The clipping bound of cut_noise is published, and follows the norms of records' gradients from batch to batch "
+    "without noise. What it tells of them is not in epsilon."
+)
+# Rows on which a network is tried before it is trained.
+_PROBED = 16
+# Rows of a control: enough to hold 100 out of, few enough to train on in a second.
+_CONTROL_ROWS = 1_500
+# Combinations of a client's values and label that attacks go through in seconds for each record.
+_FEW_CONFIGURATIONS = 2_000
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,6 @@ def defense_of(part: Part) -> SplitDefense:
 
 
 def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
-    """Return the protocol under a defense."""
     return SplitLearning(
         epochs=spec.epochs,
         batch_size=spec.batch_size,
@@ -259,18 +268,6 @@ class SplitAudit(TopologyAudit[SplitDefense]):
         )
 
 
-_BOUND_FOLLOWS = (
-    "The clipping bound of cut_noise is published, and follows the norms of records' gradients from batch to batch "
-    "without noise. What it tells of them is not in epsilon."
-)
-
-
-# Rows on which a network is tried before it is trained.
-_PROBED = 16
-# Rows of a control: enough to hold 100 out of, few enough to train on in a second.
-_CONTROL_ROWS = 1_500
-
-
 def _sees(spec: SplitSpec) -> str:
     weights = "the client's weights"
     if spec.stale:
@@ -344,10 +341,6 @@ def default_private(data: Dataset) -> tuple[str, ...]:
             "into decades, or audit vertical learning."
         )
     return private
-
-
-# Combinations of a client's values and label that attacks go through in seconds for each record.
-_FEW_CONFIGURATIONS = 2_000
 
 
 def _check(spec: SplitSpec, model: SplitModel, space: Space) -> None:

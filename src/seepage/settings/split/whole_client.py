@@ -48,6 +48,9 @@ _SEEN_AT = {
     "server": "It sees what the hop sends on, and not what the client sent.",
     "hop": "It sees activations and, of what it sends on, the gradients that come back.",
 }
+# Rows of a control, and columns of coins: enough to hold 264 records out of.
+_CONTROL_ROWS = 1_200
+_CONTROL_COINS = 4
 
 
 class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
@@ -206,11 +209,6 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
             "baselines": (Part(name="constant"),),
         }
         return self.control_on(data, changed, swapped, "they guess labels alone")
-
-
-# Rows of a control, and columns of coins: enough to hold 264 records out of.
-_CONTROL_ROWS = 1_200
-_CONTROL_COINS = 4
 
 
 def _seen(spec: SplitSpec) -> str:

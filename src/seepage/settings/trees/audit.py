@@ -50,6 +50,10 @@ TREES_SCALES = {
     **dict.fromkeys(("leaf_counts", "hidden_sums", "values", "values_right"), Scale(None, 0.0, 1.0)),
     "rmse": Scale(False),
 }
+# Share of a client's records in the smaller rehearsal, and the fewest in it: below, all of them are rehearsed.
+_SHARE, _FEWEST_REHEARSED = 0.25, 20
+# Fewer rows than bins, so that each row is alone in its bin; enough for trees that separate all rows.
+_CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
 
 
 @dataclass(frozen=True)
@@ -190,12 +194,6 @@ class TreesAudit(UnitsAudit[TreesSpec, TreesDefense]):
         }
         rows = numbered(self.data, _CONTROL_CLIENTS * _CONTROL_ROWS, spec.seed)
         return self.control_on(rows, changed, swapped)
-
-
-# Share of a client's records in the smaller rehearsal, and the fewest in it: below, all of them are rehearsed.
-_SHARE, _FEWEST_REHEARSED = 0.25, 20
-# Fewer rows than bins, so that each row is alone in its bin; enough for trees that separate all rows.
-_CONTROL_ROWS, _CONTROL_CLIENTS = 25, 4
 
 
 @dataclass(frozen=True)
@@ -347,7 +345,6 @@ def _utility(audit: TreesAudit, forest: Forest, rows: np.ndarray, labels: np.nda
 
 
 def _secret(message: FileMessage, rows: np.ndarray, labels: np.ndarray, data: Dataset, cells: Tensor) -> TreesSecret:
-    """Return the secret behind a client's trees."""
     leaves, hessians, parents = [], [], []
     classes = message.forest.labels
     for number, position in enumerate(message.own):

@@ -91,6 +91,13 @@ _GRANTS: dict[Grant, str] = {
     "gradients": "gradients by that model's parameters, which cross no wire here, of batches of the first records; it "
     "guesses these alone",
 }
+# Rows that one training with all attacks of the default processes in a second.
+_ROWS_A_SECOND = 300
+# Share of the rows above which a rehearsal takes all of them.
+_WORTH_A_SHARE = 0.35
+# Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
+_CONTROL_ROWS = 1_200
+_CONTROL_COINS = 4
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,6 @@ def defense_of(part: Part) -> VerticalDefense:
 
 
 def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
-    """Return the protocol under a defense."""
     acts = {"features": defense.features, "returned": defense.returned, "unlike": defense.unlike, "flip": defense.flip}
     return VerticalLearning(spec.epochs, spec.batch_size, spec.learning_rate, **acts)
 
@@ -395,15 +401,6 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             return getattr(entry.factory, "reads_bare", True)
         # Logits are too few for the planted columns.
         return not self.spec.unsplit and bool({"queries", "leaked"} & set(entry.needs))
-
-
-# Rows that one training with all attacks of the default processes in a second.
-_ROWS_A_SECOND = 300
-# Share of the rows above which a rehearsal takes all of them.
-_WORTH_A_SHARE = 0.35
-# Rows of a control: enough to hold 240 out of and to learn from the others, few enough to train on in seconds.
-_CONTROL_ROWS = 1_200
-_CONTROL_COINS = 4
 
 
 @dataclass(frozen=True)
@@ -692,7 +689,6 @@ def _check_target(defenses: Mapping[str, VerticalDefense], target: Discrete | Co
 
 
 def _reads_labels(parts: Sequence[PlannedPart]) -> bool:
-    """Return whether an attack guesses labels."""
     return any(part.column is not None for part in parts if part.kind == "attack")
 
 
