@@ -85,9 +85,8 @@ class OwnColumns:
         encoder = encoder_of(knowledge.schema)
         labels = None if view.labels is None else rows.labels
         train_inputs, inputs = own_inputs(view, rows.own, labels), own_inputs(view, view.own, view.labels)
-        inverter = Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge).fit(
-            train_inputs, encoder.encode(rows.cells), encoder, seeds
-        )
+        network = Inverter(self.hidden, "fields", epochs=self.epochs, converge=self.converge)
+        inverter = network.fit(train_inputs, encoder.encode(rows.cells), encoder, seeds)
         return FeatureGuess(inverter.cells(inputs), inverter.chances(inputs), failed=inverter.failed)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seepage.run.memory import peak_memory
-from seepage.run.plan import Series, make_plan
+from seepage.run.plan import make_plan
 from seepage.run.store import Store
 from seepage.settings.setting import Audit, Configuration, PartKind
 
@@ -54,14 +54,14 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
     lines = []
     shown: set[tuple[int, Configuration]] = set()
     for place, series in enumerate(plan.series):
-        audit = series.audit
-        if audit.shared and (series.place, series.configuration) in shown:
+        audit, here = series.audit, (series.place, series.configuration)
+        if audit.shared and here in shown:
             continue
-        shown.add((series.place, series.configuration))
+        shown.add(here)
         names_of = {kind: [p.label for p in audit.parts if p.kind == kind] for kind in ("attack", "baseline")}
         several = f"{', '.join(names_of['attack'])}; baselines {', '.join(names_of['baseline']) or 'none'}"
-        begun = [i for i in jobs if i == place or (audit.shared and _together(plan.series[i], series))]
-        own = [name for i in begun for name in jobs[i]]
+        together = [i for i in jobs if (plan.series[i].place, plan.series[i].configuration) == here]
+        own = [name for i in (together if audit.shared else [place]) for name in jobs.get(i, [])]
         times = [plan.seconds_of[name] for name in own]
         names = (audit.about.dataset, audit.about.model, audit.spec.variant)
         about = ", ".join(name for name in names if name)
@@ -70,7 +70,3 @@ def forecast(audits: Sequence[Audit]) -> Forecast:
         seconds = None if None in times else sum(duration or 0.0 for duration in times)
         lines.append(Line(about, series.configuration, label, kind, audit.units, len(own), seconds))
     return Forecast(lines, plan.workers, peak_memory())
-
-
-def _together(first: Series, second: Series) -> bool:
-    return (first.place, first.configuration) == (second.place, second.configuration)

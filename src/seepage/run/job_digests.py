@@ -87,9 +87,8 @@ def first_damage(connection: sqlite3.Connection) -> str | None:
         for name, text, wanted in connection.execute(f"SELECT {key}, {content}, digest FROM {table}"):
             if digest(name, text) != wanted:
                 return f"an entry of the table {table}"
-    for series, first, units, message, traceback, wanted in connection.execute(
-        "SELECT series, first, units, message, traceback, digest FROM failures"
-    ):
-        if digest(series, first, units, message, traceback) != wanted:
+    query = "SELECT series, first, units, message, traceback, digest FROM failures"
+    for series, first, units, *reason, wanted in connection.execute(query):
+        if digest(series, first, units, *reason) != wanted:
             return f"the failure of units {first} to {first + units - 1} of series {series}"
     return None

@@ -116,9 +116,8 @@ class Limits:
         # An attack on one column alone has no figure of another.
         anywhere = not (self.limit.column or self.limit.whole_records)
         attacks = [part for part in audit.parts if part.kind == "attack"]
-        self.columns = {
-            part.label: part.column for part in attacks if part.column in (None, self.limit.column) or anywhere
-        }
+        attacks = [part for part in attacks if part.column in (None, self.limit.column) or anywhere]
+        self.columns = {part.label: part.column for part in attacks}
         self.attacks = list(self.columns)
         self.standings: dict[LimitedFigure, Standing] = {}
         self.certified: dict[tuple[Configuration, str], float] = {}
@@ -149,9 +148,8 @@ class Limits:
     @property
     def passed(self) -> bool:
         """Whether every figure of every attack in every deployed configuration is shown to be below the limit."""
-        return bool(self.attacks) and all(
-            self._cleared(point, name) for point in self.deployed for name in self.attacks
-        )
+        pairs = [(point, name) for point in self.deployed for name in self.attacks]
+        return bool(self.attacks) and all(self._cleared(point, name) for point, name in pairs)
 
     @property
     def ended(self) -> bool:

@@ -416,9 +416,8 @@ class Store:
             raise self._damaged(error) from error
 
     def _in_use(self) -> BadInputError:
-        return BadInputError(
-            f"{str(self._path)!r} is in use by another seepage; wait until it has ended, or choose another --out."
-        )
+        what = f"{str(self._path)!r} is in use by another seepage"
+        return BadInputError(f"{what}; wait until it has ended, or choose another --out.")
 
     def _damaged(self, error: Exception) -> BadInputError:
         return BadInputError(

@@ -144,12 +144,9 @@ def run_in_workers(
         # A queue for each pool: a worker that is killed while it writes leaves its lock behind.
         messages = get_context("loky").SimpleQueue()
         others = {process.pid for process in active_children()}
-        pool = ProcessPoolExecutor(
-            1 if alone else workers,
-            initializer=_initialise,
-            initargs=(messages, list(audits), os.getpid()),
-            env={"OMP_NUM_THREADS": str(max(job.threads for job in jobs))},
-        )
+        state = (messages, list(audits), os.getpid())
+        env = {"OMP_NUM_THREADS": str(max(job.threads for job in jobs))}
+        pool = ProcessPoolExecutor(1 if alone else workers, initializer=_initialise, initargs=state, env=env)
         # A job that ended its worker is tried first by itself, in a pool of one.
         source, at_once = (alone, 1) if alone else (waiting, workers + 1)
         running: dict[Future[Results], Job] = {}

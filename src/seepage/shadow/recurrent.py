@@ -160,9 +160,8 @@ class Recurrent:
                 batch = shuffled[:, start : start + size]
                 mask = None
                 if self.dropout:
-                    drawn = torch.stack(
-                        [torch.rand(batch.shape[1], self.dense, generator=generator) for generator in generators]
-                    )
+                    shape = (batch.shape[1], self.dense)
+                    drawn = torch.stack([torch.rand(shape, generator=generator) for generator in generators])
                     mask = (drawn >= self.dropout).float() / (1 - self.dropout)
                 logits = models.logits(inputs[batch], mask)
                 # A sum over models gives each the gradient of its own mean.

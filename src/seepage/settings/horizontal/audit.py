@@ -97,11 +97,9 @@ class HorizontalAudit(Audit[HorizontalSpec]):
         test = [PlannedPart(Part(name=MEMBERSHIP, options={"non_members": spec.non_members}), "about")]
         self.membership = GradientMembership()
         refuse_inapplicable(spec.attacks, replace(deployment(spec), model=subject.model.name))
-        self.parts = tuple(
-            (test if spec.non_members else [])
-            + [PlannedPart(part, "baseline") for part in spec.baselines]
-            + [PlannedPart(part, "attack") for part in spec.attacks]
-        )
+        attacked = [PlannedPart(part, "baseline") for part in spec.baselines]
+        attacked += [PlannedPart(part, "attack") for part in spec.attacks]
+        self.parts = (*(test if spec.non_members else []), *attacked)
         self._protocols = dict(_protocols(spec, subject))
         self.configurations = tuple(self._protocols)
         self.about = self._about()
@@ -138,10 +136,8 @@ class HorizontalAudit(Audit[HorizontalSpec]):
     def origin(self) -> Mapping[str, Json]:
         """Digests of the table and the network that distinguish them from others."""
         dataset, model = self.subject.dataset, self.subject.model
-        return {
-            **table_origin(dataset, len(dataset.train), self.subject.rows_digest),
-            "model": {"name": model.name, "head": model.head, "digest": self.subject.model_digest},
-        }
+        network: Json = {"name": model.name, "head": model.head, "digest": self.subject.model_digest}
+        return {**table_origin(dataset, len(dataset.train), self.subject.rows_digest), "model": network}
 
     def threat_model(self) -> tuple[str, ...]:
         """Return the threat model and the set-up, a sentence each."""

@@ -68,9 +68,8 @@ def _watched(subject: Subject, encoded: Tensor) -> tuple[Tensor, tuple[Layer, ..
         # A module with hooks is one that the fast engine does not take.
         for handle in handles:
             handle.remove()
-    return outputs, tuple(
-        Layer(name, kinds[name].__name__, always.numel(), int(always.sum())) for name, always in flat.items()
-    )
+    counts = {name: (always.numel(), int(always.sum())) for name, always in flat.items()}
+    return outputs, tuple(Layer(name, kinds[name].__name__, *counted) for name, counted in counts.items())
 
 
 def _gradients(spec: HorizontalSpec, subject: Subject, size: int) -> Gradients:

@@ -124,13 +124,8 @@ def prepare(
     if spec.training is None:
         return untrained
     origin = {
-        "code": own_code(),
-        "rows": untrained.rows_digest,
-        "model": untrained.model_digest,
-        "training": spec.training.model_dump(),
-        "seed": spec.seed,
-        "threads": spec.threads,
-        "device": device.type,
+        **{"code": own_code(), "rows": untrained.rows_digest, "model": untrained.model_digest},
+        **{"training": spec.training.model_dump(), "seed": spec.seed, "threads": spec.threads, "device": device.type},
     }
     trained = None if folder is None else networks.find(networks.place_of(folder, origin), placed, spec.training)
     if trained is None:

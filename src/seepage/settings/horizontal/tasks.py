@@ -117,24 +117,11 @@ def learnt_rows(spec: HorizontalSpec, subject: Subject) -> list[ResultRow]:
         return []
     is_rate = learnt.metric == "model_accuracy"
     gained = (learnt.value - learnt.guess) * (1 if is_rate else -1)
-    return [
-        ResultRow(
-            dataset=subject.dataset.name,
-            protocol=spec.protocol,
-            model=subject.model.name,
-            variant=spec.variant,
-            attack="none",
-            metric=learnt.metric,
-            mean=learnt.value,
-            n=1,
-            baseline=learnt.guess,
-            baseline_name="majority_class" if is_rate else "mean",
-            lift=gained,
-            kind="about",
-            seed=spec.seed,
-            settings={**learnt.training.model_dump(), "records": learnt.records, "test_rows": learnt.test_rows},
-        )
-    ]
+    names = {"dataset": subject.dataset.name, "protocol": spec.protocol, "model": subject.model.name}
+    figure: dict[str, Any] = {"attack": "none", "metric": learnt.metric, "mean": learnt.value, "n": 1, "kind": "about"}
+    figure |= {"baseline": learnt.guess, "baseline_name": "majority_class" if is_rate else "mean", "lift": gained}
+    settings = {**learnt.training.model_dump(), "records": learnt.records, "test_rows": learnt.test_rows}
+    return [ResultRow(**names, **figure, variant=spec.variant, seed=spec.seed, settings=settings)]
 
 
 def _row(

@@ -194,10 +194,8 @@ class AttackSeed:
         own = self.knowledge.auxiliary if self._own is None else self.knowledge.auxiliary.followed_by(self._own)
         theirs, mine = _contents(pool), set(_contents(own))
         is_auxiliary = torch.tensor([row in mine for row in theirs], dtype=torch.float64)
-        return [
-            Measurement.of_unit("overlap", None, max(among, default=None)),
-            Measurement.of_unit("duplicates", None, is_auxiliary[drawn].mean()),
-        ]
+        overlap = Measurement.of_unit("overlap", None, max(among, default=None))
+        return [overlap, Measurement.of_unit("duplicates", None, is_auxiliary[drawn].mean())]
 
     def _right(self, guess: PropertyGuess) -> Float[Tensor, " target"]:
         shares = torch.tensor(self.knowledge.shares, dtype=torch.float64)

@@ -84,16 +84,10 @@ def defense_of(part: Part) -> SplitDefense:
 
 
 def _learning(spec: SplitSpec, defense: SplitDefense) -> SplitLearning:
-    return SplitLearning(
-        epochs=spec.epochs,
-        batch_size=spec.batch_size,
-        learning_rate=spec.learning_rate,
-        rows_each=spec.rows_each if spec.protocol == "federated_split" else None,
-        clients=spec.clients,
-        flip=defense.flip,
-        noise=defense.noise,
-        returned=defense.returned,
-    )
+    acts = {"flip": defense.flip, "noise": defense.noise, "returned": defense.returned}
+    rows_each = spec.rows_each if spec.protocol == "federated_split" else None
+    settings = (spec.epochs, spec.batch_size, spec.learning_rate)
+    return SplitLearning(*settings, rows_each=rows_each, clients=spec.clients, **acts)
 
 
 class SplitAudit(TopologyAudit[SplitDefense]):
@@ -261,11 +255,9 @@ class SplitAudit(TopologyAudit[SplitDefense]):
 
     def _in_control(self, entry: Entry[Attack]) -> bool:
         """Return whether an attack reads the coin or the labels where nothing protects them."""
-        return (
-            getattr(entry.factory, "reads_bare", True)
-            if label_inference.guesses_labels(entry)
-            else "weights" in entry.needs
-        )
+        if label_inference.guesses_labels(entry):
+            return getattr(entry.factory, "reads_bare", True)
+        return "weights" in entry.needs
 
 
 def _sees(spec: SplitSpec) -> str:

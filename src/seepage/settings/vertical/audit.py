@@ -185,9 +185,8 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         shadowing = [part for part in spec.attacks if part.title in self.shadowing]
         names = [{"name": SELF_INVERSION, "label": f"{part.title}_{SELF_INVERSION}"} for part in shadowing]
         itself = [part.model_copy(update=name) for part, name in zip(shadowing, names, strict=True)]
-        parts = label_inference.with_label_columns(
-            planned([_TRAINING, *itself], spec.baselines, spec.attacks), "vertical", label
-        )
+        parts = planned([_TRAINING, *itself], spec.baselines, spec.attacks)
+        parts = label_inference.with_label_columns(parts, "vertical", label)
         if _reads_labels(parts):
             labels = {part.label for part in parts}
             further = [Part(name=name) for name in _LABEL_BASELINES if name not in labels]
@@ -269,6 +268,10 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             model = replace(model, top=own_top(own["top"], widths, outputs, seeds))
         return model
 
+    def seeds(self, purpose: str) -> list[int]:
+        """Return the seeds of each training for a purpose."""
+        return [stream(self.spec.seed, unit, purpose) % 2**62 for unit in range(self.spec.repetitions)]
+
     def group(self, configuration: Configuration, part: PlannedPart) -> int:
         """Return the number of all trainings, which run and are attacked side by side."""
         return self.units
@@ -289,13 +292,13 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         auxiliary, train = rest.of(slice(0, sizes.auxiliary)), rest.of(slice(sizes.auxiliary, None))
         order, each = label_inference.of_two_kinds(train.labels, sizes.labels), torch.arange(spec.repetitions)[:, None]
         train = Rows(train.cells[each, order], train.labels[each, order])
-        model = self.network(_seeds(spec, "initialisation"), defense)
+        model = self.network(self.seeds("initialisation"), defense)
         learning = _learning(spec, defense)
-        trained = learning.train(model, train, _seeds(spec, "training"))
+        trained = learning.train(model, train, self.seeds("training"))
         if spec.attacked == "trained":
             seen = learning.recall(trained, spec.victim)
         else:
-            seen = learning.observe(trained, test, spec.victim, _seeds(spec, "defense")[0], spec.exposures)
+            seen = learning.observe(trained, test, spec.victim, self.seeds("defense")[0], spec.exposures)
         seen, leaked = leak(seen, spec.leaked)
         knowledge = replace(learning.knowledge(trained, spec.victim, data.statistics), leaked=leaked)
         seen = seen.of(slice(0, sizes.attacked))
@@ -531,7 +534,7 @@ class VerticalExposure(Exposure):
     def training(self) -> Outcome:
         """Return the networks' quality."""
         target = self.trained.model.schema.target
-        generator = torch.Generator().manual_seed(self.seeds("defense")[0])
+        generator = torch.Generator().manual_seed(self.audit.seeds("defense")[0])
         outputs = self.learning.predict(self.trained, self.test, generator)
         trainings = []
         for k, (predicted, true) in enumerate(zip(outputs, self.test.labels, strict=True)):
@@ -577,7 +580,7 @@ class VerticalExposure(Exposure):
             knowledge = self.granted(needs)
             if "gradients" in needs:
                 seen = self.first
-            returned = make_part(registered, part.part)(seen.view, knowledge, self.seeds("attack"))
+            returned = make_part(registered, part.part)(seen.view, knowledge, self.audit.seeds("attack"))
             guess = check_guess(part.part, returned, FeatureGuess)
         return self.figures(seen, guess, time.perf_counter() - begun)
 
@@ -589,7 +592,7 @@ class VerticalExposure(Exposure):
         trained = self.steered(attack) if "steering" in entry.needs else self.trained
         view: ReturnedView | BatchView
         if BatchView in entry.sees:
-            size, [seed] = min(self.audit.spec.gradient_batch, trained.rows.records), self.seeds("returned")[:1]
+            size, [seed] = min(self.audit.spec.gradient_batch, trained.rows.records), self.audit.seeds("returned")[:1]
             view = self.learning.passive_batches(trained, victim, size, seed, self.audit.spec.epochs)
         else:
             view = self.returned if trained is self.trained else self.returned_in(trained)
@@ -597,7 +600,7 @@ class VerticalExposure(Exposure):
         target, marginal = trained.model.schema.target, self.audit.data.statistics.target
         first = torch.arange(labelled).expand(len(true), labelled)
         begun = time.perf_counter()
-        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :labelled]), self.seeds("attack"))
+        returned = attack(view, LabelKnowledge(target, marginal, first, true[:, :labelled]), self.audit.seeds("attack"))
         guess = check_guess(part.part, returned, LabelGuess)
         return label_inference.labels_outcome(target, true, guess, labelled, time.perf_counter() - begun)
 
@@ -608,7 +611,7 @@ class VerticalExposure(Exposure):
 
     def returned_in(self, trained: TrainedVertical) -> ReturnedView:
         """Return the passive party's view of some trainings; in the negative control that of other records."""
-        labels, [seed] = self.audit.sizes.labels, self.seeds("returned")[:1]
+        labels, [seed] = self.audit.sizes.labels, self.audit.seeds("returned")[:1]
         records = min(labels + self.audit.sizes.attacked, trained.rows.records)
         view = self.learning.passive(trained, self.audit.spec.victim, records, self.audit.spec.epochs, seed)
         return label_inference.mixed_up(view, labels) if self.audit.swapped else view
@@ -616,7 +619,9 @@ class VerticalExposure(Exposure):
     def steered(self, attack: Attack) -> TrainedVertical:
         """Return the trainings in which the attacked party takes the steps of an active attack."""
         steering = Steering(self.audit.spec.victim, attack.gamma, attack.most)
-        return replace(self.learning, steering=steering).train(self.start, self.trained.rows, self.seeds("training"))
+        return replace(self.learning, steering=steering).train(
+            self.start, self.trained.rows, self.audit.seeds("training")
+        )
 
     @property
     def first(self) -> FeatureTranscript[FeatureView]:
@@ -628,7 +633,7 @@ class VerticalExposure(Exposure):
         if label not in self.shadows:
             attack = self.audit.shadowing[label]
             needs = registry.attacks.of("vertical").entry_of(attack).needs
-            self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.seeds("attack"))
+            self.shadows[label] = attack.fit_shadow(self.seen.view, self.granted(needs), self.audit.seeds("attack"))
         return self.shadows[label]
 
     def figures(self, seen: FeatureTranscript[FeatureView], guess: FeatureGuess, seconds: float) -> Outcome:
@@ -650,7 +655,7 @@ class VerticalExposure(Exposure):
     def granted(self, grants: Collection[Need]) -> FeatureKnowledge:
         """Return the knowledge of an attack or baseline, with a channel of its own."""
         knowledge, learning, trained, spec = self.knowledge, self.learning, self.trained, self.audit.spec
-        seeds = {name: self.seeds(name)[0] for name in ("auxiliary", "queries", "gradients")}
+        seeds = {name: self.audit.seeds(name)[0] for name in ("auxiliary", "queries", "gradients")}
         if "auxiliary" in grants:
             rows = learning.auxiliary(trained, self.auxiliary, spec.victim, seeds["auxiliary"], spec.exposures)
             knowledge = replace(knowledge, auxiliary=rows)
@@ -662,14 +667,6 @@ class VerticalExposure(Exposure):
             gradients = learning.gradients(trained, self.first, spec.gradient_batch, seeds["gradients"])
             knowledge = replace(knowledge, gradients=gradients)
         return replace(knowledge, bottom=trained.model.bottoms[spec.victim]).only(grants)
-
-    def seeds(self, purpose: str) -> list[int]:
-        """Return the seeds of each training for a purpose."""
-        return _seeds(self.audit.spec, purpose)
-
-
-def _seeds(spec: VerticalSpec, purpose: str) -> list[int]:
-    return [stream(spec.seed, unit, purpose) % 2**62 for unit in range(spec.repetitions)]
 
 
 def _with_few_leaked(spec: VerticalSpec, data: Dataset) -> VerticalSpec:
