@@ -61,7 +61,13 @@ def of_two_kinds(labels: Float[Tensor, "training record"], labelled: int) -> Int
 
 
 def mixed_up(view: ReturnedView, labelled: int, gradients: bool = True) -> ReturnedView:
-    """Return a view in which each record whose label is unknown, all but the first, has another one's messages."""
+    """Return a view in which each record whose label is unknown, all but the first, has another one's messages.
+
+    Example:
+        >>> came = torch.tensor([[[1.0], [2.0], [3.0]]])
+        >>> mixed_up(ReturnedView(came, came, came), labelled=1).gradient.flatten().tolist()
+        [1.0, 3.0, 2.0]
+    """
 
     def rolled(message: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record feature"]:
         return torch.cat([message[:, :labelled], message[:, labelled:].roll(1, 1)], dim=1)

@@ -200,7 +200,12 @@ def entry_of(registered: Registry[T], part: Part) -> Entry[T]:
 
 
 def in_words(setting: str, defense: Part) -> str | None:
-    """Return a description of a defense with its strength, from the field ``words`` of its class; None without one."""
+    """Return a description of a defense with its strength, from the field ``words`` of its class; None without one.
+
+    Example:
+        >>> in_words("split", Part(name="label_flip+max_norm", options={"label_flip": {"probability": 0.1}}))
+        'labels exchanged at random, with probability 0.1, and gradients of equal length'
+    """
     registered = registry.defenses.of(setting)
     descriptions = []
     for mechanism in defense.mechanisms:

@@ -70,7 +70,12 @@ def _as_tuples(value: object) -> object:
 
 
 def _seconds(value: object) -> object:
-    """Return a span of time such as ``90s``, ``30m`` or ``1h30m`` in seconds; a value that is no text is unchanged."""
+    """Return a span of time in seconds; a value that is no text is unchanged.
+
+    Example:
+        >>> _seconds("90s"), _seconds("1h30m")
+        (90.0, 5400.0)
+    """
     if not isinstance(value, str):
         return value
     match = _TIME.fullmatch(value.replace(" ", ""))

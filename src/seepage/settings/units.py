@@ -304,6 +304,11 @@ def _seconds(expose: Callable[[int, int], Exposure], epochs: int) -> float:
 
 
 def extrapolated(small: float, double: float, times: float) -> float:
-    """Return the time of ``times`` a small rehearsal, from its time and that of twice its size; constant costs once."""
+    """Return the time of ``times`` a small rehearsal, from its time and that of twice its size; constant costs once.
+
+    Example:
+        >>> extrapolated(3.0, 5.0, times=10.0)
+        21.0
+    """
     slope = max(double - small, 0.0)
     return small + slope * (times - 1)
