@@ -39,14 +39,7 @@ class Random:
     def __call__(
         self, view: AnyView | HistogramsView | TreeFilesView, knowledge: Knowledge, seeds: Sequence[int]
     ) -> RecordsGuess:
-        """Return the guess.
-
-        Args:
-            seeds: one seed a victim; a victim's guess depends on its own seed alone.
-
-        Raises:
-            BadInputError: there is not one seed for each victim, or one is negative.
-        """
+        """Return the guess; a victim's guess depends on its own seed alone."""
         if len(seeds) != view.victims:
             raise BadInputError(
                 f"the random baseline needs one seed for each victim, got {len(seeds)} for {view.victims} victim(s)."

@@ -28,30 +28,18 @@ _LABELS = {
 def threat_model(
     spec: HorizontalSpec, subject: Subject, granted: Mapping[str, Mapping[str, object]], together: Sequence[int]
 ) -> tuple[str, ...]:
-    """Return the threat model and the set-up, a sentence each; the attacker first.
-
-    Args:
-        granted: knowledge of an attacker under each defense, by the defense's label; empty without attacks.
-        together: numbers of records in whose losses a client takes a step, of all clients of an aggregate.
-    """
+    """Return the threat model and the set-up, a sentence each, from an attacker's knowledge by the defense's label."""
     first = next(iter(granted.values()), None)
     sees = "what clients send" if first is None else clean(first["sees"], 300)
     crafted = subject.model.crafted
     kind = f"an active, malicious server that {crafted}; it" if crafted else "an honest-but-curious server that"
     facts = [f"the attacker is {kind} sees {sees}, and the model"]
     if first is not None:
-        knows = ", ".join(
-            f"{clean(name, 40).replace('_', ' ')} ({clean(value, 80)})"
-            for name, value in first.items()
-            if name not in ("sees", "labels", "batch_size", "defense")
-        )
+        named = {name: first[name] for name in first if name not in ("sees", "labels", "batch_size", "defense")}
+        knows = ", ".join(f"{clean(name, 40).replace('_', ' ')} ({clean(named[name], 80)})" for name in named)
         facts.append(f"it is granted: {knows}, batch size; {_LABELS[str(first['labels'])]}")
-        defenses = [
-            words
-            for label, knowledge in granted.items()
-            if label != "none" and (words := _described(knowledge.get("defense", "none"))) != "none"
-        ]
-        if defenses:
+        known = [knowledge.get("defense", "none") for label, knowledge in granted.items() if label != "none"]
+        if defenses := [words for words in map(_described, known) if words != "none"]:
             facts.append(f"it knows how updates were defended: {clean(', '.join(defenses), 400)}")
     if subject.learnt is not None:
         facts.append(_of_training(subject.learnt))
@@ -92,11 +80,9 @@ def _rank(spec: HorizontalSpec, subject: Subject, together: Sequence[int]) -> li
     encoder, cells = Encoder(dataset.schema, dataset.statistics), dataset.train.cells.cpu()
     if encoder.width > _WIDEST_RANKED:
         return []
-    of_batches = [
-        f"{batch_rank(encoder, cells, size, spec.seed, _RANKED_BATCHES, spec.replacement):.3g} of {size} records"
-        for size in together
-        if size <= _LARGEST_RANKED
-    ]
+    drawn = (spec.seed, _RANKED_BATCHES, spec.replacement)
+    sizes = [size for size in together if size <= _LARGEST_RANKED]
+    of_batches = [f"{batch_rank(encoder, cells, size, *drawn):.3g} of {size} records" for size in sizes]
     mean = f", on average {listed(of_batches)}" if of_batches else ""
     return [
         f"the rows, encoded and with a constant, have rank {rank_ceiling(encoder, cells)}{mean}: the most records that "
@@ -127,5 +113,5 @@ def _some(places: tuple[str, ...]) -> str:
 def _described(what: object) -> str:
     if not isinstance(what, Mapping):
         return str(what)
-    arguments = ", ".join(f"{name}={value}" for name, value in what.items() if name != "name")
-    return f"{what.get('name', 'defense')}({arguments})" if arguments else str(what.get("name", "defense"))
+    name, arguments = what.get("name", "defense"), ", ".join(f"{key}={what[key]}" for key in what if key != "name")
+    return f"{name}({arguments})" if arguments else str(name)
