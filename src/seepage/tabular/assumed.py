@@ -18,22 +18,7 @@ _SHARES = 1e-3
 
 
 def uniform_statistics(schema: Schema, bins: int = _BINS) -> Statistics:
-    """Return the statistics of columns in which every category and every number within the bounds is as likely.
-
-    Standard deviations of 0 (a single category, equal bounds) are replaced by 1, as in ``Statistics``.
-
-    Args:
-        bins: bound on the number of values of a continuous marginal.
-
-    Example:
-        >>> from seepage.tabular.schema import Continuous
-        >>> schema = Schema(
-        ...     columns=(Continuous(name="age", low=0, high=12, tolerance=5),),
-        ...     target=Discrete(name="ill", categories=("no", "yes")),
-        ... )
-        >>> uniform_statistics(schema).mean.tolist(), round(uniform_statistics(schema).std.item(), 3)
-        ([6.0], 3.464)
-    """
+    """Return the statistics of columns in which every category and every number within the bounds is as likely."""
     return partial_statistics(schema, {}, bins)
 
 
@@ -41,10 +26,6 @@ def partial_statistics(schema: Schema, columns: Mapping[str, Tensor], bins: int 
     """Return the statistics of columns of which some cells are known; all others are uniform.
 
     Shares of categories count one more row of each, since a few cells rarely show all of them.
-
-    Args:
-        columns: cells of columns by name, the target's among them: codes of categories, or numbers.
-        bins: bound on the number of values of a continuous marginal.
 
     Example:
         >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
@@ -71,19 +52,8 @@ def standardised_statistics(
 ) -> Statistics:
     """Return the statistics suggested by the means and standard deviations that encoded rows are standardised with.
 
-    Means of a column's categories that add up to 1 are their shares; mean and standard deviation of a continuous
-    column make a normal distribution within its bounds. Where they do neither (a column that is not standardised, say,
-    has mean 0 and standard deviation 1), the column is taken to be uniform.
-
-    Args:
-        mean, std: mean and standard deviation of each encoded column.
-        bins: bound on the number of values of a continuous marginal.
-
-    Example:
-        >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
-        >>> statistics = standardised_statistics(Schema(columns=(sex,), target=ill), [0.25, 0.75], [0.5, 0.5])
-        >>> statistics.marginals[0].probabilities.tolist(), statistics.marginals[0].median
-        ([0.25, 0.75], 1.0)
+    Means of a column's categories that add up to 1 are their shares; mean and standard deviation of a continuous column
+    make a normal distribution within its bounds. Where they do neither, the column is taken to be uniform.
     """
     means, stds = torch.tensor(mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)
     if len(means) != schema.width or len(stds) != schema.width:

@@ -1,7 +1,4 @@
-"""Public statistics of a table: moments of the encoded columns and the marginal of each column.
-
-Every attack in TabLeak's threat model receives them; the baselines use nothing else.
-"""
+"""Public statistics of a table, given to every attack in TabLeak's threat model: moments and marginals."""
 
 from __future__ import annotations
 
@@ -22,10 +19,9 @@ class Marginal:
     """The distribution of one column.
 
     Attributes:
-        values: support in increasing order: codes 0..D-1 for a discrete column (those that never occur
-            included), the lower edge of each non-empty histogram bin for a continuous one (the smallest
-            whole number in the bin where only those occur).
-        probabilities: probability of each value; they sum to 1.
+        values: support in increasing order: codes 0..D-1 for a discrete column, those that never occur included; the
+            lower edge of each non-empty histogram bin for a continuous one (its smallest whole number where only those
+            occur).
         mean, std: mean and unbiased standard deviation of a continuous column in its own unit; of the codes otherwise.
         median: lower median of a continuous column; for a discrete column, the code of its mode (the first of several).
     """
@@ -37,13 +33,7 @@ class Marginal:
     median: float
 
     def near(self, cells: Float[Tensor, "*batch"], tolerance: float) -> Float[Tensor, "*batch"]:
-        """Return the chance of a value within each cell's tolerance, half that of the rarest where there is none.
-
-        Example:
-            >>> coin = Marginal(torch.tensor([0.0, 1.0]).double(), torch.tensor([0.25, 0.75]).double(), 0.75, 0.5, 1.0)
-            >>> coin.near(torch.tensor([0.0, 1.0, 7.0]).double(), tolerance=0.0).tolist()
-            [0.25, 0.75, 0.125]
-        """
+        """Return the chance of a value within each cell's tolerance, half that of the rarest where there is none."""
         cumulative = torch.cat([torch.zeros(1, dtype=torch.float64), self.probabilities.cumsum(0)])
         above = torch.searchsorted(self.values, (cells + tolerance).contiguous(), right=True)
         below = torch.searchsorted(self.values, (cells - tolerance).contiguous())
@@ -58,20 +48,9 @@ class Marginal:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Marginals of every column and of the target; moments of every encoded column.
+    """Marginals of each column and of the target; mean and unbiased deviation of each encoded column, one-hot ones too.
 
-    Attributes:
-        mean, std: mean and unbiased standard deviation of each encoded column (one-hot columns included), float64,
-            shape (encoded,); a standard deviation of 0 is replaced by 1, as TabLeak's code does.
-
-    Example:
-        >>> import pandas as pd
-        >>> from seepage.tabular.schema import Schema
-        >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=(0, 1))
-        >>> frame = pd.DataFrame({"sex": ["f", "f", "m", "m"], "ill": [0, 1, 1, 1]})
-        >>> statistics = Statistics.of(Table(Schema(columns=(sex,), target=ill), frame))
-        >>> statistics.mean.tolist(), statistics.target.probabilities.tolist()
-        ([0.5, 0.5], [0.25, 0.75])
+    A standard deviation of 0 is replaced by 1, as TabLeak's code does.
     """
 
     marginals: tuple[Marginal, ...]
@@ -81,11 +60,7 @@ class Statistics:
 
     @classmethod
     def of(cls, table: Table, bins: int = 100) -> Statistics:
-        """Measure the statistics of ``table``; ``bins`` bounds the number of values of a continuous marginal.
-
-        Raises:
-            BadInputError: fewer than two rows (no spread can be measured), or fewer than one bin.
-        """
+        """Measure the statistics of ``table``; ``bins`` bounds the number of values of a continuous marginal."""
         if len(table) < 2 or bins < 1:
             raise BadInputError(
                 f"statistics are measured on at least two rows with at least one bin, got {len(table)} row(s) and "
@@ -100,11 +75,7 @@ class Statistics:
     def of_marginals(
         cls, schema: Schema, marginals: Sequence[Marginal], target: Marginal, rows: int | None = None
     ) -> Statistics:
-        """Return statistics with the moments that follow from the marginals.
-
-        Args:
-            rows: number of rows that the marginals were measured on, by which deviations are unbiased; None for none.
-        """
+        """Return statistics with the moments that follow from marginals, unbiased where the number of rows is known."""
         means, stds = [], []
         for column, marginal in zip(schema.columns, marginals, strict=True):
             if isinstance(column, Discrete):
@@ -118,11 +89,7 @@ class Statistics:
         return cls(tuple(marginals), target, torch.cat(means), torch.where(std > 0, std, torch.ones_like(std)))
 
     def rows(self, uniform: Float[Tensor, "... column"]) -> Float[Tensor, "... column"]:
-        """Return cells whose columns follow the marginals independently: quantiles of numbers in [0, 1).
-
-        Args:
-            uniform: for each cell, the share of its column's marginal that lies below it.
-        """
+        """Return cells that are the marginals' quantiles of numbers in [0, 1), each column by itself."""
         cells = []
         for i, marginal in enumerate(self.marginals):
             possible = marginal.probabilities > 0
@@ -134,17 +101,7 @@ class Statistics:
 
 
 def marginal_of(column: Column, cells: Float[Tensor, " record"], bins: int) -> Marginal:
-    """Return the marginal of a column's cells.
-
-    Args:
-        cells: its cells, at least one.
-        bins: bound on the number of values of a continuous column.
-
-    Example:
-        >>> sex = Discrete(name="sex", categories=("f", "m"))
-        >>> marginal_of(sex, torch.tensor([1.0, 1.0, 0.0, 1.0]).double(), bins=10).probabilities.tolist()
-        [0.25, 0.75]
-    """
+    """Return the marginal of a column's cells, of which there is at least one."""
     mean, std = _moments(cells)
     if isinstance(column, Discrete):
         counts = torch.bincount(cells.long(), minlength=column.width).double()
