@@ -36,11 +36,7 @@ registry.models.declare({"vertical_mlp": "seepage.models.vertical"}, "vertical")
 
 
 def create(name: str, **options: object) -> Model:
-    """Return a network of horizontal learning, from the options of its factory, ``schema`` among them.
-
-    Raises:
-        BadInputError: the name or an option is unknown, or one is missing.
-    """
+    """Return a network of horizontal learning, from the options of its factory, ``schema`` among them."""
     return cast("Model", registry.models.of("horizontal").create(name, **options))
 
 

@@ -12,16 +12,9 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def copied(module: M) -> M:
-    """Return a deep copy of a module.
+    """Return a deep copy of a module, whose attributes that are computed in each run are not copied.
 
     ``copy.deepcopy`` refuses a tensor that was computed, such as the weight that ``torch.nn.utils.weight_norm`` keeps.
-    Such an attribute is computed anew in each run; values of a finished run are not copied.
-
-    Example:
-        >>> layer = nn.Linear(1, 1)
-        >>> layer.last = layer.weight * 2
-        >>> copied(layer).last.requires_grad
-        False
     """
     computed = [
         value

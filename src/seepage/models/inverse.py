@@ -46,14 +46,10 @@ _TEMPERATURES = tuple(2.0**k for k in range(-6, 4))
 
 @dataclass(frozen=True)
 class Inverse:
-    """Trained networks, one for each training.
+    """Trained networks, one for each training, from inputs, shifted and scaled, to encoded rows.
 
-    Attributes:
-        networks: map from inputs, shifted and scaled, to encoded rows.
-        mean, std: shift and scale of the inputs.
-        loss: loss that the networks were trained by.
-        failed: whether each network's outputs are not finite, or fit its own rows worse than a constant.
-        excess: mean loss over the last epoch, in units of that of the best constant.
+    ``failed`` are those whose outputs are not finite, or fit their own rows worse than a constant; ``excess`` is the
+    mean loss over the last epoch, in units of that of the best constant.
     """
 
     networks: nn.Module
@@ -89,14 +85,13 @@ class Inverse:
 class Inverter:
     """Training of networks that reconstruct rows: Adam with a rate that falls to 0 along a cosine.
 
-    UIFV's InverNet for tables is (100, 100, 300, encoded); optimiser, rate and epochs are not stated there. Shifted
-    and scaled inputs, bounded gradients and restarts of networks that diverged are additions here.
+    UIFV's InverNet for tables is (100, 100, 300, encoded); optimiser, rate and epochs are not stated there. Shifted and
+    scaled inputs, bounded gradients and restarts of networks that diverged are additions here.
 
     Attributes:
         loss: ``mse``: squared error of encoded rows, the paper's; ``fields``: cross-entropy of each discrete column,
             squared error of each continuous one.
         standardise: whether inputs are shifted and scaled to mean 0 and standard deviation 1.
-        epochs: passes over the rows.
         steps: least number of steps, for tables of few rows.
         layout: layout of the columns of a row, which then has its own network, with a layer more than ``hidden`` has;
             None for tables.
@@ -104,16 +99,6 @@ class Inverter:
             then its most, and it takes all of them for fewer than 150 rows, unless further rows judge it by 1,000
             cells. The rate falls to 0 in cycles, each of twice the steps of the one before (Loshchilov and Hutter
             2017), and each network is kept as it was after the cycle with the least loss.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> from seepage.models.vertical import encoder_of
-        >>> rows = telling(rows=20).train
-        >>> encoder = encoder_of(rows.schema)
-        >>> sent = 3 * encoder.encode(rows.cells)[None]
-        >>> inverse = Inverter(steps=300).fit(sent, encoder.encode(rows.cells)[None], encoder, seeds=[0])
-        >>> bool((inverse.cells(sent) == rows.cells).all())
-        True
     """
 
     hidden: tuple[int, ...] = (100, 300)
@@ -145,12 +130,7 @@ class Inverter:
         weights: Float[Tensor, "training row"] | None = None,
         held_out: tuple[Float[Tensor, "training check feature"], Float[Tensor, "training check encoded"]] | None = None,
     ) -> Inverse:
-        """Train one network for each training.
-
-        Args:
-            weights: weight of each row in the loss; all the same if None.
-            held_out: further rows and inputs, by which convergence is judged; some of the rows if None.
-        """
+        """Train a network for each training; convergence is judged by ``held_out`` rows, or some of the rows."""
         rows = inputs.shape[1]
         apart, rehearsed = int(_HELD_OUT * rows), rehearsal()
         times = rehearsed.times if rehearsed else 1.0
@@ -367,14 +347,7 @@ def row_losses(
 def cells_of(
     encoder: Encoder, outputs: Float[Tensor, "*some encoded"], clamp: bool = True
 ) -> Float[Tensor, "*some column"]:
-    """Return the cells nearest to a network's outputs: the largest entry of each group; numbers are not rounded.
-
-    Example:
-        >>> from seepage.datasets.planted import distinct
-        >>> from seepage.models.vertical import encoder_of
-        >>> cells_of(encoder_of(distinct(rows=9, continuous=1, discrete=1).schema), torch.eye(10)[:2]).tolist()
-        [[8.0, 0.0], [4.0, 0.0]]
-    """
+    """Return the cells nearest to a network's outputs: the largest entry of each group; numbers are not rounded."""
     raw = encoder.destandardise(outputs.double())
     cells = []
     for column, block in zip(encoder.schema.columns, encoder.schema.blocks, strict=True):

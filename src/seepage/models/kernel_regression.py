@@ -26,14 +26,7 @@ def regressed(
     values: Float[Tensor, "training leaked value"],
     queries: Float[Tensor, "training record feature"],
 ) -> Float[Tensor, "training record value"]:
-    """Return values of new records, see ``fitted``.
-
-    Example:
-        >>> x = torch.linspace(-1, 1, 12).double()[None, :, None]
-        >>> prediction = regressed(x, 3 * x + 1, torch.tensor([[[0.5]]]).double())
-        >>> round(float(prediction), 3)
-        2.5
-    """
+    """Return values of new records, see ``fitted``."""
     return fitted(inputs, values, queries).values
 
 

@@ -47,15 +47,6 @@ def make_model(
         weights: safetensors file that they are taken from, see ``load_weights``.
         dropout: handling of a network that drops values in training, see ``Model``.
         device: where the model is put; what was passed is copied, never moved.
-
-    Raises:
-        BadInputError: the name, the factory, the weights or the model itself cannot be used with this table.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> data = telling()
-        >>> make_model("linear", data.schema, data.statistics)[0].name
-        'linear'
     """
     digest = None
     if isinstance(model, str) and not is_own(model):

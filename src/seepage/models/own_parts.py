@@ -35,9 +35,6 @@ def own_split(
     factory receives those that it has a parameter for: ``schema``; ``private``, names of the client's columns;
     ``server_columns`` and ``client_columns``, the number of categories of each column, None for a number; ``outputs``;
     ``head``; ``seed``. Both parts stay in the mode in which they predict, see ``as_they_predict``.
-
-    Raises:
-        BadInputError: the factory cannot be called, or returns no two modules.
     """
     mine = positions(schema, private)
     theirs = [i for i in range(len(schema.columns)) if i not in mine]
@@ -83,20 +80,13 @@ def own_whole(
 
     The factory, see ``models.own.load_own``, returns a module with a module for each part in it. ``client`` maps
     encoded rows (record, input) to activations (record, entry); each further part maps what the one before it returns,
-    the last one to outputs. Numbers lie between -1 and 1, categories are one-hot. Of these arguments, the factory
-    receives those that it has a parameter for: ``schema``; ``inputs`` or ``width``; ``cardinalities``; ``numbers``;
-    ``cut``, the number of activations that the audit asks for; ``outputs``; ``seed``.
-
-    Args:
-        parts: names of the parts in the order in which records pass them, the client's first layers first.
-        ends: number of entries that the last of the parts returns; that of outputs if None.
+    the last one to outputs, or to as many entries as ``ends`` says. Numbers lie between -1 and 1, categories are
+    one-hot. Of these arguments, the factory receives those that it has a parameter for: ``schema``; ``inputs`` or
+    ``width``; ``cardinalities``; ``numbers``; ``cut``, the number of activations that the audit asks for; ``outputs``;
+    ``seed``.
 
     Returns:
         The client's first layers, behind a leading axis of one training, and all further parts.
-
-    Raises:
-        BadInputError: the factory cannot be called, or returns no such modules, or they do not fit the table or each
-            other.
     """
     offered: dict[str, object] = {**_of_rows(schema), "cut": cut, "outputs": outputs, "seed": seed}
     network, reference = _network(factory, offered, seed, options), factory.reference
@@ -141,12 +131,6 @@ def as_they_predict(parts: Mapping[str, nn.Module | None]) -> tuple[str, ...]:
     """Return a sentence on the layers of a user's parts that behave differently in training; none if there are none.
 
     Parts stay in the mode in which they predict: dropout is off, and batch normalisation does not depend on the batch.
-
-    Example:
-        >>> as_they_predict({"client": nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1))})[0].partition(" run")[0]
-        "Dropout at 'client.1'"
-        >>> as_they_predict({"client": nn.Linear(2, 2)})
-        ()
     """
     single = {name: part.networks[0] if isinstance(part, Copies) else part for name, part in parts.items()}
     modules = nn.ModuleDict({name: part for name, part in single.items() if part is not None})
@@ -189,9 +173,6 @@ def own_bottom(
     feature): numbers lie between -1 and 1, categories are one-hot. Of these arguments, it receives those that it has a
     parameter for: ``schema`` of the party's columns; ``inputs`` or ``width``; ``cardinalities``; ``numbers``;
     ``party``; ``features``, the number that the audit asks for; ``seed``.
-
-    Raises:
-        BadInputError: the factory cannot be called, or its network does not fit the party's columns.
     """
     offered: dict[str, object] = {**_of_rows(schema), "party": party, "features": features}
     networks = [_network(factory, {**offered, "seed": seed}, seed) for seed in seeds]
@@ -211,9 +192,6 @@ def own_top(factory: OwnFactory, widths: Sequence[int], outputs: int, seeds: Seq
     The factory returns a module from the parties' features, one after the other (record, input), to logits (record,
     output). Of these arguments, it receives those that it has a parameter for: ``inputs`` or ``width``, the number of
     all features; ``widths``, that of each party; ``outputs``; ``seed``.
-
-    Raises:
-        BadInputError: the factory cannot be called, or its network does not fit the features.
     """
     inputs = sum(widths)
     offered: dict[str, object] = {"inputs": inputs, "width": inputs, "widths": list(widths), "outputs": outputs}

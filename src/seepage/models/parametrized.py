@@ -9,17 +9,7 @@ from torch.nn.utils import parametrize
 
 
 def make_sendable(module: nn.Module) -> None:
-    """Make layers with parametrizations picklable, which PyTorch refuses.
-
-    PyTorch creates their class anew for each layer; the process that receives one creates it again.
-
-    Example:
-        >>> import pickle
-        >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(2, 3))
-        >>> make_sendable(layer)
-        >>> sorted(name for name, _ in pickle.loads(pickle.dumps(layer)).named_parameters())
-        ['bias', 'parametrizations.weight.original']
-    """
+    """Make layers with parametrizations picklable, whose class PyTorch creates anew for each layer."""
     for part in module.modules():
         if parametrize.is_parametrized(part):
             copyreg.pickle(type(part), _reduced)  # pyright: ignore[reportArgumentType]
