@@ -17,19 +17,10 @@ SIDES = ("tails", "heads")
 
 
 def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> Dataset:
-    """Add columns of fair coins to a dataset, which follow none of its columns.
+    """Return all rows of a dataset as training rows, with columns of fair coins that follow none of its columns.
 
-    Args:
-        strength: probability of a row whose label is drawn anew, from one half of the target's values where the first
-            coin shows heads and from the other where it shows tails; 0 for labels as they are.
-
-    Returns:
-        All rows as training rows, the planted columns last.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> with_coins(telling(rows=100), 2, seed=0).schema.names[-2:]
-        ('planted', 'planted_2')
+    With the probability ``strength``, a row's label is drawn anew, from one half of the target's values where the first
+    coin shows heads and from the other where it shows tails.
     """
     rows = data.all
     schema = rows.schema
@@ -53,12 +44,6 @@ def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> D
 
 
 def some_rows(data: Dataset, most: int, seed: int) -> Dataset:
-    """Return a dataset of some of the rows, drawn without replacement; of all in another order where there are fewer.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> len(some_rows(telling(rows=100), 10, seed=0).all)
-        10
-    """
+    """Return a dataset of some of the rows, drawn without replacement; all in another order where there are fewer."""
     order = np.random.default_rng(seed).permutation(len(data.all))
     return replace(data, train=data.all.rows(order[:most]), test=None)

@@ -23,24 +23,12 @@ class Dataset:
     """A training table, a test table where there is one, and their origin.
 
     Attributes:
-        train: rows that clients hold and train on.
-        test: held-out rows, or None.
         notes: facts that a reader of results must know, such as a partial copy.
         source: origin of the rows, as a reference or address.
         layout: what the columns of a row are together, where rows are no table; None for tables. Settings that take
             such rows say what they need of it, such as ``settings.vertical.layout``.
         beside: texts that belong to the training rows and are no part of the table, one a row, by the name of their
             column; None where a row has none.
-
-    Example:
-        >>> schema = Schema(
-        ...     columns=(Continuous(name="age", low=0, high=99, tolerance=5, integer=True),),
-        ...     target=Continuous(name="pay", low=0, high=9, tolerance=1),
-        ... )
-        >>> rows = Table(schema, pd.DataFrame({"age": [30, 41, 52], "pay": [1.5, 2, 3]}))
-        >>> people = Dataset("people", rows.rows([0, 1]), rows.rows([2]), (), "made up", "none")
-        >>> len(people.all), people.statistics.marginals[0].mean
-        (3, 41.0)
     """
 
     name: str
@@ -85,12 +73,8 @@ def measured(
 ) -> Continuous:
     """Return the continuous column whose bounds and tolerance are those of ``series``.
 
-    Bounds are the least and the greatest value, the tolerance is 0.319 unbiased standard deviations
-    (TabLeak section 4), all over the rows given, so pass training and test rows together.
-
-    Example:
-        >>> measured(pd.Series([1, 2, 3], name="age")).tolerance
-        0.319
+    Bounds are the least and the greatest value, the tolerance is 0.319 unbiased standard deviations (TabLeak section
+    4), all over the rows given, so pass training and test rows together.
     """
     return Continuous(
         name=str(series.name),
@@ -124,11 +108,7 @@ def split(table: Table, test_share: float, seed: int) -> tuple[Table, Table]:
 
 
 def in_order(frame: pd.DataFrame, columns: Sequence[str], origin: str) -> pd.DataFrame:
-    """Return ``frame`` with exactly ``columns``, in that order.
-
-    Raises:
-        BadInputError: a column is missing; ``origin`` names the file in the message.
-    """
+    """Return ``frame`` with exactly ``columns``, in that order; ``origin`` names the file in messages."""
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise BadInputError(

@@ -18,12 +18,6 @@ def numbered(data: Dataset, count: int, seed: int) -> Dataset:
 
     Columns keep their distributions and tell nothing of each other. Labels are two of the target's classes, or values,
     by fair coins.
-
-    Example:
-        >>> from seepage.datasets.planted import telling
-        >>> rows = numbered(telling(rows=100), 50, seed=0)
-        >>> len(rows.all), rows.schema.names[-1], sorted(rows.all.column(len(rows.schema.names) - 1).tolist())[:3]
-        (50, 'planted', [0.0, 1.0, 2.0])
     """
     rows = some_rows(data, count, seed).all
     generator = np.random.default_rng([seed, 1])
