@@ -19,11 +19,6 @@ def distinct(rows: int = 32, continuous: int = 3, discrete: int = 3, seed: int =
     Each column is a permutation: of 0 to ``rows - 1`` with tolerance 0.25, or of ``rows`` categories. A guess in the
     wrong order therefore has error 1 with every other row, the right matching is unique, and a guess that is the table
     itself, permuted, scores 1 in every figure. Labels alternate.
-
-    Example:
-        >>> data = distinct(rows=8)
-        >>> [data.train.frame[name].nunique() for name in data.schema.names]
-        [8, 8, 8, 8, 8, 8]
     """
     _check(rows, continuous + discrete)
     generator = np.random.default_rng(seed)

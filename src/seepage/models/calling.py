@@ -64,13 +64,6 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
     layer's tensors there and does not restore them. Here each layer gets its tensors once, under whichever name; what
     is left out is the module's own. Attention and layer normalisation run by their formulas, to be differentiated any
     number of times.
-
-    Example:
-        >>> import torch
-        >>> layer = nn.Linear(1, 1, bias=False)
-        >>> twice = nn.Sequential(layer, layer)
-        >>> call(twice, {"0.weight": torch.tensor([[3.0]])}, torch.ones(1, 1)).tolist(), type(layer.weight).__name__
-        ([[9.0]], 'Parameter')
     """
     named = [*module.named_parameters(), *module.named_buffers()]
     replaced = {id(own): tensors[name] for name, own in named if name in tensors}

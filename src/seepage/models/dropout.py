@@ -99,12 +99,6 @@ def with_masks(module: nn.Module, width: int) -> nn.Module:
     Rows of ``width`` entries go through it without dropout, as in evaluation. Masks replace ``functional.dropout`` and
     its callers, such as ``nn.Dropout``, and the attention of ``nn.MultiheadAttention``; a module that calls none of
     them is returned as it is. Parameters keep their names and values.
-
-    Example:
-        >>> masked = with_masks(nn.Sequential(nn.Linear(1, 2, bias=False), nn.Dropout(0.5)), width=1)
-        >>> _ = nn.init.ones_(masked[0].weight)
-        >>> masked(torch.ones(1, 1)).tolist(), masked(torch.tensor([[1.0, 0.0, 2.0]])).tolist()
-        ([[1.0, 1.0]], [[0.0, 2.0]])
     """
     if drops_of(module) is not None:
         return module

@@ -24,18 +24,12 @@ _PROBES = 16
 
 @dataclass(frozen=True)
 class SplitModel:
-    """A server part, a client part and the columns of each.
+    """A server part, a client part and the columns of each; the label is the client's too.
 
     Both parts take cells, not one-hot rows: a discrete cell is its code, a continuous one is scaled so that its
     schema's bounds are 0 and 1. Each part is free in how it represents codes: by embeddings or by one-hot vectors.
-
-    Attributes:
-        server: map from the server's cells (record, public) to activations (record, cut).
-        client: map from activations (record, cut) and the client's cells (record, private) to outputs (record, output).
-        private: positions of the client's columns in the schema; all others are the server's. The label is the client's
-            too.
-        head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class; ``regression``: one
-            number.
+    ``server`` maps (record, public) to (record, cut), ``client`` that and (record, private) to (record, output): one
+    logit for ``sigmoid``, one a class for ``softmax``, one number for ``regression``.
     """
 
     server: nn.Module

@@ -73,13 +73,9 @@ class Summed(nn.Module):
 class VerticalModel:
     """Bottom models, a top model and the partition of the columns.
 
-    Attributes:
-        bottoms: bottom model of each party, from its encoded rows (training, record, encoded) to features (training,
-            record, feature). Numbers are scaled so that their schema's bounds are -1 and 1, categories are one-hot.
-        top: map from the parties' features, one after the other (training, record, features), to outputs (training,
-            record, output).
-        head: ``sigmoid``: one logit for a target of two classes; ``softmax``: one logit a class; ``regression``: one
-            number.
+    A bottom model maps its party's encoded rows (training, record, encoded), numbers scaled so that their schema's
+    bounds are -1 and 1 and categories one-hot, to features; the top model maps the parties' features, one after the
+    other, to outputs (training, record, output). Heads are those of ``SplitModel``.
     """
 
     partition: Partition

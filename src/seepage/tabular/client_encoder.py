@@ -68,16 +68,7 @@ DeclaredInput: TypeAlias = Annotated[NumberInput | OneHotInput | EmbeddedInput, 
 
 
 class ClientEncoder(BaseModel):
-    """The columns that enter the network, in order, and how each does.
-
-    Example:
-        >>> age, sex = NumberInput(name="age", mean=38.5, scale=13.5), OneHotInput(name="sex", categories=("f", "m"))
-        >>> encoder = ClientEncoder(columns=(age, sex))
-        >>> encoder.width, encoder.mean, encoder.scale
-        (3, [38.5, 0.0, 0.0], [13.5, 1.0, 1.0])
-        >>> ClientEncoder.from_json(encoder.to_json()) == encoder
-        True
-    """
+    """The columns that enter the network, in order, and how each does; see the page on captured updates."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -170,15 +161,7 @@ class ClientEncoder(BaseModel):
         )
 
     def check_rows(self, frame: pd.DataFrame, encoded: Float[np.ndarray, "record entry"]) -> None:
-        """Refuse a declaration that does not give the client's own encoding of some rows; run it where the rows are.
-
-        Raises:
-            BadInputError: an entry differs; the message names the column and the first record.
-
-        Example:
-            >>> encoder = ClientEncoder(columns=(NumberInput(name="age", mean=40, scale=10),))
-            >>> encoder.check_rows(pd.DataFrame({"age": [30]}), np.array([[-1.0]]))
-        """
+        """Refuse a declaration that does not give the client's own encoding of some rows; run it where the rows are."""
         if any(isinstance(column, EmbeddedInput) for column in self.columns):
             raise BadInputError("columns that are looked up enter as positions; check the other columns without them.")
         if encoded.shape != (len(frame), self.width):

@@ -46,12 +46,10 @@ _WITH_COMMA, _WITH_POINT = re.compile(_COMMA), re.compile(_POINT)
 
 @dataclass(frozen=True)
 class Written:
-    """Meaning of the texts of a column as numbers, NaN where a text is none.
+    """Meaning of a column's texts as numbers, NaN for none; the unit is that of all, or that of days for dates.
 
-    Attributes:
-        unit: unit that all numbers are written with, such as ``%``, ``$`` or ``kg``; that of days for dates; or None.
-        undecided: whether the texts are dates of which nothing tells day from month.
-        mixed: whether the texts are numbers, some with a decimal comma and some with a decimal point.
+    Dates are ``undecided`` where nothing tells day from month; numbers ``mixed`` where some have a decimal comma and
+    some a decimal point.
     """
 
     values: np.ndarray
@@ -67,12 +65,6 @@ def read_written(texts: Sequence[str], day_first: bool | None = None) -> Written
     with points (``12.05.2020``) the day is first unless the column says otherwise. Commas are decimal where they cannot
     separate thousands. A unit is one that all numbers but zeros have. Times of day are hours. ``day_first`` is the
     order of dates that the column leaves open.
-
-    Example:
-        >>> read_written(["$1,250.50", "$0.99", "($3)"]).values.tolist()
-        [1250.5, 0.99, -3.0]
-        >>> read_written(["1.250,5 kg", "80 kg"])
-        Written(values=array([1250.5,   80. ]), unit='kg', undecided=False, mixed=False)
     """
     clock = [_CLOCK.fullmatch(text) for text in texts]
     if texts and None not in clock:

@@ -77,9 +77,6 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
     numbers without gaps or repeats over 50 rows or more. One-hot encoded columns are merged, see ``one_hot_groups``;
     the target may be named by any of them. Columns are read one after the other; beside one of them, only what is known
     about each is held.
-
-    Raises:
-        BadInputError: the table has more than 5,000 columns; or all that is wrong with it, in one message.
     """
     policy = policy or Policy()
     table = open_table(source) if isinstance(source, pd.DataFrame | str | Path) else source
@@ -653,9 +650,9 @@ class _ColumnReading:
 
 
 def rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float]:
-    """Return bounds that hold all cells but are not themselves cells of someone: multiples of 1, 2 or 5 times a power.
+    """Return bounds that hold all cells but are no one's cell: multiples of 1, 2 or 5 times a power; equal ones stay.
 
-    The distance of the multiples is at most a tenth of the range, and at least 2 for whole numbers. Equal bounds stay.
+    The distance of the multiples is at most a tenth of the range, and at least 2 for whole numbers.
     """
     if low == high:
         return low, high

@@ -149,14 +149,7 @@ Column = Annotated[Discrete | Continuous, Field(discriminator="kind")]
 
 
 class Schema(BaseModel):
-    """The columns of a table, in order, and its target: discrete for a classification, continuous for a regression.
-
-    Example:
-        >>> sex, ill = Discrete(name="sex", categories=("f", "m")), Discrete(name="ill", categories=("no", "yes"))
-        >>> schema = Schema(columns=(sex, Continuous(name="age", low=17, high=90, tolerance=4.2)), target=ill)
-        >>> schema.width, Schema.from_yaml(schema.to_yaml()) == schema
-        (3, True)
-    """
+    """The columns of a table, in order, and its target: discrete for a classification, continuous for a regression."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

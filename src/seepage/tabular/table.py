@@ -38,13 +38,6 @@ class Table:
         missing: treatment of rows with missing cells that the schema has no place for (a column's own ``missing``):
             ``refuse`` them, ``drop`` them, or (``category``) drop those without a target and refuse the others. None:
             refuse them, where the user has no option for another treatment.
-
-    Attributes:
-        source_mask: which rows of the source these are, where it was read here and some were dropped; else None.
-
-    Raises:
-        BadInputError: all that is wrong with columns and cells, in one message. Rows are counted from 1, cells are not
-            shown.
     """
 
     def __init__(self, schema: Schema, source: pd.DataFrame | Source, missing: Missing | None = "refuse") -> None:
