@@ -65,11 +65,7 @@ class Dataset:
 
 
 def measured(
-    series: pd.Series,
-    *,
-    integer: bool = True,
-    sensitive: bool = False,
-    unit: str | None = None,
+    series: pd.Series, *, integer: bool = True, sensitive: bool = False, unit: str | None = None
 ) -> Continuous:
     """Return the continuous column whose bounds and tolerance are those of ``series``.
 

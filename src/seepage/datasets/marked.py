@@ -22,11 +22,7 @@ _FREQUENT = 0.1
 
 
 def marked(
-    data: Dataset,
-    sensitive: str,
-    value: Category | None = None,
-    keep: bool = True,
-    without: Sequence[str] = (),
+    data: Dataset, sensitive: str, value: Category | None = None, keep: bool = True, without: Sequence[str] = ()
 ) -> MarkedRows:
     """Return all rows of a dataset in the form that joint models take, with a sensitive attribute marked.
 
@@ -128,11 +124,7 @@ def _encoded(rows: Table, position: int) -> Float[Tensor, "row encoded"]:
 
 
 def with_synthetic(
-    data: Dataset,
-    columns: Sequence[str] = (),
-    target: bool = True,
-    strength: float | int = 0.8,
-    seed: int = 0,
+    data: Dataset, columns: Sequence[str] = (), target: bool = True, strength: float | int = 0.8, seed: int = 0
 ) -> Dataset:
     """Add a synthetic sensitive column ``A`` with known correlations to a dataset.
 

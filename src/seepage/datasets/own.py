@@ -131,11 +131,7 @@ def read_table(
 
 
 def from_frame(
-    rows: pd.DataFrame | str | Path,
-    schema: Schema,
-    test_share: float = 0.2,
-    seed: int = 42,
-    name: str = "own",
+    rows: pd.DataFrame | str | Path, schema: Schema, test_share: float = 0.2, seed: int = 42, name: str = "own"
 ) -> Dataset:
     """Make a dataset of a table in memory or a file, with a share of the shuffled rows held out."""
     dataset, _ = own_table(rows, schema, name=name)

@@ -53,11 +53,7 @@ def is_own(name: str) -> bool:
 
 
 def load_own(
-    reference: str,
-    schema: Schema,
-    seed: int = 0,
-    head: Head | None = None,
-    options: Mapping[str, object] | None = None,
+    reference: str, schema: Schema, seed: int = 0, head: Head | None = None, options: Mapping[str, object] | None = None
 ) -> LoadedNetwork:
     """Build the network that ``reference`` names.
 

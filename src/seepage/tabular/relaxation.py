@@ -34,13 +34,7 @@ class Relaxation:
             which leaves rare categories nearly unreachable.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        softmax: bool = True,
-        sigmoid: bool = True,
-        logits: Logits = "raw",
-    ) -> None:
+    def __init__(self, encoder: Encoder, softmax: bool = True, sigmoid: bool = True, logits: Logits = "raw") -> None:
         check_choice("logits", logits, Logits)
         continuous = encoder.is_continuous
         active = torch.where(continuous, sigmoid, softmax)
