@@ -54,9 +54,7 @@ class Dataset:
     @cached_property
     def all(self) -> Table:
         """The training rows followed by the test rows."""
-        if self.test is None:
-            return self.train
-        return self.train.followed_by(self.test)
+        return self.train if self.test is None else self.train.followed_by(self.test)
 
     @cached_property
     def statistics(self) -> Statistics:

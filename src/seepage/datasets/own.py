@@ -46,13 +46,13 @@ def own_table(
     if policy.day_first is not None:
         source = OrderedDates(source, policy.day_first)
     inferred = None
-    if schema is None and target is not None:
+    if schema is not None:
+        source = MergedSource(source, groups_of_schema(source, schema))
+    elif target is not None:
         inferred = infer(source, target, policy)
         schema = inferred.schema
         source = MergedSource(source, inferred.groups)
-    elif schema is not None:
-        source = MergedSource(source, groups_of_schema(source, schema))
-    if schema is None:
+    else:
         raise BadInputError(
             "a table of your own needs a schema, or a target (the column that the model learns) to infer one: "
             "add target='...' or schema=infer_schema(frame, target='...')."

@@ -67,7 +67,7 @@ class Inverse:
 
     def cells(self, inputs: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record column"]:
         """Return the rows; NaN where the network failed."""
-        return self._whole(cells_of(self.encoder, self.outputs(inputs)))
+        return torch.where(self.failed[:, None, None], torch.nan, cells_of(self.encoder, self.outputs(inputs)))
 
     def chances(
         self, inputs: Float[Tensor, "training record feature"]
@@ -76,9 +76,6 @@ class Inverse:
         if self.loss == "mse":
             return None
         return chances_of(self.encoder, self.outputs(inputs))
-
-    def _whole(self, cells: Tensor) -> Tensor:
-        return torch.where(self.failed[:, None, None], torch.nan, cells)
 
 
 @dataclass(frozen=True)
@@ -139,11 +136,8 @@ class Inverter:
         if not self.converge or weights is not None or few:
             held_out = None
         elif held_out is None:
-            held_out, inputs, encoded = (
-                (inputs[:, -apart:], encoded[:, -apart:]),
-                inputs[:, :-apart],
-                encoded[:, :-apart],
-            )
+            held_out = inputs[:, -apart:], encoded[:, -apart:]
+            inputs, encoded = inputs[:, :-apart], encoded[:, :-apart]
         inverse = self._fit(inputs, encoded, encoder, seeds, weights, held_out)
         rate = float(self.learning_rate)
         for attempt in range(_RESTARTS):

@@ -21,15 +21,6 @@ class Fitted(NamedTuple):
     left_out: Float[Tensor, "training leaked value"]
 
 
-def regressed(
-    inputs: Float[Tensor, "training leaked feature"],
-    values: Float[Tensor, "training leaked value"],
-    queries: Float[Tensor, "training record feature"],
-) -> Float[Tensor, "training record value"]:
-    """Return values of new records, see ``fitted``."""
-    return fitted(inputs, values, queries).values
-
-
 def fitted(
     inputs: Float[Tensor, "training leaked feature"],
     values: Float[Tensor, "training leaked value"],

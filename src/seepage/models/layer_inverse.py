@@ -228,13 +228,7 @@ _UNDONE: dict[type[nn.Module], _Undo] = {
     nn.Dropout: _same,
     nn.Flatten: _same,
 }
-_FUNCTIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "tanh": nn.Tanh,
-    "sigmoid": nn.Sigmoid,
-    "flatten": nn.Flatten,
-    "dropout": nn.Dropout,
-}
+_FUNCTIONS = {kind.__name__.lower(): undo for kind, undo in _UNDONE.items() if kind is not nn.Identity}
 _WHY: dict[type[nn.Module], str] = {
     nn.GELU: "two inputs have the same output",
     nn.SiLU: "two inputs have the same output",
@@ -274,10 +268,9 @@ def _of_module(number: int, layer: nn.Module) -> Layer:
 
 def _of_function(number: int, node: Any) -> Layer:
     function = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    kind = _FUNCTIONS.get(function)
     name = f"layer {number} ({function})"
-    if kind is not None and len(node.args) == 1:
-        return Activation(name, _UNDONE[kind])
+    if function in _FUNCTIONS and len(node.args) == 1:
+        return Activation(name, _FUNCTIONS[function])
     if function == "leaky_relu":
         slope = node.kwargs.get("negative_slope", node.args[1] if len(node.args) > 1 else 0.01)
         if isinstance(slope, float) and 0 < slope < math.inf:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -90,13 +91,7 @@ def same_buffers(module: nn.Module) -> Iterator[None]:
 class _NotInPlace(TorchFunctionMode):
     """Mode in which ``functional.normalize`` returns a new tensor, as weights of several batches need it."""
 
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if func is functional.normalize:
             given = {name: value for name, value in given.items() if name != "out"}

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Literal, SupportsFloat, cast, get_args
+from typing import Any, Literal, SupportsFloat, cast
 
 import numpy as np
 import pandas as pd
@@ -17,12 +17,10 @@ from pydantic import ValidationError
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.tabular.formats import DAYS, HOURS, Written, days, in_both_orders, read_written
 from seepage.tabular.one_hot import MergedSource, OneHotGroup, one_hot_groups, unlike
-from seepage.tabular.policy import Missing, Policy
+from seepage.tabular.policy import Policy
 from seepage.tabular.reading import OrderedDates, Source, open_table, typed
 from seepage.tabular.schema import LARGEST_BOUND, LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
 from seepage.tabular.texts import TextColumn, number
-
-MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
 
 OTHER, NOTHING = "(other)", "(missing)"
 # With fewer distinct texts (or rows) than this, distinct values do not suggest an identifier.
@@ -185,11 +183,10 @@ def infer(source: pd.DataFrame | str | Path | Source, target: str, policy: Polic
         )
     schema = Schema(columns=inputs, target=columns[target])
     origins = {group.name: f"{len(group.members)} one-hot columns; " for group in groups}
+    out = {**left_out, **apart}
     interpreted = [
-        InferredColumn(name, "left out", apart[name])
-        if name in apart
-        else InferredColumn(name, "left out", left_out[name])
-        if name in left_out
+        InferredColumn(name, "left out", out[name])
+        if name in out
         else InferredColumn(
             name, columns[name].kind, _reason(origins, guesses[name], columns[name]), guesses[name].near
         )
@@ -207,26 +204,12 @@ def _reason(origins: Mapping[str, str], guess: _ColumnReading, column: Column) -
     return origins[guess.name] + why.replace("declared ", "") if guess.name in origins else why
 
 
-def infer_schema(
-    source: pd.DataFrame | str | Path,
-    target: str,
-    *,
-    overrides: Mapping[str, Mapping[str, object]] | None = None,
-    sensitive: Iterable[str] = (),
-    drop: Iterable[str] = (),
-    tolerance_factor: float = 0.319,
-    discrete_at_most: int = 10,
-    most_categories: int = 100,
-    most_encoded: int = 1000,
-    missing: Missing = "refuse",
-    keep_dummies: bool = False,
-    day_first: bool | None = None,
-    separator: str = ",",
-) -> Schema:
-    """Return the schema that ``infer`` infers; the arguments are those of ``Policy``.
+def infer_schema(source: pd.DataFrame | str | Path, target: str, *, separator: str = ",", **choices: Any) -> Schema:
+    """Return the schema that ``infer`` infers.
 
     Args:
         separator: character between the cells of a CSV file.
+        choices: fields of ``Policy``.
 
     Raises:
         BadInputError: the table cannot be used; one message says all that is wrong with it.
@@ -237,19 +220,7 @@ def infer_schema(
         >>> schema.columns[0].low, schema.columns[0].high, schema.columns[1].categories
         (0.0, 66.0, ('cook', 'nurse'))
     """
-    policy = Policy(
-        overrides=overrides or {},
-        sensitive=tuple(sensitive),
-        drop=tuple(drop),
-        missing=missing,
-        most_categories=most_categories,
-        most_encoded=most_encoded,
-        tolerance_factor=tolerance_factor,
-        discrete_at_most=discrete_at_most,
-        keep_dummies=keep_dummies,
-        day_first=day_first,
-    )
-    return infer(open_table(source, separator), target, policy).schema
+    return infer(open_table(source, separator), target, Policy(**choices)).schema
 
 
 def raise_all(wrong: Sequence[str | BadInputError]) -> None:
@@ -275,20 +246,16 @@ def missing_cells(counts: Mapping[str, tuple[int, int]], steered: bool = True) -
     """Return the error for missing cells, (number, first) by column; ``steered``: the user has an option for them."""
     listed = [f"{count} in {name!r} (first in data row {first + 1})" for name, (count, first) in counts.items()]
     more = f" and {len(listed) - _LISTED} more columns" if len(listed) > _LISTED else ""
-    message, first_row = (
-        f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; ",
-        "Data row 1 is the first",
-    )
+    message = f"the table has missing cells: {', '.join(listed[:_LISTED])}{more}; "
+    end = "Data row 1 is the first under the header"
     if not steered:
-        return BadInputError(
-            f"{message}fill them as in training, or leave out the rows that have one. {first_row} under the header"
-        )
+        return BadInputError(f"{message}fill them as in training, or leave out the rows that have one. {end}")
     return BadInputError(
         f"{message}add ",
         Remedy("missing", "category"),
         " (they become a category of their own, in columns of numbers the median) or ",
         Remedy("missing", "drop"),
-        f" (rows that have one are left out), or fill them yourself. {first_row} under the header",
+        f" (rows that have one are left out), or fill them yourself. {end}",
     )
 
 

@@ -37,9 +37,9 @@ class Partition:
         for party, positions in enumerate(self.columns):
             for position in positions:
                 owners[names[position]].append(party)
-        twice = next(((name, owned) for name, owned in owners.items() if len(owned) > 1), None)
-        if twice is not None:
-            name, owned = twice
+        for name, owned in owners.items():
+            if len(owned) < 2:
+                continue
             by = sorted(set(owned))
             raise BadInputError(
                 f"column {name!r} is named {len(owned)} times by party {by[0]}; name it once."

@@ -64,6 +64,8 @@ class Policy:
     only: Iterable[str] = ()
 
     def __post_init__(self) -> None:
+        for name in ("sensitive", "drop", "beside", "only"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         check_choice("policy for missing cells:", self.missing, Missing)
         check_count("most_encoded", self.most_encoded)
         if self.most_categories < 2:

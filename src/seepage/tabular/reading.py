@@ -266,23 +266,27 @@ class CsvSource(Source):
             )
 
 
-class ParquetSource(Source):
-    """A Parquet file; a named index that pandas kept in it is a column, a nameless one is not; decimals are floats."""
+class _TypedSource(Source):
+    """A file that holds types; an index without a name, which pandas kept in it, is no column."""
+
+    def __init__(self, path: Path, names: Sequence[str], rows: int) -> None:
+        self.names = tuple(name for name in names if not _UNNAMED_INDEX.fullmatch(name))
+        check_names(self.names)
+        if not rows:
+            raise _no_rows(path)
+        _check_unpacked(path, rows * len(self.names), "cells", "save it as CSV and give that file")
+
+
+class ParquetSource(_TypedSource):
+    """A Parquet file; decimals are floats."""
 
     def __init__(self, path: Path) -> None:
         self._file = parquet.ParquetFile(path)
-        names = [name for name in self._file.schema_arrow.names if not _UNNAMED_INDEX.fullmatch(name)]
-        check_names(names)
-        self.names = tuple(names)
-        self._rows = self._file.metadata.num_rows
-        if not self._rows:
-            raise _no_rows(path)
-        cells = self._rows * len(names)
-        _check_unpacked(path, cells, "cells", "save it as CSV and give that file")
+        super().__init__(path, self._file.schema_arrow.names, self._file.metadata.num_rows)
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns with the types they are stored in."""
-        step = max(1, _CELLS_AT_ONCE // self._rows)
+        step = max(1, _CELLS_AT_ONCE // self._file.metadata.num_rows)
         for start in range(0, len(names), step):
             chosen = list(names[start : start + step])
             read = self._file.read(columns=chosen)
@@ -290,18 +294,13 @@ class ParquetSource(Source):
                 yield name, _series(read.column(name))
 
 
-class FeatherSource(Source):
+class FeatherSource(_TypedSource):
     """A Feather file; like a Parquet file, it holds types."""
 
     def __init__(self, path: Path) -> None:
         # Mapped memory would keep the file open.
         self._table = feather.read_table(str(path), memory_map=False)
-        names = [name for name in self._table.column_names if not _UNNAMED_INDEX.fullmatch(name)]
-        check_names(names)
-        self.names = tuple(names)
-        if not len(self._table):
-            raise _no_rows(path)
-        _check_unpacked(path, len(self._table) * len(names), "cells", "save it as CSV and give that file")
+        super().__init__(path, self._table.column_names, len(self._table))
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, pd.Series | TextColumn]]:
         """Read columns with the types they are stored in."""

@@ -14,7 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seepage.errors import BadInputError, Remedy, check_choice
-from seepage.tabular.infer import Missing, missing_cells, numbers_of, raise_all, refuse_odd
+from seepage.tabular.infer import missing_cells, numbers_of, raise_all, refuse_odd
+from seepage.tabular.policy import Missing
 from seepage.tabular.reading import Source, open_table
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.texts import TextColumn
@@ -341,12 +342,9 @@ def _from_codes(column: Column, values: np.ndarray) -> pd.Series:
             f"column {column.name!r} has the categories 0 to {column.width - 1}, a cell holds {wrong[0]!r}; "
             "decode encoded rows before you show them."
         )
-    categories = pd.Series(list(column.categories), dtype=None if _alike(column) else object)
+    alike = len({type(category) for category in column.categories}) == 1
+    categories = pd.Series(list(column.categories), dtype=None if alike else object)
     return categories.iloc[values.astype(np.int64)].reset_index(drop=True)
-
-
-def _alike(column: Discrete) -> bool:
-    return len({type(category) for category in column.categories}) == 1
 
 
 def _meanings(column: Discrete, raw: TextColumn) -> list[bool | int | float | str | None]:

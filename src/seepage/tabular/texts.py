@@ -62,11 +62,7 @@ class TextColumn:
             return self
         empty = self.empty()
         texts = self.distinct.to_pylist()
-        values = iter(
-            read_written(
-                [text.strip() for text in self.distinct.filter(pa.array(~empty)).to_pylist()], day_first
-            ).values
-        )
+        values = iter(self.written(day_first).values)
         iso = [text if gone else _iso(next(values)) for text, gone in zip(texts, empty, strict=True)]
         return TextColumn(self.position, pa.array(iso, type=self.distinct.type))
 
@@ -124,10 +120,10 @@ class TextColumn:
                     values[~empty] = written
         return values[self.position]
 
-    def written(self) -> Written:
+    def written(self, day_first: bool | None = None) -> Written:
         """Return the numbers that the texts stand for, missing ones left out."""
         texts = self.distinct.filter(pa.array(~self.empty())).to_pylist()
-        return read_written([text.strip() for text in texts])
+        return read_written([text.strip() for text in texts], day_first)
 
 
 def number(text: str) -> float:
