@@ -1,4 +1,4 @@
-"""A table with planted columns that are independent of all others, for controls."""
+"""Tables with planted columns that are independent of all others, for controls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from seepage.datasets.dataset import Dataset
 from seepage.datasets.marked import pulled
-from seepage.tabular.schema import Discrete, Schema
+from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
 
 PLANTED = "planted"
@@ -33,9 +33,7 @@ def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> D
     frame = rows.of_cells(rows.cells, torch.from_numpy(labels)).frame
     added = []
     for i, shown in enumerate(coins):
-        name = PLANTED if i == 0 else f"{PLANTED}_{i + 1}"
-        while name in (*schema.names, schema.target.name):
-            name += "_"
+        name = _free(schema, PLANTED if i == 0 else f"{PLANTED}_{i + 1}")
         added.append(Discrete(name=name, categories=SIDES, sensitive=True))
         frame[name] = np.array(SIDES)[shown]
     table = Table(Schema(columns=(*schema.columns, *added), target=schema.target), frame)
@@ -47,3 +45,32 @@ def some_rows(data: Dataset, most: int, seed: int) -> Dataset:
     """Return a dataset of some of the rows, drawn without replacement; all in another order where there are fewer."""
     order = np.random.default_rng(seed).permutation(len(data.all))
     return replace(data, train=data.all.rows(order[:most]), test=None)
+
+
+def numbered(data: Dataset, count: int, seed: int) -> Dataset:
+    """Return some rows of a dataset with each column shuffled, labels drawn anew, and a planted number in each row.
+
+    Columns keep their distributions and tell nothing of each other. Labels are two of the target's classes, or values,
+    by fair coins.
+    """
+    rows = some_rows(data, count, seed).all
+    generator = np.random.default_rng([seed, 1])
+    cells = torch.stack([c[generator.permutation(len(rows))] for c in rows.cells.T], dim=1)
+    target = rows.schema.target
+    ends = (0.0, 1.0) if isinstance(target, Discrete) else (target.low, target.high)
+    labels = torch.from_numpy(np.array(ends)[generator.integers(0, 2, len(rows))])
+    frame = rows.of_cells(cells, labels).frame
+    name = _free(rows.schema, PLANTED)
+    frame[name] = generator.permutation(len(rows))
+    # A number counts as right where it is the number itself.
+    number = Continuous(name=name, low=0, high=max(1, len(rows) - 1), tolerance=0.4, integer=True)
+    table = Table(Schema(columns=(*rows.schema.columns, number), target=target), frame)
+    note = "columns are shuffled one by one, labels are coins, and a planted column numbers the rows"
+    return replace(data, train=table, test=None, notes=(*data.notes, note))
+
+
+def _free(schema: Schema, name: str) -> str:
+    """Return a name that no column has."""
+    while name in (*schema.names, schema.target.name):
+        name += "_"
+    return name

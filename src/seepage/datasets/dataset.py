@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
@@ -110,3 +111,16 @@ def in_order(frame: pd.DataFrame, columns: Sequence[str], origin: str) -> pd.Dat
             f"and has {', '.join(map(repr, frame.columns))}; check that it is the right file, unedited."
         )
     return frame[list(columns)]
+
+
+def bundled(name: str) -> pd.DataFrame:
+    """Return the bundled table with this name, text columns as plain strings."""
+    with files("seepage.datasets").joinpath("bundled", f"{name}.parquet").open("rb") as file:
+        frame = pd.read_parquet(file, engine="pyarrow")
+    for column in frame.columns:
+        # Categoricals would carry the file's order of categories, which is not the schema's.
+        if isinstance(frame[column].dtype, pd.CategoricalDtype):
+            frame[column] = frame[column].astype(object)
+        else:
+            frame[column] = frame[column].astype("int64")
+    return frame

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from seepage.datasets.about import DatasetCard, dataset
-from seepage.datasets.bundle import bundled
-from seepage.datasets.dataset import Dataset, measured, split
+from seepage.datasets.dataset import Dataset, bundled, measured, split
 from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.table import Table
 

@@ -78,10 +78,6 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], rows: Tensor) -> Tens
         return functional_call(module, given, (rows,), tie_weights=False)
 
 
-class _EndedError(Exception):
-    """All awaited layers have run."""
-
-
 class LayerRun(NamedTuple):
     """One run of a layer: name in its module, input and output."""
 
@@ -102,37 +98,23 @@ def watched(
     names: Iterable[str],
     rows: Tensor,
     replaced: Mapping[str, Tensor] | None = None,
-    graph: bool = False,
-    until: Iterable[str] = (),
 ) -> Watched:
-    """Run a module and return the inputs and outputs of some of its layers.
-
-    Args:
-        replaced: tensors that layers return in place of their own outputs, by name.
-        graph: whether the outputs can be differentiated with respect to the layers' ones.
-        until: names of layers after all of which the run is ended; the outputs are then those of the last one.
-    """
+    """Run a module and return inputs and outputs of some layers, which may return other tensors than their own."""
     layers: list[LayerRun] = []
-    replaced, awaited = replaced or {}, set(until)
-    stops = bool(awaited)
+    replaced = replaced or {}
 
     def record(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor]:
         def hook(_: nn.Module, entering: tuple[Any, ...], returned: Tensor) -> Tensor:
             returned = replaced.get(name, returned)
             layers.append(LayerRun(name, entering[0], returned))
-            awaited.discard(name)
-            if stops and not awaited:
-                raise _EndedError
             return returned
 
         return hook
 
     hooks = [module.get_submodule(name).register_forward_hook(record(name)) for name in names]
     try:
-        with torch.set_grad_enabled(graph):
+        with torch.no_grad():
             outputs = module(rows)
-    except _EndedError:
-        outputs = layers[-1].returned
     finally:
         for hook in hooks:
             hook.remove()

@@ -338,9 +338,7 @@ def row_losses(
     return total / len(encoder.schema.columns)
 
 
-def cells_of(
-    encoder: Encoder, outputs: Float[Tensor, "*some encoded"], clamp: bool = True
-) -> Float[Tensor, "*some column"]:
+def cells_of(encoder: Encoder, outputs: Float[Tensor, "*some encoded"]) -> Float[Tensor, "*some column"]:
     """Return the cells nearest to a network's outputs: the largest entry of each group; numbers are not rounded."""
     raw = encoder.destandardise(outputs.double())
     cells = []
@@ -348,8 +346,7 @@ def cells_of(
         if isinstance(column, Discrete):
             cells.append(raw[..., block].argmax(-1).double())
         else:
-            number = raw[..., block.start]
-            cells.append(number.clamp(column.low, column.high) if clamp else number)
+            cells.append(raw[..., block.start].clamp(column.low, column.high))
     return torch.stack(cells, dim=-1)
 
 

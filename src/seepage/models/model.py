@@ -14,10 +14,9 @@ from torch.func import functional_call, grad, vmap
 from seepage.errors import BadInputError, one_line, unknown_name
 from seepage.models.batch_norm import by_batch
 from seepage.models.calling import plain_attention
-from seepage.models.copies import copied
+from seepage.models.copies import copied, make_sendable
 from seepage.models.dropout import Drops, dropping, drops_of, random_outputs, with_masks, without_dropout
 from seepage.models.head import Dropout, Head
-from seepage.models.parametrized import make_sendable
 from seepage.models.recurrent import by_formula
 from seepage.tabular.schema import Discrete, Schema
 

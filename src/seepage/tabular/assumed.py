@@ -12,17 +12,18 @@ from seepage.errors import BadInputError
 from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.statistics import Marginal, Statistics, marginal_of
 
+# Bound on the number of values of a continuous marginal.
 _BINS = 100
 # Largest deviation from 1 of the sum of a column's means at which they are taken as shares of its categories.
 _SHARES = 1e-3
 
 
-def uniform_statistics(schema: Schema, bins: int = _BINS) -> Statistics:
+def uniform_statistics(schema: Schema) -> Statistics:
     """Return the statistics of columns in which every category and every number within the bounds is as likely."""
-    return partial_statistics(schema, {}, bins)
+    return partial_statistics(schema, {})
 
 
-def partial_statistics(schema: Schema, columns: Mapping[str, Tensor], bins: int = _BINS) -> Statistics:
+def partial_statistics(schema: Schema, columns: Mapping[str, Tensor]) -> Statistics:
     """Return the statistics of columns of which some cells are known; all others are uniform.
 
     Shares of categories count one more row of each, since a few cells rarely show all of them.
@@ -38,18 +39,16 @@ def partial_statistics(schema: Schema, columns: Mapping[str, Tensor], bins: int 
     for column in (*schema.columns, schema.target):
         cells = columns.get(column.name)
         if cells is None or not len(cells):
-            marginals.append(_uniform(column, bins))
+            marginals.append(_uniform(column))
         elif isinstance(column, Discrete):
             counts = torch.bincount(cells.long(), minlength=column.width).double() + 1
             marginals.append(_discrete(counts / counts.sum()))
         else:
-            marginals.append(marginal_of(column, cells, bins))
+            marginals.append(marginal_of(column, cells, _BINS))
     return Statistics.of_marginals(schema, marginals[:-1], marginals[-1])
 
 
-def standardised_statistics(
-    schema: Schema, mean: Sequence[float], std: Sequence[float], bins: int = _BINS
-) -> Statistics:
+def standardised_statistics(schema: Schema, mean: Sequence[float], std: Sequence[float]) -> Statistics:
     """Return the statistics suggested by the means and standard deviations that encoded rows are standardised with.
 
     Means of a column's categories that add up to 1 are their shares; mean and standard deviation of a continuous column
@@ -68,7 +67,7 @@ def standardised_statistics(
         )
     marginals = []
     for column, block in zip(schema.columns, schema.blocks, strict=True):
-        flat = _uniform(column, bins)
+        flat = _uniform(column)
         if isinstance(column, Discrete):
             shares = means[block]
             fit = bool((shares >= 0).all()) and abs(float(shares.sum()) - 1) <= _SHARES
@@ -78,17 +77,14 @@ def standardised_statistics(
             identity = m == 0 and s == 1
             fit = column.low <= m <= column.high and s <= column.high - column.low and not identity
             marginals.append(_bell(flat, m, s) if fit else flat)
-    return Statistics(tuple(marginals), _uniform(schema.target, bins), means, stds)
+    return Statistics(tuple(marginals), _uniform(schema.target), means, stds)
 
 
-def _uniform(column: Column, bins: int) -> Marginal:
+def _uniform(column: Column) -> Marginal:
     if isinstance(column, Discrete):
         return _discrete(torch.full((column.width,), 1 / column.width, dtype=torch.float64))
     spread = column.high - column.low
-    if column.integer:
-        bins = min(bins, round(spread) + 1)
-    if spread == 0:
-        bins = 1
+    bins = min(_BINS, round(spread) + 1) if column.integer else _BINS if spread else 1
     values = torch.linspace(column.low, column.high, bins + 1, dtype=torch.float64)[:-1]
     values = values.ceil() if column.integer else values
     # A whole number is uniform on high - low + 1 of them.
