@@ -28,14 +28,10 @@ class File:
 
 @dataclass(frozen=True)
 class DatasetCard:
-    """A dataset's card.
+    """A dataset's card; rows are those of the complete original, cleaned; notes what readers of results must know.
 
-    Attributes:
-        rows: number of rows after cleaning, of the complete original.
-        width: number of encoded columns; None where it depends on which rows are used.
-        files: files of the original; empty for bundled and generated data.
-        copies: names of derived or partial copies that are read where the original is missing.
-        notes: facts that a reader of results must know in any case.
+    The width is None where it depends on which rows are used. Bundled and generated data have no files; copies are
+    derived or partial ones, read where the original is missing.
     """
 
     name: str

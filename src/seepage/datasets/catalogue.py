@@ -52,15 +52,11 @@ def catalogue(folder: str | Path | None = None) -> tuple[Listing, ...]:
     for entry, pooled in entries:
         card = card_of(entry.name)
         if card is None:
-            size = (None, None, None)
-            listings.append(
-                Listing(entry.name, entry.summary, *size, "unknown", "", None, None, (), pooled, entry.heading)
-            )
-            continue
-        availability, where = _availability(card, folder)
-        size = (card.rows, card.columns, card.width)
-        terms = (card.source, card.licence, card.notes)
-        listings.append(Listing(entry.name, entry.summary, *size, availability, where, *terms, pooled, entry.heading))
+            known = (None, None, None, "unknown", "", None, None, ())
+        else:
+            size, terms = (card.rows, card.columns, card.width), (card.source, card.licence, card.notes)
+            known = (*size, *_availability(card, folder), *terms)
+        listings.append(Listing(entry.name, entry.summary, *known, pooled, entry.heading))
     return tuple(listings)
 
 

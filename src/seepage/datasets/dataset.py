@@ -21,11 +21,9 @@ TOLERANCE = 0.319
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training table, a test table where there is one, and their origin.
+    """A training table, a test table where there is one, their origin, and notes that a reader of results must know.
 
     Attributes:
-        notes: facts that a reader of results must know, such as a partial copy.
-        source: origin of the rows, as a reference or address.
         layout: what the columns of a row are together, where rows are no table; None for tables. Settings that take
             such rows say what they need of it, such as ``settings.vertical.layout``.
         beside: texts that belong to the training rows and are no part of the table, one a row, by the name of their

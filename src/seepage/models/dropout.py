@@ -43,8 +43,7 @@ def without_dropout(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
     """Return a copy of a module in which every rate of dropout is 0, and the places that had one.
 
     A rate is the argument of ``nn.Dropout`` and its kind, or a number between 0 and 1 in an attribute of any module
-    with "dropout" in its name, such as that of ``nn.MultiheadAttention`` or ``nn.LSTM``. Functional dropout with a rate
-    that is written into a forward method stays. Parameters keep their names and values.
+    with "dropout" in its name. Functional dropout with a rate that is written into a forward method stays.
     """
     copy = copied(module)
     places = []

@@ -58,10 +58,6 @@ class Embedded(nn.Module):
     The adapter finds the look-ups by trial: it runs the module on rows that differ in one code each, and watches every
     call of ``nn.Embedding`` (or ``functional.embedding``, ``functional.one_hot``). Offsets, shared and stacked tables
     are followed; so is ``padding_idx``, whose row gets no gradient.
-
-    Raises:
-        BadInputError: the module raises, a table has fewer rows than its column has categories, one index mixes several
-            columns, or the module uses codes otherwise (so that its outputs are not reproduced).
     """
 
     _inner: nn.Module

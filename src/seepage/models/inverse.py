@@ -265,9 +265,8 @@ class _Converging:
 class Calibration:
     """Calibration of a network's answers on pairs that it was not trained on.
 
-    Attributes:
-        temperatures: divisor of the scores of each discrete column under which their softmax fits best; 1 for others.
-        radii: for each continuous column, the error in encoded units that nine in ten stay below; NaN for others.
+    ``temperatures`` divide the scores of each discrete column so that their softmax fits best; ``radii`` are the errors
+    of each continuous column, in encoded units, that nine in ten stay below; NaN for others.
     """
 
     temperatures: Float[Tensor, "training column"]

@@ -60,12 +60,8 @@ def linear_calls(
 
     These are the calls of ``functional.linear`` (so of ``nn.Linear``), of products of a tensor with a matrix (``@``,
     ``matmul``, ``mm``, ``addmm``, an ``einsum`` that sums over the last axes of its row) and of ``conv1d`` without
-    padding.
-
-    Args:
-        places: indices of the calls to return; all if None. Counted are all calls that could be such a map.
-        replaced: outputs in place of those of calls, by index.
-        until: indices of calls after all of which the run is ended; the outputs are then those of the last one.
+    padding. ``places`` are indices, among all calls that could be such a map, of those to return; ``replaced`` are
+    outputs in place of theirs; the run ends after those of ``until``, with the outputs of the last one.
 
     Example:
         >>> run = linear_calls(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)), torch.ones(5, 2))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from seepage.errors import BadInputError, one_line, unknown_name
+from seepage.errors import BadInputError, check_choice, one_line
 from seepage.models.batch_norm import by_batch
 from seepage.models.calling import plain_attention
 from seepage.models.copies import copied, make_sendable
@@ -40,10 +40,6 @@ class Model:
             ``masked``; ``off``: its copy without dropout is taken, see ``models.dropout``.
         switched_off: places whose dropout was switched off.
 
-    Raises:
-        BadInputError: the head is unknown, the module has no parameters that are trained, or it has batch normalisation
-            in another form or mode than clients train with.
-
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape
         torch.Size([5, 2])
@@ -58,8 +54,7 @@ class Model:
     switched_off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.head not in get_args(Head):
-            raise unknown_name("head", str(self.head), get_args(Head))
+        check_choice("head", self.head, Head)
         if not any(True for _ in self.module.parameters()):
             raise BadInputError(
                 f"model {self.name!r} has no parameters, so no gradient crosses the wire; give it a layer."
@@ -69,8 +64,7 @@ class Model:
                 f"all parameters of model {self.name!r} are frozen (requires_grad=False), so no gradient crosses the "
                 "wire; leave those trained that clients train."
             )
-        if self.dropout not in get_args(Dropout):
-            raise unknown_name("dropout", str(self.dropout), get_args(Dropout))
+        check_choice("dropout", self.dropout, Dropout)
         if self.dropout == "off":
             module, switched_off = without_dropout(self.module)
             if switched_off:
@@ -82,15 +76,12 @@ class Model:
     @property
     def parameters(self) -> dict[str, Tensor]:
         """Parameters that clients train, by name in module order, detached: none with ``requires_grad=False``."""
-        return {
-            name: parameter.detach() for name, parameter in self.module.named_parameters() if parameter.requires_grad
-        }
+        return {name: p.detach() for name, p in self.module.named_parameters() if p.requires_grad}
 
     @property
     def frozen(self) -> dict[str, Tensor]:
         """Parameters that stay as they are (``requires_grad=False``), by name: no message holds anything of them."""
-        named = self.module.named_parameters()
-        return {name: parameter.detach() for name, parameter in named if not parameter.requires_grad}
+        return {name: p.detach() for name, p in self.module.named_parameters() if not p.requires_grad}
 
     @property
     def drops(self) -> Drops | None:

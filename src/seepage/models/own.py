@@ -57,16 +57,11 @@ def load_own(
 ) -> LoadedNetwork:
     """Build the network that ``reference`` names.
 
-    The factory is a class derived from ``nn.Module``, or a function that returns a module. It is defined in the module
-    or file that is named, not imported there. It receives, by name, each of these that it has a parameter for:
-    ``schema``; ``inputs`` (encoded columns), or ``width`` where that has no default; ``outputs`` (classes, or 1);
-    ``cardinalities`` (the number of categories of each discrete column) and ``numbers`` (number of continuous columns),
-    for networks with embeddings; ``seed``; ``head``. Parameters without a default may have other usual names, such as
-    ``num_features`` and ``num_classes``, see ``SYNONYMS``. A factory without parameters is called without any. Random
-    numbers that PyTorch draws while it runs follow from ``seed``.
-
-    A module is searched for in the current directory first, then on Python's path; a file's imports are searched for in
-    its own folder.
+    The factory is a class derived from ``nn.Module``, or a function that returns a module, defined in the module or
+    file that is named, not imported there. It receives, by name, what it has a parameter for, in other usual names too,
+    see ``SYNONYMS``; ``width``, that of rows, only where it has no default. Random numbers that PyTorch draws while it
+    runs follow from ``seed``. A module is searched for in the current directory first, then on Python's path; a file's
+    imports are searched for in its own folder.
     """
     head = head or usual_head(schema)
     offered: dict[str, object] = {

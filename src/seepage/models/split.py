@@ -6,13 +6,12 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seepage.errors import BadInputError, one_line, unknown_name
+from seepage.errors import BadInputError, check_choice, one_line, unknown_name
 from seepage.models.head import Head
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 
@@ -220,8 +219,7 @@ def outputs_of(target: Column, head: SplitHead | None = None) -> int:
 
 def check_head(head: SplitHead, target: Column) -> None:
     """Refuse a head that does not fit the target."""
-    if head not in get_args(SplitHead):
-        raise unknown_name("head of a split network", str(head), get_args(SplitHead))
+    check_choice("head of a split network", head, SplitHead)
     usual = usual_split_head(target)
     if (head == "regression") != (usual == "regression"):
         kind = "a number" if usual == "regression" else "of classes"

@@ -216,11 +216,9 @@ class ClientEncoder(BaseModel):
         for column, block in zip(schema.columns, schema.blocks, strict=True):
             if isinstance(column, Discrete):
                 shift, divisor = tuple(mean[block]), tuple(scale[block])
-                columns.append(
-                    OneHotInput(name=column.name, categories=column.categories, mean=shift, scale=divisor)
-                    if any(shift) or any(value != 1 for value in divisor)
-                    else OneHotInput(name=column.name, categories=column.categories)
-                )
+                if not any(shift) and set(divisor) == {1}:
+                    shift = divisor = None
+                columns.append(OneHotInput(name=column.name, categories=column.categories, mean=shift, scale=divisor))
             else:
                 columns.append(NumberInput(name=column.name, mean=mean[block.start], scale=scale[block.start]))
         return cls(columns=tuple(columns))

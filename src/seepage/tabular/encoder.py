@@ -83,12 +83,11 @@ class Encoder:
         self._cell_std = statistics.std.to(device)
         # One column of `groups` a schema column, 1 where an encoded column belongs to it.
         self.groups = torch.zeros(self.width, len(schema.columns), dtype=dtype, device=device)
-        for i, block in enumerate(schema.blocks):
-            self.groups[block, i] = 1
         low = torch.zeros(self.width, dtype=torch.float64)
         high = torch.ones(self.width, dtype=torch.float64)
         self.is_continuous = torch.zeros(self.width, dtype=torch.bool, device=device)
-        for column, block in zip(schema.columns, schema.blocks, strict=True):
+        for i, (column, block) in enumerate(zip(schema.columns, schema.blocks, strict=True)):
+            self.groups[block, i] = 1
             if not isinstance(column, Discrete):
                 low[block], high[block] = column.low, column.high
                 self.is_continuous[block] = True

@@ -450,7 +450,7 @@ class _FileSource(Source):
         if any(isinstance(cell, list | dict | np.ndarray) for cell in raw):
             # Nested cells are refused where kinds are inferred, as those of a DataFrame are.
             return raw
-        trimmed = raw.map(_without_blanks, na_action="ignore")
+        trimmed = raw.map(lambda cell: cell.strip() if isinstance(cell, str) else cell, na_action="ignore")
         changed = (trimmed != raw) & raw.notna()
         if changed.any():
             self._trimmed.add(name)
@@ -459,10 +459,6 @@ class _FileSource(Source):
         if not changed.any() and not gone.any():
             return raw.infer_objects()
         return trimmed.astype(object).where(~gone, None).infer_objects()
-
-
-def _without_blanks(cell: object) -> object:
-    return cell.strip() if isinstance(cell, str) else cell
 
 
 def read_frame(path: str | Path, separator: str = ",") -> pd.DataFrame:
