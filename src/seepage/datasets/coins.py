@@ -70,7 +70,6 @@ def numbered(data: Dataset, count: int, seed: int) -> Dataset:
 
 
 def _free(schema: Schema, name: str) -> str:
-    """Return a name that no column has."""
     while name in (*schema.names, schema.target.name):
         name += "_"
     return name

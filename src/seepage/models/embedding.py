@@ -124,7 +124,6 @@ class Embedded(nn.Module):
         return self._inner(*(None if role in self._absent else given[role] for role in self._roles))
 
     def _tried(self, codes: Tensor, numbers: Tensor) -> Tensor:
-        """Return the module's outputs, with its buffers restored."""
         with same_buffers(self._inner):
             return self._module_outputs(codes, numbers)
 
@@ -217,7 +216,6 @@ class _Watching(TorchFunctionMode):
         self._describe = describe
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        """Record the index of a look-up and perform it."""
         if func in (functional.embedding, functional.one_hot):
             index, rows = _index_and_rows(func, args, dict(kwargs or {}))
             outside = (index < 0) | (index >= rows)
@@ -238,7 +236,6 @@ class _Multiplying(TorchFunctionMode):
         self._calls, self._blocks, self._like = iter(plan), blocks, like
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        """Replace a look-up; perform everything else."""
         if func is torch.column_stack:
             return _beside(*args, **(kwargs or {}))
         if func not in (functional.embedding, functional.one_hot):

@@ -73,7 +73,6 @@ def _best(inputs: Sequence[Floats], places: NDArray[np.int64], labels: Floats, t
 
 
 def _loss(predictions: Floats, values: Floats, discrete: bool) -> float:
-    """Return the mean loss of predictions for records that were left out: in nats, or the squared error."""
     if not discrete:
         return float(np.square(predictions - values).mean())
     smoothed = (predictions + _LEAST / predictions.shape[1]) / (1 + _LEAST)

@@ -158,7 +158,6 @@ def _solved(weight: Tensor, target: Tensor, mask: Tensor) -> tuple[Tensor, Tenso
 
 
 def _full(equations: Float[Tensor, "record equation unknown"]) -> Bool[Tensor, " record"]:
-    """Return where equations have one solution only."""
     if equations.shape[1] < equations.shape[2]:
         return torch.zeros(len(equations), dtype=torch.bool)
     sizes = torch.linalg.svdvals(equations)

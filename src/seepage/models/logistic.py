@@ -140,7 +140,6 @@ def _by_newton(design: Tensor, codes: Tensor, before: Tensor, penalty: float, co
 
 
 def _by_gradients(design: Tensor, codes: Tensor, before: Tensor, penalty: float, coefficients: Tensor) -> Tensor:
-    """Return coefficients by a quasi-Newton method."""
     coefficients = coefficients.clone().requires_grad_(True)
     optimiser = torch.optim.LBFGS(
         [coefficients], max_iter=_STEPS, tolerance_change=_GAIN, history_size=10, line_search_fn="strong_wolfe"

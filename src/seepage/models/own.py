@@ -176,7 +176,6 @@ def _factory(module: ModuleType, attribute: str, reference: str) -> Callable[...
 
 
 def _returned(function: Callable[..., object]) -> type | None:
-    """Return the class in the return annotation of a function; None without one."""
     try:
         returned = get_type_hints(function).get("return")
     except Exception:  # What stands in an annotation is anybody's guess, and need not be there while the program runs.

@@ -139,7 +139,6 @@ def _crossed(modules: Sequence[nn.Module], inputs: int) -> bool:
 
 
 def _of_rows(schema: Schema) -> dict[str, object]:
-    """Return the arguments offered to the factory of a network on encoded rows."""
     return {
         "schema": schema,
         "inputs": schema.width,
@@ -193,7 +192,6 @@ def _network(
 
 
 def _tried(network: nn.Module, rows: Tensor, what: str) -> Tensor:
-    """Return a network's outputs for some rows."""
     try:
         with torch.no_grad():
             answered = network.eval()(rows)

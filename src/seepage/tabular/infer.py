@@ -237,7 +237,6 @@ def raise_all(wrong: Sequence[str | BadInputError]) -> None:
 
 
 def _unended(finding: str | BadInputError) -> list[str | Remedy]:
-    """Return a message without the point at its end."""
     parts: list[str | Remedy] = [finding] if isinstance(finding, str) else list(finding.message)
     return [*parts[:-1], parts[-1].rstrip(".")] if isinstance(parts[-1], str) else parts
 
@@ -408,7 +407,6 @@ class _ColumnReading:
 
     @property
     def listed(self) -> int:
-        """Number of categories to list."""
         return len(self._values)
 
     @property
@@ -637,7 +635,6 @@ def rounded_outwards(low: float, high: float, whole: bool) -> tuple[float, float
 
 
 def _end(column: Continuous, value: float) -> str:
-    """Return a bound as people write it."""
     if column.unit != DAYS:
         return f"{value:.6g}"
     try:

@@ -243,7 +243,6 @@ class _Dumper(yaml.SafeDumper):
     """Writes letters of all scripts as they are, and a text that would steer a terminal in escapes."""
 
     def analyze_scalar(self, scalar: str) -> ScalarAnalysis:
-        """Return which styles a text can be written in; it is written next."""
         # PyYAML keeps what it takes for printable, marks of writing direction among it.
         self.allow_unicode = not steers(scalar)
         return super().analyze_scalar(scalar)

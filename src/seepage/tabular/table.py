@@ -114,9 +114,8 @@ class Table:
         if len(outside):
             raise BadInputError(f"row {int(outside[0])} was asked of a table whose rows are 0 to {len(self) - 1}.")
         positions = positions.long()
-        return Table._of(
-            self.schema, [column[positions] for column in self._columns], self._target[positions], self.notes
-        )
+        columns = [column[positions] for column in self._columns]
+        return Table._of(self.schema, columns, self._target[positions], self.notes)
 
     def followed_by(self, other: Table) -> Table:
         """Return the rows of this table and then those of another of the same schema."""
