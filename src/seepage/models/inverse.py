@@ -73,9 +73,7 @@ class Inverse:
         self, inputs: Float[Tensor, "training record feature"]
     ) -> tuple[Float[Tensor, "training record _value"] | None, ...] | None:
         """Return the chance of each category of each column, None for numbers; None where trained by ``mse``."""
-        if self.loss == "mse":
-            return None
-        return chances_of(self.encoder, self.outputs(inputs))
+        return None if self.loss == "mse" else chances_of(self.encoder, self.outputs(inputs))
 
 
 @dataclass(frozen=True)
@@ -303,13 +301,7 @@ class Calibration:
         self, encoder: Encoder, outputs: Float[Tensor, "training record encoded"]
     ) -> tuple[Float[Tensor, "training record _value"] | None, ...]:
         """Return the chance of each category, None for columns of numbers."""
-        schema = encoder.schema
-        return tuple(
-            (outputs[..., block] / self.temperatures[:, i, None, None]).double().softmax(-1)
-            if isinstance(column, Discrete)
-            else None
-            for i, (column, block) in enumerate(zip(schema.columns, schema.blocks, strict=True))
-        )
+        return chances_of(encoder, outputs / self.temperatures[:, None, encoder.groups.argmax(1)])
 
     def widths(self, encoder: Encoder) -> Float[Tensor, "training column"]:
         """Return the radii in the cells' own units."""

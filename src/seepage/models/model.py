@@ -38,7 +38,6 @@ class Model:
             same network, the module's own.
         dropout: ``on``: a module that drops values in training does so in clients, by masks which they draw, see
             ``masked``; ``off``: its copy without dropout is taken, see ``models.dropout``.
-        switched_off: places whose dropout was switched off.
 
     Example:
         >>> Model(nn.Linear(3, 2), head="softmax", name="mine").outputs(torch.zeros(5, 3)).shape

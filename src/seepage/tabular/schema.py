@@ -51,8 +51,7 @@ class Discrete(_Column):
         categories: every value that may occur, in a fixed order; a cell's code is its position.
         other: the category that takes every cell which is none of them; None where such cells are refused.
         missing: the category that takes missing cells; None where they are refused.
-        sensitive: whether a report singles the column out.
-        unit: unit of measurement, for display only.
+        sensitive, unit: whether a report singles the column out, and the unit of measurement that it shows.
     """
 
     kind: Literal["discrete"] = "discrete"
@@ -103,8 +102,7 @@ class Continuous(_Column):
             deviations there).
         integer: whether only whole numbers occur.
         missing: the number that missing cells are filled with; None where they are refused.
-        sensitive: whether a report singles the column out.
-        unit: unit of measurement, for display only.
+        sensitive, unit: whether a report singles the column out, and the unit of measurement that it shows.
     """
 
     kind: Literal["continuous"] = "continuous"

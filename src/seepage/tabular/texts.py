@@ -138,9 +138,7 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         pass
-    if _THOUSANDS.fullmatch(text):
-        return float(text.replace(",", ""))
-    return iso_days(text)
+    return float(text.replace(",", "")) if _THOUSANDS.fullmatch(text) else iso_days(text)
 
 
 def _iso(value: float) -> str:
