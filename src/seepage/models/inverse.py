@@ -48,8 +48,7 @@ _TEMPERATURES = tuple(2.0**k for k in range(-6, 4))
 class Inverse:
     """Trained networks, one for each training, from inputs, shifted and scaled, to encoded rows.
 
-    ``failed`` are those whose outputs are not finite, or fit their own rows worse than a constant; ``excess`` is the
-    mean loss over the last epoch, in units of that of the best constant.
+    ``failed`` are those whose outputs are not finite, or fit their own rows worse than a constant.
     """
 
     networks: nn.Module
@@ -58,7 +57,6 @@ class Inverse:
     encoder: Encoder
     loss: InverseLoss
     failed: Bool[Tensor, " training"]
-    excess: Float[Tensor, " training"]
 
     def outputs(self, inputs: Float[Tensor, "training record feature"]) -> Float[Tensor, "training record encoded"]:
         """Return encoded rows: numbers, and for each category a score (``mse``) or a logit (``fields``)."""
@@ -210,13 +208,12 @@ class Inverter:
             converging.restore()
             with torch.no_grad():
                 last = row_losses(encoder, self.loss, networks(scaled), encoded).mean(1)
-        excess = last / constant.clamp(min=torch.finfo(last.dtype).tiny)
         finite = torch.stack([p.detach().flatten(1).isfinite().all(1) for p in parameters]).all(0)
         failed = ~finite | ~(last <= _WORSE * constant + 1e-6)
         if rehearsed is not None:
             # Too few steps to fail.
             failed = torch.zeros_like(failed)
-        return Inverse(networks.requires_grad_(False), mean, std, encoder, self.loss, failed, excess)
+        return Inverse(networks.requires_grad_(False), mean, std, encoder, self.loss, failed)
 
 
 def _batches(rows: int, size: int, seeds: Sequence[int]) -> Iterator[Tensor]:
@@ -380,6 +377,4 @@ def _better(inverse: Inverse, retry: Inverse) -> Inverse:
     with torch.no_grad():
         for first, second in zip(inverse.networks.parameters(), retry.networks.parameters(), strict=True):
             first[chosen] = second[chosen]
-    return replace(
-        inverse, failed=inverse.failed & retry.failed, excess=torch.where(chosen, retry.excess, inverse.excess)
-    )
+    return replace(inverse, failed=inverse.failed & retry.failed)
