@@ -209,7 +209,7 @@ def infer_schema(source: pd.DataFrame | str | Path, target: str, *, separator: s
 
     Args:
         separator: character between the cells of a CSV file.
-        choices: fields of ``Policy``.
+        choices: fields of ``Policy``; None for the default.
 
     Raises:
         BadInputError: the table cannot be used; one message says all that is wrong with it.
@@ -220,7 +220,8 @@ def infer_schema(source: pd.DataFrame | str | Path, target: str, *, separator: s
         >>> schema.columns[0].low, schema.columns[0].high, schema.columns[1].categories
         (0.0, 66.0, ('cook', 'nurse'))
     """
-    return infer(open_table(source, separator), target, Policy(**choices)).schema
+    policy = Policy(**{name: choice for name, choice in choices.items() if choice is not None})
+    return infer(open_table(source, separator), target, policy).schema
 
 
 def raise_all(wrong: Sequence[str | BadInputError]) -> None:
