@@ -26,10 +26,9 @@ from seepage.models.model import Model
 from seepage.protocols.fedsgd import FedSGD
 from seepage.registry import attacks
 from seepage.seeds import stream
-from seepage.tabular.assumed import standardised_statistics, uniform_statistics
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Continuous, Discrete, Schema
-from seepage.tabular.statistics import Statistics
+from seepage.tabular.statistics import Statistics, standardised_statistics, uniform_statistics
 from seepage.tabular.table import Table, frame_of
 from seepage.wire.horizontal import GradientView, Knowledge
 from tests.laws.strategies import schemas

@@ -29,9 +29,8 @@ from seepage.seeds import stream
 from seepage.settings.part import Part
 from seepage.settings.setting import About, Progress
 from seepage.settings.spec import Gate
-from seepage.tabular.assumed import standardised_statistics, uniform_statistics
 from seepage.tabular.schema import Discrete, Schema
-from seepage.tabular.statistics import Statistics
+from seepage.tabular.statistics import Statistics, standardised_statistics, uniform_statistics
 from seepage.tabular.table import Table, frame_of
 from seepage.wire.horizontal import GradientView, Knowledge, RecordsGuess
 

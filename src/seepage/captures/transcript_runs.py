@@ -23,10 +23,9 @@ from seepage.seeds import stream
 from seepage.settings.part import Part, make_part
 from seepage.settings.setting import About, Exposure, Outcome, PlannedPart, Progress, Scale
 from seepage.settings.units import joined
-from seepage.tabular.assumed import partial_statistics
 from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
-from seepage.tabular.statistics import Statistics
+from seepage.tabular.statistics import Statistics, partial_statistics
 from seepage.tabular.table import Table, frame_of
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 

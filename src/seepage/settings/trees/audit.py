@@ -16,7 +16,7 @@ from seepage.assessment import auc, create
 from seepage.assessment.measurement import Measurement
 from seepage.assessment.trees import TreesSecret, measure_trees
 from seepage.datasets import Dataset
-from seepage.datasets.shuffled import numbered
+from seepage.datasets.coins import numbered
 from seepage.defenses.trees import HistogramNoise, MaxBin, MinChildWeight, SharedCuts, StripFields
 from seepage.digests import Json, plain
 from seepage.errors import BadInputError
