@@ -224,7 +224,7 @@ class AuditResult:
         words = None if part is None else defense_in_words(self.audit.spec.setting, part)
         return clean(name, 60) if words is None else f"{clean(words, 160)} ({clean(name, 60)})"
 
-    def not_tried(self, setting: Setting, attack: str | None) -> str | None:
+    def not_tried(self, setting: Setting, attack: str) -> str | None:
         """Return that a stronger attack was not tried in a configuration, and the code of the finding; None if not."""
         for finding in self.all_findings:
             if finding.code in LOWER_BOUNDS and finding.concerns(*setting, attack):
