@@ -22,8 +22,8 @@ from seepage.shadow.stacked import Dense
 
 Classifier = Literal["lr", "mlp", "mixed"]
 
-# Passes of the published classifiers over all shadow models at once: not stated there, fitted once on Adult's five shares
-# of a synthetic column (100, 300 or 1,000) and the same for all data sets since.
+# Passes of the published classifiers over all shadow models at once. They are not stated there: fitted once on Adult's
+# five shares of a synthetic column (100, 300 or 1,000), and the same for all data sets since.
 _PASSES = 300
 _RATE = 1e-3
 # Settings of ``mixed``: inverse strength of the ridge in units of the features' total variance, number of leading
