@@ -25,7 +25,7 @@ from seepage.settings.horizontal.spec import make_spec
 from seepage.settings.horizontal.subject import prepare
 from seepage.tabular.client_encoder import ClientEncoder
 from seepage.tabular.schema import Schema
-from seepage.text import clean
+from seepage.text import clean, percent
 
 captures = typer.Typer(
     no_args_is_help=True,
@@ -97,7 +97,7 @@ def check(
             " x ".join(map(str, tensor.shape[1:])),
             f"{float(tensor.norm()):.3g}",
             f"{float(tensor.abs().max()) if tensor.numel() else 0:.3g}",
-            f"{float((tensor == 0).double().mean()):.0%}",
+            percent(float((tensor == 0).double().mean()), 0),
         )
         for name, tensor in capture.view.message.items()
     ]

@@ -272,7 +272,9 @@ def costs_table(result: AuditResult) -> Table | None:
                 _MISSING if k is None else f"{k:.4g}" for k in (record["task"], record["task_baseline"])
             )
         else:
-            learnt = f"{_plain(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
+            learnt = (
+                f"{_plain(record['task'])} {span(record['task_low'], record['task_high'], record['task_n'])}".strip()
+            )
             baseline = _plain(record["task_baseline"])
         table.add_row(
             *([str(record["batch_size"])] if sized else []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seepage.results.checks.finding import Where
+from seepage.text import percent
 
 _SHOWN = 3
 
@@ -50,4 +51,4 @@ def share(rate: float) -> str:
         >>> share(0.1234), share(-0.5)
         ('12%', '-50%')
     """
-    return f"{100 * rate:.0f}%"
+    return percent(rate, 0)
