@@ -336,7 +336,7 @@ def test_columns_of_one_value_are_left_out_unless_they_are_overridden_or_sensiti
     found = infer(frame, "ill")
     assert [(one.name, one.why) for one in found.columns if one.taken == "left out"] == [
         ("job", "it holds one value only"),
-        ("empty", "it holds one value only"),
+        ("empty", "it is empty"),
     ]
     assert "columns left out: 'job' (it holds one value only), 'empty'" in found.notes[0]
     kept = infer(frame, "ill", Policy(overrides={"job": {"categories": ["cook", "nurse"]}})).schema

@@ -110,7 +110,7 @@ def test_a_table_without_a_complete_row_says_so() -> None:
 def test_a_column_without_a_cell_is_left_out_with_a_word() -> None:
     inferred = infer(BASE.assign(empty=np.nan), "ill", Policy(missing="category"))
     assert inferred.schema.names == ("x",)
-    assert "'empty' (it holds one value only)" in inferred.notes[0]
+    assert "'empty' (it is empty)" in inferred.notes[0]
 
 
 def test_a_column_s_own_word_on_missing_cells_counts_whatever_the_policy() -> None:

@@ -497,6 +497,8 @@ class _ColumnReading:
         """Why the column is left out; None where it is not."""
         if not self.useless:
             return self.identifier
+        if self.missing == self.rows:
+            return "it is empty"
         ticks = self.ticks and self.policy.missing == "refuse"
         return "it holds one value only" + (", beside missing cells, which can be a category" if ticks else "")
 
