@@ -109,13 +109,18 @@ def within(
     return (true - guess).abs() <= tolerance * slack
 
 
+def reach_of(column: Continuous) -> float:
+    """Return the distance within which a guessed number is right."""
+    return OF_RANGE * (column.high - column.low)
+
+
 def right_features(
     schema: Schema, true: Float[Tensor, "training record column"], guess: Float[Tensor, "training record column"]
 ) -> Bool[Tensor, "training record column"]:
     """Return which guessed cells are right: categories that are the same, numbers within a tenth of their range."""
     return torch.stack(
         [
-            within(true[..., i], guess[..., i], 0.0 if isinstance(c, Discrete) else OF_RANGE * (c.high - c.low))
+            within(true[..., i], guess[..., i], 0.0 if isinstance(c, Discrete) else reach_of(c))
             for i, c in enumerate(schema.columns)
         ],
         dim=-1,

@@ -16,6 +16,8 @@ from seepage.tabular.table import Table
 
 # TabLeak section 4: a guess counts when it is within this many standard deviations of the truth.
 TOLERANCE = 0.319
+OWN_DATA = "own data"
+"""Licence of a user's own table."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,12 @@ class Dataset:
     def schema(self) -> Schema:
         """The schema that both tables share."""
         return self.train.schema
+
+    @property
+    def named_sensitive(self) -> tuple[str, ...]:
+        """The sensitive columns of a user's own table, who named them; none of a published one."""
+        own = self.licence == OWN_DATA
+        return tuple(column.name for column in self.schema.columns if own and column.sensitive)
 
     @property
     def extent(self) -> str:

@@ -65,7 +65,7 @@ def show_report(console: Console, result: AuditResult) -> None:
         console.print(costs)
     numbers = any(record["kind"] == "continuous" for own in result.by_column.values() for record in own)
     if audit.schema is not None and numbers:
-        words = tolerances(audit.schema, _MOST_TOLERANCES)
+        words = tolerances(audit.schema, _MOST_TOLERANCES, audit.about.columns)
         console.print(Padding(Text(words, "dim"), (0, 0, 1, 2)))
     for (size, defense), attack in attacks.items():
         shown = [e for e in result.examples if (e.batch_size, e.defense, e.attack) == (size, defense, attack)]

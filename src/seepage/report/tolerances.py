@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from seepage.tabular.formats import DAYS
 from seepage.tabular.schema import Column, Continuous, Schema
 from seepage.text import clean
 
 
-def tolerances(schema: Schema, most: int = 12) -> str:
+def tolerances(schema: Schema, most: int = 12, attacked: Sequence[str] = ()) -> str:
     """Return a sentence with the distance within which a number counts as read, by column; empty without numbers.
+
+    Args:
+        attacked: names of the columns that are attacked; all if empty.
 
     Example:
         >>> from seepage.tabular.schema import Discrete
@@ -17,7 +22,9 @@ def tolerances(schema: Schema, most: int = 12) -> str:
         'A number counts as read within its tolerance: age ±4.25 years.'
     """
     numbers = [
-        f"{clean(column.name, 32)} {tolerance(column)}" for column in schema.columns if isinstance(column, Continuous)
+        f"{clean(column.name, 32)} {tolerance(column)}"
+        for column in schema.columns
+        if isinstance(column, Continuous) and (not attacked or column.name in attacked)
     ]
     if not numbers:
         return ""

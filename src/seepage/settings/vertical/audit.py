@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seepage import datasets, registry
 from seepage.assessment import Measurement, auc
+from seepage.assessment.features import reach_of
 from seepage.attacks.vertical import (
     ShadowAttack,
     ShadowInversion,
@@ -75,6 +76,7 @@ from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
+from seepage.text import clean, listed
 from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
@@ -146,23 +148,36 @@ def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
     )
 
 
-def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
-    """Return the columns of each party.
+def partition_of(spec: VerticalSpec, schema: Schema, private: Sequence[str] = ()) -> Partition:
+    """Return the columns of each party; where none are named, private ones are the attacked party's.
 
     Raises:
         BadInputError: parties do not fit the columns, or the victim is no passive party.
     """
+    private = private if 0 < spec.victim < spec.parties else ()
     if spec.passive:
         partition = by_names(schema, [(), *spec.passive])
     elif spec.share is None:
-        partition = by_shares(schema, [1 / spec.parties] * spec.parties, spec.columns_seed)
+        shares = [1 / spec.parties] * spec.parties
+        partition = by_shares(schema, shares, spec.columns_seed, private, spec.victim)
     else:
         others = [(1 - spec.share) / (spec.parties - 1)] * spec.parties
         if 0 < spec.victim < spec.parties:
             others[spec.victim] = spec.share
-        partition = by_shares(schema, others, spec.columns_seed)
+        partition = by_shares(schema, others, spec.columns_seed, private, spec.victim)
     partition.check_target(spec.victim)
     return partition
+
+
+def _not_attacked(spec: VerticalSpec, data: Dataset, partition: Partition) -> tuple[str, ...]:
+    """Return a sentence on the sensitive columns of a user's table that no attack is after; none where all are."""
+    attacked = partition.schemas[spec.victim].names
+    spared = [clean(name) for name in data.named_sensitive if name not in attacked]
+    if not spared:
+        return ()
+    columns, are = ("column", "is") if len(spared) == 1 else ("columns", "are")
+    whose = f"passive party {spec.victim}, the attacked one"
+    return (f"Not attacked: the sensitive {columns} {listed(spared)}, which {are} not held by {whose}.",)
 
 
 class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
@@ -190,7 +205,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self.dataset = self.data = data
         self.spec = spec = _with_few_leaked(spec, data)
         self.layout = _layout(spec, data)
-        self.partition = self.layout.partition(data.schema) if self.layout else partition_of(spec, data.schema)
+        self.partition = (
+            self.layout.partition(data.schema) if self.layout else partition_of(spec, data.schema, data.named_sensitive)
+        )
         # Refuse, before anything is trained, a target or widths that no network here fits.
         networks = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
         self._own = {kind: find_own(name) for kind, name in networks.items() if is_own(name)}
@@ -243,6 +260,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             model=network.name,
             lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
             limits=(
+                *(_not_attacked(spec, data, partition) if tables else ()),
                 *((inversion_in_words(network.bottoms[spec.victim], victim_schema),) if "bottom" in self._own else ()),
                 *as_they_predict({kind: own_parts[kind] for kind in self._own}),
                 *of_some_rows(data, self._table),
@@ -275,6 +293,16 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 **({"columns": list(columns)} if tables else {}),
             },
         )
+
+    @property
+    def schema(self) -> Schema:
+        """The schema with the distances within which a number counts as found here."""
+        schema = self.data.schema
+        columns = [
+            column if isinstance(column, Discrete) else column.model_copy(update={"tolerance": reach_of(column)})
+            for column in schema.columns
+        ]
+        return schema.model_copy(update={"columns": tuple(columns)})
 
     @property
     def determining(self) -> Mapping[str, Json]:
