@@ -149,6 +149,16 @@ def bounds_of_alike(rate: float, n: int) -> tuple[float, float]:
     return rate * same, 1 - (1 - rate) * same
 
 
+def counted(number: int, name: str) -> str:
+    """Return a number with the name of what is counted, which takes an s for several.
+
+    Example:
+        >>> counted(1, "row"), counted(2000, "row")
+        ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
+
+
 def listed(names: list[str]) -> str:
     """Return names as in running text.
 

@@ -17,8 +17,9 @@ from seepage.report.result import AuditResult
 from seepage.report.summary import _of_cells, headline, summary
 from seepage.results.checks.finding import Finding
 from seepage.results.tiers import closed_gap
+from seepage.run.runner import Run
 from seepage.text import percent, span
-from tests.report.parts import PEEK, CoinAudit
+from tests.report.parts import PEEK, CoinAudit, CoinSpec
 from tests.results.test_verdict import row
 
 WORDS: dict[str, Any] = {"attacker": "The server", "secret": "all cells", "message": "the gradient", "columns": ()}
@@ -194,3 +195,20 @@ def test_units_that_are_all_alike_have_the_same_bound_in_every_place() -> None:
 @pytest.mark.parametrize(("rate", "shown"), [(0.9999, "99.9%"), (1e-5, "0.1%"), (1.0, "100.0%"), (0.0, "0.0%")])
 def test_a_share_is_not_rounded_to_all_or_nothing(rate: float, shown: str) -> None:
     assert percent(rate) == shown
+
+
+@pytest.mark.parametrize(
+    ("ran", "words"),
+    [
+        ((10, 10), "10 flips in each configuration"),
+        ((1, 8), "1 to 8 of 10 flips"),
+        ((10, 4, 0), "4 to 10 of 10 flips"),
+        ((57, 57), "57 flips in each configuration"),
+        ((0,), "none of 10 flips"),
+    ],
+)
+def test_the_head_says_how_many_units_were_run(ran: Sequence[int], words: str) -> None:
+    audit = CoinAudit(CoinSpec(flips=10))
+    part = next(part for part in audit.parts if part.kind == "attack")
+    runs = [Run(audit.configurations[0], part, [], tuple(range(count)), 1.0, {}, {}) for count in ran]
+    assert AuditResult(audit, [], runs).units_run == words

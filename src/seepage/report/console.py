@@ -86,7 +86,7 @@ def _show_head(console: Console, result: AuditResult) -> None:
         Text(f"Audit of {clean(about.dataset)}", style="bold")
         + Text(
             f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)}{variant} · "
-            f"{result.unit_count} {audit.spec.unit}{'s' if result.unit_count != 1 else ''} in each configuration · "
+            f"{result.units_run} · "
             f"seed {audit.spec.seed}",
             style="not bold",
         )
