@@ -109,14 +109,14 @@ class AuditResult:
     @property
     def units_run(self) -> str:
         """Number of units that each attack was run on, in words; beside it what was asked for, where that is more."""
-        asked, attacks = self.audit.units, [len(run.units) for run in self.runs if run.is_attack]
-        of = counted(asked, self.audit.spec.unit)
+        wanted, attacks = self.audit.units, [len(run.units) for run in self.runs if run.is_attack]
+        of = counted(wanted, self.audit.spec.unit)
         counts = list(filter(None, attacks))
         if not counts:
             return f"none of {of}" if attacks else of
         least, most = min(counts), max(counts)
         number = f"{least}" if least == most else f"{least} to {most}"
-        if most < asked or least < asked == most:
+        if most < wanted or least < wanted == most:
             return f"{number} of {of}"
         words = counted(most, self.audit.spec.unit)
         return f"{words} in each configuration" if least == most else f"{least} to {words}"

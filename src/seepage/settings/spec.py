@@ -129,7 +129,7 @@ Baselines = Annotated[
 Defenses = Annotated[
     Parts,
     Option(
-        "Defense by name, none for no defense; `seepage defenses` lists them. Each is audited.",
+        "Defense by name, or none; `seepage defenses` lists them. Each is audited.",
         ATTACK,
         "NAME[:OPTIONS]",
         parts="defenses",
@@ -212,7 +212,7 @@ class Gate(Plain):
         Field(gt=0, lt=1),
         Option(
             "Lift over the best baseline (0.2: 20 points) that every attack must be shown to stay below, in every "
-            "deployed configuration. Victims are added until that is certain. Exit status: 0 shown, 1 failed, "
+            "deployed configuration. Repetitions are added until that is certain. Exit status: 0 shown, 1 failed, "
             "3 some jobs failed, 4 undecided.",
             GATE,
             "LIFT",
