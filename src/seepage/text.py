@@ -149,11 +149,11 @@ def bounds_of_alike(rate: float, n: int) -> tuple[float, float]:
     return rate * same, 1 - (1 - rate) * same
 
 
-def counted(number: int, name: str) -> str:
+def how_many(number: int, name: str) -> str:
     """Return a number with the name of what is counted, which takes an s for several.
 
     Example:
-        >>> counted(1, "row"), counted(2000, "row")
+        >>> how_many(1, "row"), how_many(2000, "row")
         ('1 row', '2,000 rows')
     """
     return f"{number:,} {name}{'' if number == 1 else 's'}"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from seepage import registry
 from seepage.assessment.row import ResultRow
 from seepage.report.grids import interval
 from seepage.report.report import Report
@@ -212,3 +213,8 @@ def test_the_head_says_how_many_units_were_run(ran: Sequence[int], words: str) -
     part = next(part for part in audit.parts if part.kind == "attack")
     runs = [Run(audit.configurations[0], part, [], tuple(range(count)), 1.0, {}, {}) for count in ran]
     assert AuditResult(audit, [], runs).units_run == words
+
+
+def test_lists_show_no_marks_of_code() -> None:
+    for setting in registry.attacks.settings():
+        assert not any("``" in entry.summary for entry in registry.attacks.of(setting).entries())

@@ -178,7 +178,7 @@ def test_python_and_a_folder_take_it(tmp_path: Path) -> None:
         ({"defenses": [{"name": "min_child_weight", "weight": 0}]}, "above 0"),
         ({"base_score": 1.5}, "between 0 and 1"),
         ({"base_score": float("nan")}, "base_score"),
-        ({"attacks": ["timberstrike"]}, "takes TreeFilesView"),
+        ({"attacks": ["timberstrike"]}, "takes tree files"),
         ({"depth": 0}, "depth"),
         ({"rows": []}, "rows"),
         ({"protocol": "dart"}, "protocol"),

@@ -19,7 +19,7 @@ from seepage.report.tolerances import tolerances
 from seepage.results.checks.finding import Finding, Severity
 from seepage.results.examples import Cell, Example
 from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
-from seepage.text import clean, lowered, percent, points, shown_value, span
+from seepage.text import clean, how_many, lowered, percent, points, shown_value, span
 
 _STYLES = {
     "none": "green",
@@ -300,8 +300,8 @@ def _bound(record: Record, key: str) -> str:
 def _show_examples(console: Console, result: AuditResult, shown: Sequence[Example]) -> None:
     first = shown[0]
     title = (
-        f"Examples: the first {len(shown)} record(s), {result.label((first.batch_size, first.defense))}, as they are "
-        f"and as {clean(first.attack)} reads them (wrong cells marked ✗)"
+        f"Examples: the first {how_many(len(shown), 'record')}, {result.label((first.batch_size, first.defense))}, as "
+        f"they are and as {clean(first.attack)} reads them (wrong cells marked ✗)"
     )
     heads = [Column("column", no_wrap=True)]
     for i, _ in enumerate(shown, start=1):

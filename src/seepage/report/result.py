@@ -25,7 +25,7 @@ from seepage.settings.part import in_words as defense_in_words
 from seepage.settings.setting import Audit
 from seepage.settings.threat_model import Applicability, grid_of_attacks
 from seepage.tabular.schema import Schema
-from seepage.text import clean, counted, lowered
+from seepage.text import clean, how_many, lowered
 
 # Where nearly every cell is right, all that is to be compared is alike.
 _NEARLY_ALL = 0.98
@@ -110,7 +110,7 @@ class AuditResult:
     def units_run(self) -> str:
         """Number of units that each attack was run on, in words; beside it what was asked for, where that is more."""
         wanted, attacks = self.audit.units, [len(run.units) for run in self.runs if run.is_attack]
-        of = counted(wanted, self.audit.spec.unit)
+        of = how_many(wanted, self.audit.spec.unit)
         counts = list(filter(None, attacks))
         if not counts:
             return f"none of {of}" if attacks else of
@@ -118,7 +118,7 @@ class AuditResult:
         number = f"{least}" if least == most else f"{least} to {most}"
         if most < wanted or least < wanted == most:
             return f"{number} of {of}"
-        words = counted(most, self.audit.spec.unit)
+        words = how_many(most, self.audit.spec.unit)
         return f"{words} in each configuration" if least == most else f"{least} to {words}"
 
     @cached_property

@@ -242,7 +242,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     visible = pick(own, metric="visible", column=None)
     if visible and visible[0].mean is not None:
         above = percent(visible[0].mean)
-        text += f"; {above} stand above the client's own rounding, so that they are in the message at all"
+        text += f"; {above} are in the message at all: of others the client's rounding of numbers leaves no trace"
     text += f". Leakage: {rated.tier}{_ends(rated)}."
     if rated.tier == INCOMPLETE:
         text += f" Incomplete: {result.missing((size, defense))}."

@@ -578,7 +578,8 @@ class Spec(Plain):
         if self.schema_file is not None and steered:
             raise ContradictionError(
                 "schema_file",
-                f"{' and '.join(steered)} steer(s) how a schema is inferred, but a schema file was given; say it there "
+                f"{' and '.join(steered)} {'steer' if len(steered) > 1 else 'steers'} how a schema is "
+                "inferred, but a schema file was given; say it there "
                 "instead.",
             )
         if self.data is not None and self.schema_file is None and self.target is None:

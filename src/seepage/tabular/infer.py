@@ -21,6 +21,7 @@ from seepage.tabular.policy import Missing, Policy
 from seepage.tabular.reading import OrderedDates, Source, open_table, typed
 from seepage.tabular.schema import LARGEST_BOUND, LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
 from seepage.tabular.texts import TextColumn, number
+from seepage.text import how_many
 
 MISSING_CHOICES: tuple[str, ...] = get_args(Missing)
 
@@ -768,8 +769,8 @@ def refuse_odd(name: str, values: np.ndarray, there: np.ndarray) -> None:
     if len(wrong):
         what = "is infinite" if np.isinf(values[wrong[0]]) else "is no number"
         raise BadInputError(
-            f"column {name!r} is continuous but data row {wrong[0] + 1} {what} ({len(wrong)} such cell(s) in all); "
-            "give finite numbers, drop those rows, or make the column discrete (",
+            f"column {name!r} is continuous but data row {wrong[0] + 1} {what} ({how_many(len(wrong), 'such cell')} in "
+            "all); give finite numbers, drop those rows, or make the column discrete (",
             Remedy("overrides", {name: "discrete"}),
             ")",
         )

@@ -61,8 +61,7 @@ class Partition:
         nobody = [name for name, owned in owners.items() if not owned]
         if nobody:
             raise BadInputError(
-                f"column(s) {', '.join(map(repr, nobody))} are held by no party; give each to one, or leave them out "
-                "of the table."
+                f"no party holds {', '.join(map(repr, nobody))}; give each to one, or leave them out of the table."
             )
         object.__setattr__(self, "columns", tuple(tuple(sorted(positions)) for positions in self.columns))
 

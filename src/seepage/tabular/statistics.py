@@ -15,6 +15,7 @@ from torch import Tensor
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.table import Table
+from seepage.text import how_many
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ class Statistics:
         """
         if len(table) < 2 or bins < 1:
             raise BadInputError(
-                f"statistics are measured on at least two rows with at least one bin, got {len(table)} row(s) and "
-                f"{bins} bin(s); give the statistics of a larger table."
+                f"statistics are measured on at least two rows with at least one bin, got "
+                f"{how_many(len(table), 'row')} and {how_many(bins, 'bin')}; give the statistics of a larger table."
             )
         columns = [*enumerate(table.schema.columns)]
         marginals = [marginal_of(column, table.column(i), bins) for i, column in columns]

@@ -18,6 +18,7 @@ from seepage.tabular.infer import Missing, missing_cells, numbers_of, raise_all,
 from seepage.tabular.reading import Source, open_table
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.texts import TextColumn
+from seepage.text import how_many
 
 # What can hold a column exactly, smallest first.
 _COMPACT = (np.uint8, np.int16, np.int32, np.float32)
@@ -180,7 +181,7 @@ def _read(
     lacking = [name for name in wanted if name not in source.names]
     if lacking:
         raise BadInputError(
-            f"the table lacks the column(s) {', '.join(map(repr, lacking))} of its schema; "
+            f"the table lacks {', '.join(map(repr, lacking))}, which its schema has; "
             f"it has {', '.join(map(repr, source.names))}."
         )
     cells: dict[str, np.ndarray] = {}
@@ -297,8 +298,8 @@ def _check_codes(column: Discrete, raw: pd.Series | TextColumn, codes: np.ndarra
         )
         advice = _advice(column, cell.item() if isinstance(cell, np.generic) else cell)
         raise BadInputError(
-            f"column {column.name!r} holds {len(unseen)} cell(s) that are none of its {column.width} categories, the "
-            f"first in data row {unseen[0] + 1}; {advice}"
+            f"column {column.name!r} holds {how_many(len(unseen), 'cell')} that are none of its {column.width} "
+            f"categories, the first in data row {unseen[0] + 1}; {advice}"
         )
     other = column.categories.index(column.other)
     codes[codes < 0] = other
@@ -359,14 +360,14 @@ def _check_numbers(
     outside = np.flatnonzero(((values < column.low) | (values > column.high)) & counted)
     if len(outside):
         raise BadInputError(
-            f"column {column.name!r} holds {len(outside)} number(s) outside the bounds of its schema, the first in "
-            f"data row {outside[0] + 1}; widen the bounds or drop those rows"
+            f"column {column.name!r} holds {how_many(len(outside), 'number')} outside the bounds of its schema, the "
+            f"first in data row {outside[0] + 1}; widen the bounds or drop those rows"
         )
     fractional = np.flatnonzero((values != np.round(values)) & counted)
     if column.integer and len(fractional):
         raise BadInputError(
-            f"column {column.name!r} is integer-valued but holds {len(fractional)} number(s) that are not whole, the "
-            f"first in data row {fractional[0] + 1}; set integer: false in the schema or round the column"
+            f"column {column.name!r} is integer-valued but holds {how_many(len(fractional), 'number')} that are not "
+            f"whole, the first in data row {fractional[0] + 1}; set integer: false in the schema or round the column"
         )
 
 

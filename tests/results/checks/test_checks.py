@@ -315,7 +315,7 @@ def test_wide_intervals_of_sensitive_columns_are_counted() -> None:
     marked = [column.name for column in german().schema.columns if column.sensitive]
     wide = [row(column=name, lift_low=0.0, lift_high=0.3) for name in marked[:2]]
     [finding] = found("SEEP006", facts([row(), *wide]))
-    assert f"2 of {len(marked)} sensitive column(s)" in finding.message
+    assert f"2 of {len(marked)} sensitive columns" in finding.message
     plain = next(column.name for column in german().schema.columns if not column.sensitive)
     assert found("SEEP006", facts([row(), row(column=plain, lift_low=0.0, lift_high=0.3)])) == []
 
@@ -509,9 +509,7 @@ def tied(**columns: Any) -> Table:
 def test_a_column_that_determines_the_target(make: Any, fires: bool) -> None:
     findings = found("SEEP028", of_table(tied(x=make)))
     assert [finding.severity for finding in findings] == ["warning"] * fires
-    assert all(
-        "The target 'ill' follows from each of 1 column(s) alone: 'x'." in finding.message for finding in findings
-    )
+    assert all("The target 'ill' follows from 1 column alone: 'x'." in finding.message for finding in findings)
 
 
 def test_a_column_that_determines_a_target_of_numbers() -> None:
@@ -537,7 +535,7 @@ def test_a_column_that_determines_a_target_of_numbers() -> None:
 def test_a_column_that_is_a_function_of_others(make: Any, of: str | None) -> None:
     findings = found("SEEP029", of_table(tied(x=make)))
     assert [finding.severity for finding in findings] == ["note"] * (of is not None)
-    assert all(f"1 column(s) are functions of others: 'x' of {of}." in finding.message for finding in findings)
+    assert all(f"1 column is a function of others: 'x' of {of}." in finding.message for finding in findings)
 
 
 @pytest.mark.parametrize(("rare", "severities"), [(4, []), (30, ["note"]), (120, ["warning"])])

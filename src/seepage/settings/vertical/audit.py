@@ -76,7 +76,7 @@ from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.statistics import Marginal
 from seepage.tabular.table import Table
-from seepage.text import clean, listed
+from seepage.text import clean, how_many, listed
 from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
@@ -90,9 +90,9 @@ _LABEL_BASELINES = ("label_mode", "label_columns")
 _OF_TABLES = (
     "A number counts as found within a tenth of its column's range, as in UIFV; middle_accuracy takes a tenth of the "
     "range between the 5th and the 95th percentile, which a few large values do not widen.",
-    "Were the passive party the attacker, label_auc_completion and label_auc_gradient say how well it tells labels of "
-    f"training from its features and from the gradients that come back, knowing {KNOWN_LABELS}; label_auc_columns, "
-    "from its columns alone.",
+    f"A passive party that knows {KNOWN_LABELS} labels of training may tell the others, too. How well is measured from "
+    "its features, from the gradients that come back, and from its columns alone: the figures label_auc_completion, "
+    "label_auc_gradient and label_auc_columns.",
 )
 _TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
@@ -579,7 +579,8 @@ def _threat_model(
         f"rows are trained on, {sizes.auxiliary:,} others are auxiliary, {spec.leaked:,} leak and {sizes.attacked:,} "
         f"are attacked, {which}; up to {sizes.queries:,} queries.",
         f"{layers}, {spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
-        f"{spec.repetitions} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
+        f"{how_many(spec.repetitions, 'training')} with seeds of their own from seed {spec.seed}; intervals are over "
+        "trainings.",
         *(_OF_TABLES if layout is None else (layout.words["figures"],)),
         *_of_labels(entries, sizes),
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "
