@@ -20,6 +20,8 @@ from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.texts import TextColumn
 from seepage.text import how_many
 
+# Largest number of columns that a note names.
+_NAMED = 20
 # What can hold a column exactly, smallest first.
 _COMPACT = (np.uint8, np.int16, np.int32, np.float32)
 
@@ -187,6 +189,7 @@ def _read(
     cells: dict[str, np.ndarray] = {}
     wrong: list[str | BadInputError] = []
     notes: list[str] = []
+    filled: dict[str, list[tuple[str, int, int]]] = {}
     gaps: dict[str, tuple[int, int]] = {}
     mask = _complete_mask(schema, source, missing)
     for name, raw in source.columns(list(wanted)):
@@ -223,15 +226,26 @@ def _read(
                 if isinstance(column, Discrete)
                 else "filled with one number; an attack that guesses it gets them right"
             )
-            notes.append(f"{name!r}: {count:,} of {rows:,} cells are missing and {how}")
+            filled.setdefault(how, []).append((name, count, rows))
         if not gaps and not wrong:
             cells[name] = _compact(values if mask is None else values[mask])
     if gaps:
         wrong.append(missing_cells(gaps, steered=missing is not None))
     raise_all(wrong)
+    notes += [_filled(how, columns) for how, columns in filled.items()]
     if mask is not None:
         notes.append(f"{int((~mask).sum()):,} of {len(mask):,} rows have missing cells and were dropped")
     return cells, tuple(notes), mask
+
+
+def _filled(how: str, columns: Sequence[tuple[str, int, int]]) -> str:
+    """Return a note on the columns whose missing cells are filled alike: name, number of these cells, and of all."""
+    if len(columns) == 1:
+        name, count, rows = columns[0]
+        return f"{name!r}: {count:,} of {rows:,} cells are missing and {how}"
+    each = ", ".join(f"{name!r} {count:,}" for name, count, _ in columns[:_NAMED])
+    more = f" and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
+    return f"missing cells of {len(columns)} columns are {how}, of {columns[0][2]:,} rows: {each}{more}"
 
 
 def _complete_mask(schema: Schema, source: Source, missing: Missing | None) -> np.ndarray | None:

@@ -26,8 +26,9 @@ from seepage.datasets.planted import distinct, twins, uniform
 from seepage.models.model import seeded
 from seepage.results.checks.every import CHECKS, run_checks
 from seepage.results.checks.explain import explanation
-from seepage.results.checks.facts import Facts, exceeds_by_more_than_chance
+from seepage.results.checks.facts import Facts, Gap, exceeds_by_more_than_chance
 from seepage.results.checks.finding import SEVERITIES, Finding, Where
+from seepage.results.checks.strength import _by_place
 from seepage.results.rows import rows_of
 from seepage.results.tiers import tier_of
 from seepage.results.verdict import verdict
@@ -234,6 +235,14 @@ def test_an_attack_that_does_not_converge(end: float, defense: str, fires: bool)
 @pytest.mark.parametrize(("before", "fires"), [(0.1, False), (0.14, False), (0.16, True), (0.09, False)])
 def test_an_attack_that_was_stopped_early(before: float, fires: bool) -> None:
     assert len(found("SEEP003", on_course((1.1, before, 0.1), (2.2, 2 * before, 0.2)))) == fires
+
+
+def test_what_is_missing_is_said_of_each_configuration() -> None:
+    gaps = [Gap(8, "none", "unmix", "on 4 victims"), Gap(32, "noise", "unmix", "on 1 victim")]
+    assert _by_place(gaps, "batch size") == (
+        "Batch size 8 with no defense, unmix: on 4 victims. Batch size 32 under noise, unmix: on 1 victim"
+    )
+    assert _by_place([gap._replace(why="not run") for gap in gaps], "batch size") == "unmix not run"
 
 
 def test_an_attack_that_got_nowhere_is_not_said_to_be_stopped_early_too() -> None:
