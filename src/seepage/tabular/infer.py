@@ -33,7 +33,8 @@ _LISTED = 20
 _LONG = 10**15
 _LONG_TEXT = re.compile("[0-9]{16,}")
 # Two numbers of a measurement, such as a blood pressure of 120/80, name no row, and postal codes measure nothing.
-_PAIR = re.compile(r"\s*[0-9]{2,3}/[0-9]{2,3}\s*")
+_PAIR = re.compile(r"\s*([0-9]{2,3})/([0-9]{2,3})\s*")
+_MONTHS = 12
 _POSTAL = re.compile(r"(?i)(?:^|[\W_])(?:zip|plz|postleitzahl|(?:zip|post|postal)[\W_]?code)s?(?:$|[\W_])")
 # Share of the joint range that columns with names alike, such as PAY_5 and PAY_6, must have in common.
 _ALIKE = 0.8
@@ -664,6 +665,8 @@ class _ColumnReading:
         return "continuous"
 
     def _name_identifier(self, series: pd.Series) -> None:
+        if self._says_pairs():
+            self.holds += " of two numbers each, which two columns of numbers would keep"
         declared = isinstance(series.dtype, pd.CategoricalDtype)
         if not declared and self.distinct > _FEW_TEXTS and abs(2 * self.distinct / len(series) - 1) <= _NEAR:
             self.near = "texts with fewer than two rows each are identifiers"
@@ -671,6 +674,16 @@ class _ColumnReading:
             self.identifier = f"{self.distinct:,} different values in {len(series):,} rows: an identifier or free text"
             if in_both_orders([str(value) for value in self.counts]):
                 self.identifier = "dates, some with the day before the month and some after it: write them in one order"
+
+    def _says_pairs(self) -> bool:
+        """Return whether nearly all cells are two numbers with a slash, neither of them always a month."""
+        pairs = [(match, count) for value, count in self.counts.items() if (match := _PAIR.fullmatch(str(value)))]
+        if self.distinct <= self.policy.discrete_at_most or 20 * sum(n for _, n in pairs) < 19 * sum(
+            self.counts.values()
+        ):
+            return False
+        sides = (max(int(match[side]) for match, _ in pairs) for side in (1, 2))
+        return all(largest > _MONTHS for largest in sides)
 
     def _names_rows(self, rows: int) -> bool:
         """Return whether there are so many different values that they seem to name the rows."""
