@@ -532,6 +532,7 @@ def test_the_help_says_what_a_command_does_without_an_option(seepage: Any, monke
         return " ".join(seepage(*command, "--help").out.replace("│", " ").split())
 
     [decided] = read_text_document(read_preset("decide"), "", Path(), {}, allow_code=False)
+    assert isinstance(decided, HorizontalSpec)
     named = ", ".join(part.title.partition("(")[0] for part in decided.defenses)
     audit = help_of("audit")
     assert f"Default: {named};" in audit

@@ -120,7 +120,7 @@ def test_controls_pass() -> None:
         ({"topology": "multi_hop", "hop": []}, "hop"),
         (
             {"topology": "multi_hop", "attacks": ["posterior"]},
-            "'posterior' takes activations and the gradients that come back",
+            "'posterior' takes activations and the",
         ),
         ({"topology": "multi_hop", "attacks": ["label_heads"]}, "'label_heads' takes what a party sent"),
         ({"baselines": ["knn"]}, "the baseline 'knn' is not made for the topology 'vanilla'"),

@@ -68,7 +68,7 @@ def test_a_table_shares_no_memory_with_the_frame_it_was_made_of() -> None:
         ),
         (
             changed(job=["nurse", "judge"]),
-            r"'job' holds 1 cell that are none of its 2 categories, the first in data row 2; add such",
+            r"'job' holds 1 cell with none of its 2 categories, the first in data row 2; add such",
         ),
         (
             changed(job=[" Nurse", "cook"]),
@@ -86,7 +86,7 @@ def test_a_table_shares_no_memory_with_the_frame_it_was_made_of() -> None:
         ),
         (changed(ill=["no", "yes"]), "YAML takes bare yes, no, on and off for booleans: put them in quotes"),
         (changed(job=[["nurse"], ["cook"]]), "'job' holds list objects, which cannot be categories"),
-        (changed(grade=pd.to_datetime(["2005-01-01"] * 2)), r"'grade' holds 2 cells that are none"),
+        (changed(grade=pd.to_datetime(["2005-01-01"] * 2)), r"'grade' holds 2 cells with none"),
         (changed(age=["30", "old"]), r"'age' is continuous but data row 2 is no number \(1 such cell in all\)"),
         (changed(age=[30, np.inf]), "'age' is continuous but data row 2 is infinite"),
         (changed(age=[1 + 2j, 1]), "holds complex cells"),

@@ -312,7 +312,7 @@ def _check_codes(column: Discrete, raw: pd.Series | TextColumn, codes: np.ndarra
         )
         advice = _advice(column, cell.item() if isinstance(cell, np.generic) else cell)
         raise BadInputError(
-            f"column {column.name!r} holds {how_many(len(unseen), 'cell')} that are none of its {column.width} "
+            f"column {column.name!r} holds {how_many(len(unseen), 'cell')} with none of its {column.width} "
             f"categories, the first in data row {unseen[0] + 1}; {advice}"
         )
     other = column.categories.index(column.other)
@@ -380,8 +380,8 @@ def _check_numbers(
     fractional = np.flatnonzero((values != np.round(values)) & counted)
     if column.integer and len(fractional):
         raise BadInputError(
-            f"column {column.name!r} is integer-valued but holds {how_many(len(fractional), 'number')} that are not "
-            f"whole, the first in data row {fractional[0] + 1}; set integer: false in the schema or round the column"
+            f"column {column.name!r} is integer-valued but holds {how_many(len(fractional), 'number')} with a "
+            f"fraction, the first in data row {fractional[0] + 1}; set integer: false in the schema or round the column"
         )
 
 
