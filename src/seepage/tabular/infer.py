@@ -646,7 +646,8 @@ class _ColumnReading:
             cells = int(series.map(lambda text: odd[str(text).strip()]).sum())
             raise BadInputError(
                 f"column {self.name!r} holds numbers, but {cells} of its cells "
-                f"({how_many(len(texts) - readable, 'different text')}) are none{'' if written.unit is None else f' in {written.unit}'}; leave them empty "
+                f"({how_many(len(texts) - readable, 'different text')}) are "
+                f"none{'' if written.unit is None else f' in {written.unit}'}; leave them empty "
                 "where they mean missing, write all in one unit and with one decimal sign, or have all its values "
                 "taken as categories (",
                 Remedy("overrides", {self.name: "discrete"}),
