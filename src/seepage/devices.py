@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from seepage.errors import BadInputError
+from seepage.text import how_many
 
 
 def find_device(name: str) -> torch.device:
@@ -14,7 +15,7 @@ def find_device(name: str) -> torch.device:
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise BadInputError(
-            f"device {name!r} was asked for but PyTorch sees {torch.cuda.device_count()} CUDA device(s); "
+            f"device {name!r} was asked for but PyTorch sees {how_many(torch.cuda.device_count(), 'CUDA device')}; "
             "use 'cpu' or 'auto', or install a PyTorch build with CUDA support."
         )
     return device

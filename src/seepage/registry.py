@@ -111,8 +111,8 @@ class Entry(Generic[T_co]):
 
     @property
     def summary(self) -> str:
-        """First line of the factory's docstring."""
-        return self._docstring.split("\n", 1)[0]
+        """First line of the factory's docstring, without its marks of code."""
+        return self._docstring.split("\n", 1)[0].replace("``", "")
 
     @property
     def source(self) -> str | None:

@@ -35,13 +35,21 @@ def printable_json(content: object, allow_nan: bool = True) -> str:
     return _NOT_PLAIN.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
+_ALMOST = 1e-9
+_HALF = 0.5
 # Possibly not printable: all but line breaks and the printable characters of ASCII.
 _NOT_PLAIN = re.compile(r"[^\n -~]")
 
 
 def percent(rate: float | None, digits: int = 1) -> str:
-    """Return a rate in percent, a dash for a missing one."""
-    return "–" if rate is None else f"{100 * rate:.{digits}f}%"
+    """Return a rate in percent, a dash for a missing one; only all is 100%, and only nothing is 0%."""
+    if rate is None:
+        return "–"
+    least = 10.0**-digits
+    # Means of floating-point numbers miss 0 and 1 by a last digit.
+    if _ALMOST < rate < 1 - _ALMOST:
+        return f"{min(max(100 * rate, least), 100 - least):.{digits}f}%"
+    return f"{round(100 * rate, digits) + 0.0:.{digits}f}%"
 
 
 def points(difference: float | None) -> str:
@@ -57,12 +65,28 @@ def span(low: float | None, high: float | None, n: int | None = None) -> str:
     """
     if low is None or high is None:
         return ""
-    if low == high and n is not None and 0 <= low <= 1:
+    same = alike(low, high)
+    if same and n is not None and 0 <= low <= 1:
         low, high = bounds_of_alike(low, n)
         if high >= 1:
-            return f"[at least {100 * low:.1f}]"
-        return f"[at most {100 * high:.1f}]" if low <= 0 else f"[{100 * low:.1f}, {100 * high:.1f}]"
-    return "[all alike]" if low == high else f"[{100 * low:.1f}, {100 * high:.1f}]"
+            return at_least(low)
+        if low <= 0:
+            return f"[at most {100 * high:.1f}]"
+    elif same:
+        return "[all alike]"
+    # Ends are rounded as far as they stay outside: one above 0 or below 1 is not said to be there from within.
+    first = percent(low).removesuffix("%") if low > _HALF else f"{100 * low:.1f}"
+    return f"[{first}, {percent(high).removesuffix('%') if high < _HALF else f'{100 * high:.1f}'}]"
+
+
+def alike(low: float, high: float) -> bool:
+    """Return whether the ends of an interval are one point, up to the last digits."""
+    return abs(high - low) <= _ALMOST
+
+
+def at_least(low: float) -> str:
+    """Return the interval of a rate whose upper end is certainty."""
+    return f"[at least {percent(low).removesuffix('%')}]"
 
 
 def bounds_of_alike(rate: float, n: int) -> tuple[float, float]:
@@ -72,7 +96,17 @@ def bounds_of_alike(rate: float, n: int) -> tuple[float, float]:
     anything from 0 to 1.
     """
     same = 0.025 ** (1 / n)
-    return rate * same, rate * same + 1 - same
+    return rate * same, 1 - (1 - rate) * same
+
+
+def how_many(number: int, name: str) -> str:
+    """Return a number with the name of what is counted, which takes an s for several.
+
+    Example:
+        >>> how_many(1, "row"), how_many(2000, "row")
+        ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def listed(names: list[str]) -> str:

@@ -40,7 +40,7 @@ from seepage.settings.setting import Audit, TaskTraining
 from seepage.settings.spec import Gate, Spec, Wish
 from seepage.settings.tables import Tables
 from seepage.tabular.schema import Schema
-from seepage.text import clean, lasting, points
+from seepage.text import clean, how_many, lasting, points
 
 # Configurations that are confirmed at most; they share the level of the gate.
 CONFIRMATIONS = 3
@@ -238,7 +238,8 @@ class _Advisor:
         """Search, confirm and return what was found."""
         wished = f"a lift below {100 * self.wish.below:g} points"
         self.say(
-            f"searching {len(self.levers)} change(s) for {wished}: {', '.join(lever.name for lever in self.levers)}"
+            f"searching {how_many(len(self.levers), 'change')} for {wished}: "
+            f"{', '.join(lever.name for lever in self.levers)}"
         )
         [given] = self._screened([(None, 0.0)])
         if not given.standings and not self.timed_out:
@@ -305,7 +306,7 @@ class _Advisor:
         if not tried:
             self.say("there was no time to try a change")
             return
-        changes = "1 change" if tried == 1 else f"{tried} changes"
+        changes = how_many(tried, "change")
         self.say(f"{left} of {changes} tried can do it at full strength; about {lasting(expected)} to go")
 
     @property

@@ -26,6 +26,7 @@ from seepage.settings.setting import About, Audit, Configuration, Exposure, Outc
 from seepage.settings.threat_model import Deployment, mechanisms
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
+from seepage.text import percent
 from seepage.wire.horizontal import Knowledge, RecordsGuess
 from seepage.wire.secret import RecordsSecret
 
@@ -106,8 +107,8 @@ class CapturedAudit(Audit[AttackSpec]):
         )
         for share in contradicted([run]).values():
             raise CertifiedWrongError(
-                f"{share:.1%} of the certified cells are wrong by the truth: a mistake in seepage, please report it, "
-                "or the truth is that of other records. Nothing of this capture counts as certified."
+                f"{percent(share)} of the certified cells are wrong by the truth: a mistake in seepage, please report "
+                "it, or the truth is that of other records. Nothing of this capture counts as certified."
             )
         return run
 

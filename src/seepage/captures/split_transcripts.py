@@ -39,6 +39,7 @@ from seepage.settings.split.audit import PRIOR, defense_of
 from seepage.settings.split.columns import COLUMN_SCALES, columns_outcome
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import frame_of
+from seepage.text import how_many
 from seepage.wire.labels import LabelGuess, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutRounds, CutView, KnownCut
@@ -239,8 +240,8 @@ class SplitTranscriptExposure(TranscriptExposure):
         most = max((apart[k] for seen in used.values() for k, _ in seen), default=0)
         if most > 0:
             self.notes.append(
-                f"client weights are up to {most:,} round(s) away from the messages that they are held against; "
-                "write them before each round for exact answers"
+                f"client weights are up to {how_many(most, 'round')} away from the messages that they are held "
+                "against; write them before each round for exact answers"
             )
             if not self._defense.clips:
                 self.further = [Part(name="posterior", options={"weights": "about"}, label="posterior_about")]

@@ -28,6 +28,7 @@ from seepage.tabular.reading import open_table
 from seepage.tabular.schema import Column, Schema
 from seepage.tabular.table import Table
 from seepage.tabular.texts import TextColumn
+from seepage.text import how_many
 
 TRANSCRIPT, SCHEMA, OWN, SERVER = "transcript.json", "schema.yaml", "own.csv", "server.safetensors"
 FORMAT = 1
@@ -255,7 +256,7 @@ def _read_round(path: Path, number: int, about: TranscriptDescription) -> RoundM
     ids = _ids(tensors["ids"], what)
     repeated = len(ids) - len(set(ids))
     if repeated:
-        raise BadInputError(f"{what} hold {repeated} record(s) twice; ids are unique within a round.")
+        raise BadInputError(f"{what} hold {how_many(repeated, 'record')} twice; ids are unique within a round.")
     second = {"outputs", "output_gradients"} & tensors.keys()
     if second and (not about.second_cut or "outputs" not in second):
         raise BadInputError(

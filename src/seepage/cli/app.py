@@ -197,7 +197,7 @@ program = typer.Typer(
         "can be read. Then audit a table of your own: [bold]seepage audit --data FILE --target COLUMN[/bold]."
     ),
     epilog="Exit status: 0 done, 1 the gate failed (--fail-above), 2 bad input, 3 some jobs failed, 4 the gate is "
-    "undecided, 70 a crash, 74 a full device, 130 interrupted.",
+    "undecided, 70 a crash, 71 a certificate that the truth contradicts, 74 a full device, 130 interrupted.",
 )
 
 

@@ -187,7 +187,9 @@ def add(audited: Setting) -> None:
     hidden = () if setting == HORIZONTAL else ("preset",)
     # What is searched for has a command of its own.
     names = [name for name in fields_of(spec) if name != "recommend"]
-    setting_command = fields_in_options(spec, names)(_without(command, hidden))
+    setting_command = fields_in_options(spec, names, _DECIDED if setting == HORIZONTAL else None)(
+        _without(command, hidden)
+    )
     setting_command.__doc__ = guide(spec.guide)
     app.command(audited.command or setting, cls=_OfAnySetting if setting == HORIZONTAL else _SettingCommand)(
         setting_command
@@ -206,6 +208,11 @@ def _without(command: Callable[..., None], hidden: tuple[str, ...]) -> Callable[
     return taking
 
 
+# What the preset ``decide`` says, where that is not the default of the spec.
+_DECIDED = {
+    "defenses": "none, dp_sgd, aggregation; none beside --attack, --protocol or a gate",
+    "batch_sizes": "8 with the default defenses, else 8, 32",
+}
 # What says itself what is audited, so that nothing is audited beside it.
 _TELLING = ("attacks", "defenses", "protocol", "gate")
 

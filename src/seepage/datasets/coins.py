@@ -11,6 +11,7 @@ from seepage.datasets.dataset import Dataset
 from seepage.datasets.marked import pulled
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
+from seepage.text import how_many
 
 PLANTED = "planted"
 SIDES = ("tails", "heads")
@@ -37,7 +38,9 @@ def with_coins(data: Dataset, count: int, seed: int, strength: float = 0.0) -> D
         added.append(Discrete(name=name, categories=SIDES, sensitive=True))
         frame[name] = np.array(SIDES)[shown]
     table = Table(Schema(columns=(*schema.columns, *added), target=schema.target), frame)
-    note = f"{count} column(s) of fair coins were planted" + (", which the target follows" if strength else "")
+    note = f"{how_many(count, 'column')} of fair coins {'was' if count == 1 else 'were'} planted" + (
+        ", which the target follows" if strength else ""
+    )
     return replace(data, train=table, test=None, notes=(*data.notes, note))
 
 

@@ -14,9 +14,12 @@ from seepage.errors import BadInputError
 from seepage.tabular.schema import Continuous, Schema
 from seepage.tabular.statistics import Statistics
 from seepage.tabular.table import Table
+from seepage.text import how_many
 
 # TabLeak section 4: a guess counts when it is within this many standard deviations of the truth.
 TOLERANCE = 0.319
+OWN_DATA = "own data"
+"""Licence of a user's own table."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,12 @@ class Dataset:
     def schema(self) -> Schema:
         """The schema that both tables share."""
         return self.train.schema
+
+    @property
+    def named_sensitive(self) -> tuple[str, ...]:
+        """The sensitive columns of a user's own table, who named them; none of a published one."""
+        own = self.licence == OWN_DATA
+        return tuple(column.name for column in self.schema.columns if own and column.sensitive)
 
     @property
     def extent(self) -> str:
@@ -93,7 +102,7 @@ def split(table: Table, test_share: float, seed: int) -> tuple[Table, Table]:
     train_rows = int(np.floor((1 - test_share) * rows))
     if train_rows < 1:
         raise BadInputError(
-            f"a test share of {test_share!r} of {rows} row(s) leaves no row to train on; "
+            f"a test share of {test_share!r} of {how_many(rows, 'row')} leaves no row to train on; "
             "lower the share or give more rows."
         )
     order = np.random.RandomState(seed).permutation(rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from seepage.datasets.dataset import Dataset, split
+from seepage.datasets.dataset import OWN_DATA, Dataset, split
 from seepage.errors import BadInputError, Remedy, unknown_name
 from seepage.tabular.infer import Inferred, Policy, infer
 from seepage.tabular.one_hot import MergedSource, groups_of_schema
@@ -69,9 +69,9 @@ def own_table(
     # What was inferred has them already.
     read = source.notes if inferred is None else ()
     notes = (*read, *left_out, *table.notes)
-    origin = "own data" if isinstance(rows, pd.DataFrame) else Path(rows).name
+    origin = OWN_DATA if isinstance(rows, pd.DataFrame) else Path(rows).name
     title = name or ("own" if isinstance(rows, pd.DataFrame) else origin.split(".", 1)[0] or "own")
-    return Dataset(title, table, None, notes, origin, "own data", beside=beside), inferred
+    return Dataset(title, table, None, notes, origin, OWN_DATA, beside=beside), inferred
 
 
 def _beside(source: Source, names: tuple[str, ...], mask: np.ndarray | None) -> dict[str, tuple[str | None, ...]]:

@@ -123,13 +123,15 @@ def _pairs(codes: dict[str, int], path: Path, separator: str) -> tuple[np.ndarra
         )
     distinct = len(np.unique(np.sort(used, axis=1), axis=0))
     counts = (
-        (int((~valid).sum()), f"name(s) a node that is not there ({named})"),
-        (int(loops.sum()), "join(s) a node with itself"),
-        (len(used) - distinct, "repeat(s) another one"),
+        (int((~valid).sum()), f"a node is not there ({named})"),
+        (int(loops.sum()), "both nodes are the same"),
+        (len(used) - distinct, "another row has the same nodes"),
     )
     notes = [f"{distinct:,} edges join nodes by {source.names[0]!r} and {source.names[1]!r}, in either order"]
     notes += [
-        f"{count:,} of {len(numbers):,} rows of edges {what} and count for nothing" for count, what in counts if count
+        f"{count:,} of {len(numbers):,} rows of edges {'counts' if count == 1 else 'count'} for nothing: {what}"
+        for count, what in counts
+        if count
     ]
     if len(source.names) > 2:
         notes.append(f"further columns of edges are not read: {', '.join(map(repr, source.names[2:]))}")

@@ -24,6 +24,7 @@ from seepage.models.wrapping import same_buffers
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.schema import Schema
 from seepage.tabular.statistics import Statistics
+from seepage.text import how_many
 
 CODES = ("codes", "categories", "categorical", "x_cat", "x_categ", "cat", "cats")
 NUMBERS = ("numbers", "continuous", "numerical", "x_num", "x_cont", "num", "cont")
@@ -77,7 +78,8 @@ class Embedded(nn.Module):
         if schema.continuous and "numbers" not in roles:
             raise BadInputError(
                 f"the network {type(module).__name__} takes only codes, but the schema has "
-                f"{len(schema.continuous)} continuous column(s); add an argument called numbers to its forward method."
+                f"{how_many(len(schema.continuous), 'continuous column')}; add an argument called numbers to its "
+                "forward method."
             )
         # The module's own dictionaries, so that parameters keep their names and functional_call reaches them; the
         # module itself is not registered as a child, since its parameters would be counted twice.

@@ -82,7 +82,7 @@ def own_whole(
             repr(n) for n, member in zip(parts, members, strict=True) if not isinstance(member, nn.Module)
         )
         raise BadInputError(
-            f"the network {reference!r} is without the module(s) {lacking}; return an nn.Module with "
+            f"the network {reference!r} is without {lacking}; return an nn.Module with "
             f"{', '.join(map(repr, parts))} in it, the parts in the order in which records pass them."
         )
     if next(modules[0].parameters(), None) is None:

@@ -22,7 +22,7 @@ from seepage.report.result import AuditResult
 from seepage.report.section import Section
 from seepage.report.sections import sections
 from seepage.report.terminal import make_table
-from seepage.text import clean, flattened, percent, shown_value
+from seepage.text import clean, flattened, how_many, percent, shown_value
 
 # Tier with whose colour a page marks an outcome.
 _TIERS = {"proved": "total", "estimated": "moderate", "not tried": "open", "failed": "open"}
@@ -105,7 +105,7 @@ def _of_update(recovered: Recovered) -> Section:
         *([] if recovered.guess.regime is None else [f"method: {recovered.guess.regime[0]}"]),
         *recovered.notes,
     ]
-    title = f"{settings['attack']} on an update of {settings['batch_size']} record(s)"
+    title = f"{settings['attack']} on an update of {how_many(settings['batch_size'], 'record')}"
     words = f"{settings['protocol']}, model {clean(settings['model'])}"
     return Section("read", title, [words], [clean(fact, 300) for fact in facts])
 

@@ -217,7 +217,7 @@ def groups_section(result: AuditResult) -> Section | None:
             caption,
             [
                 grids.count("Quarter", "quarter"),
-                grids.number("Rarity from (nats a cell)", "from"),
+                grids.number("Rarity from", "from"),
                 grids.number("to", "to"),
                 grids.share("Cells read", "mean"),
                 grids.interval("95% interval"),
@@ -225,7 +225,8 @@ def groups_section(result: AuditResult) -> Section | None:
                 grids.count(result.units, "n"),
             ],
             rare,
-            "Rarity is the mean self-information of a record's cells under the public marginals.",
+            "Rarity grows as the values of a record's cells get rarer: it is their mean self-information under the "
+            "public marginals, in nats.",
         )
         shown.append((figures.quarters("rarity", rare, caption), table))
     else:

@@ -21,7 +21,7 @@ from seepage.report.tolerances import tolerances
 from seepage.results.checks.finding import Finding, Severity
 from seepage.results.examples import Example
 from seepage.results.verdict import INCOMPLETE, INCONCLUSIVE, UNDEFENDED, gravest, pick, verdict
-from seepage.text import clean, lowered, percent, points, span
+from seepage.text import clean, how_many, lowered, percent, points, span
 
 _STYLES = {
     "none": "green",
@@ -67,7 +67,7 @@ def show_report(console: Console, result: AuditResult) -> None:
         console.print(costs)
     numbers = any(record["kind"] == "continuous" for own in result.by_column.values() for record in own)
     if audit.schema is not None and numbers:
-        words = tolerances(audit.schema, _MOST_TOLERANCES)
+        words = tolerances(audit.schema, _MOST_TOLERANCES, audit.about.columns)
         console.print(Padding(Text(words, "dim"), (0, 0, 1, 2)))
     for (size, defense), attack in attacks.items():
         shown = [e for e in result.examples if (e.batch_size, e.defense, e.attack) == (size, defense, attack)]
@@ -88,7 +88,7 @@ def _show_head(console: Console, result: AuditResult) -> None:
         Text(f"Audit of {clean(about.dataset)}", style="bold")
         + Text(
             f" · {about.rows:,} rows · {clean(about.protocol)}, model {clean(about.model)}{variant} · "
-            f"{result.unit_count} {audit.spec.unit}{'s' if result.unit_count != 1 else ''} in each configuration · "
+            f"{result.units_run} · "
             f"seed {audit.spec.seed}",
             style="not bold",
         )
@@ -272,7 +272,9 @@ def costs_table(result: AuditResult) -> Table | None:
                 _MISSING if k is None else f"{k:.4g}" for k in (record["task"], record["task_baseline"])
             )
         else:
-            learnt = f"{_plain(record['task'])} {span(record['task_low'], record['task_high'])}".strip()
+            learnt = (
+                f"{_plain(record['task'])} {span(record['task_low'], record['task_high'], record['task_n'])}".strip()
+            )
             baseline = _plain(record["task_baseline"])
         table.add_row(
             *([str(record["batch_size"])] if sized else []),
@@ -298,8 +300,8 @@ def _bound(record: Record, key: str) -> str:
 def _show_examples(console: Console, result: AuditResult, shown: Sequence[Example]) -> None:
     first = shown[0]
     title = (
-        f"Examples: the first {len(shown)} record(s), {result.label((first.batch_size, first.defense))}, as they are "
-        f"and as {clean(first.attack)} reads them (wrong cells marked ✗)"
+        f"Examples: the first {how_many(len(shown), 'record')}, {result.label((first.batch_size, first.defense))}, as "
+        f"they are and as {clean(first.attack)} reads them (wrong cells marked ✗)"
     )
     heads = [Column("column", no_wrap=True)]
     for i, _ in enumerate(shown, start=1):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from seepage.report.frames import Record
 from seepage.results.tiers import BOUNDS
-from seepage.text import clean, percent, points
+from seepage.text import clean, percent, points, span
 
 SERIES = 6
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")
@@ -380,7 +380,7 @@ def _color(i: int) -> str:
 def _between(record: Record) -> str:
     if record["low"] is None:
         return "(no interval)"
-    return f"[{100 * record['low']:.1f}, {100 * record['high']:.1f}]"
+    return span(record["low"], record["high"], record.get("n"))
 
 
 def _errors(

@@ -25,7 +25,7 @@ from seepage.settings.part import in_words as defense_in_words
 from seepage.settings.setting import Audit
 from seepage.settings.threat_model import Applicability, grid_of_attacks
 from seepage.tabular.schema import Schema
-from seepage.text import clean, lowered
+from seepage.text import clean, how_many, lowered
 
 # Where nearly every cell is right, all that is to be compared is alike.
 _NEARLY_ALL = 0.98
@@ -97,9 +97,19 @@ class AuditResult:
         return [run for run in self.runs if run.failures and run.configuration in counts]
 
     @property
-    def unit_count(self) -> int:
-        """Number of units that figures may rest on: never fewer than an earlier run measured."""
-        return max([self.audit.units, *(len(run.units) for run in self.runs if run.is_attack)])
+    def units_run(self) -> str:
+        """Number of units that each attack was run on, in words; beside it what was asked for, where that is more."""
+        wanted, attacks = self.audit.units, [len(run.units) for run in self.runs if run.is_attack]
+        of = how_many(wanted, self.audit.spec.unit)
+        counts = list(filter(None, attacks))
+        if not counts:
+            return f"none of {of}" if attacks else of
+        least, most = min(counts), max(counts)
+        number = f"{least}" if least == most else f"{least} to {most}"
+        if most < wanted or least < wanted == most:
+            return f"{number} of {of}"
+        words = how_many(most, self.audit.spec.unit)
+        return f"{words} in each configuration" if least == most else f"{least} to {words}"
 
     @cached_property
     def examples(self) -> list[Example]:

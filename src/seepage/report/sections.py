@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from seepage.assessment.row import ResultRow
+from seepage.needs import NEEDS, view_in_words
 from seepage.report import grids
 from seepage.report.action import what_to_do
 from seepage.report.cells import examples_section, exposed_section, groups_section, reliability_section
@@ -171,8 +172,8 @@ def _threat_model(result: AuditResult) -> Section:
             "attack": entry.attack,
             "applies": "yes" if entry.applies else "no",
             "run": "yes" if entry.attack in run else "no",
-            "sees": ", ".join(entry.sees),
-            "needs": ", ".join(entry.needs),
+            "sees": " or ".join(map(view_in_words, entry.sees)),
+            "needs": ", ".join(NEEDS[need] for need in entry.needs),
             "why": entry.reason,
         }
         for entry in result.grid

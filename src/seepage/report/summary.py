@@ -25,7 +25,7 @@ from seepage.results.verdict import (
     verdict,
 )
 from seepage.settings.setting import About
-from seepage.text import clean, listed, lowered, percent, span
+from seepage.text import alike, clean, listed, lowered, percent, span
 
 _COLUMNS = 3
 # Share of a column's values above which a message is said not to determine it.
@@ -91,13 +91,17 @@ def _of_missed(result: AuditResult, record: Record) -> str:
     if record["upper"] is None or (least is not None and least <= 0):
         sure = f"{units}, too few to say how sure that is"
     elif least is not None:
-        sure = f"{units} show at least {100 * least:.0f}"
+        sure = f"{units} show at least {_in_hundred(least)}"
     else:
-        low, high = (round(100 * min(1.0, max(0.0, record[end]))) for end in ("closed_low", "upper"))
+        low, high = _in_hundred(record["closed_low"]), round(100 * max(0.0, record["upper"]))
         sure = f"{units}, 95% interval {low} to {high}"
-    right = round(100 * min(1.0, max(0.0, record["closed"])))
+    right = _in_hundred(record["closed"])
     are = "none are" if right == 0 else "1 is" if right == 1 else f"{right} are"
     return f" Of 100 {what} that guessing misses, {are} read ({sure})."
+
+
+def _in_hundred(rate: float) -> int:
+    return int(percent(max(0.0, rate), 0).removesuffix("%"))
 
 
 def _why_unknown(result: AuditResult, record: Record, tier: str) -> list[str]:
@@ -204,7 +208,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
     of = f"{score.n} {audit.spec.unit}{'s' if score.n != 1 else ''}"
     if score.low is None:
         between = ""
-    elif score.low == score.high:
+    elif alike(score.low, score.high or 0.0):
         between = f", the same for each {span(score.low, score.high, score.n)}"
     else:
         between = f", 95% interval {percent(score.low)} to {percent(score.high)}"
@@ -217,7 +221,7 @@ def _of_setting(result: AuditResult, size: int | None, defense: str) -> str:
         text += f", and {percent(proved.mean)} are certified, under the conditions that check SEEP020 names"
     if visible is not None and visible.mean is not None:
         above = percent(visible.mean)
-        text += f"; {above} stand above the client's own rounding, so that they are in the message at all"
+        text += f"; {above} are in the message at all: of others the client's rounding of numbers leaves no trace"
     text += f". Leakage: {rated.tier}{_ends(rated)}."
     if rated.tier == INCOMPLETE:
         text += f" Incomplete: {result.missing((size, defense))}."

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from seepage.tabular.formats import DAYS
 from seepage.tabular.schema import Column, Continuous, Schema
 from seepage.text import clean
 
 
-def tolerances(schema: Schema, most: int = 12) -> str:
-    """Return a sentence with the distance within which a number counts as read, by column; empty without numbers."""
+def tolerances(schema: Schema, most: int = 12, attacked: Sequence[str] = ()) -> str:
+    """Return a sentence with the distance within which a number counts as read, by column; empty without numbers.
+
+    ``attacked`` names the columns that are attacked; all if empty.
+    """
     numbers = [
-        f"{clean(column.name, 32)} {tolerance(column)}" for column in schema.columns if isinstance(column, Continuous)
+        f"{clean(column.name, 32)} {tolerance(column)}"
+        for column in schema.columns
+        if isinstance(column, Continuous) and (not attacked or column.name in attacked)
     ]
     if not numbers:
         return ""

@@ -214,7 +214,9 @@ def _judged(
     rise = {figure: 2 * float(np.mean(half)) for figure, half in halves.items()}
 
     def risen(figure: JudgedFigure) -> str:
-        return f"{figure.words} rose by {100 * rise[figure]:+.1f} points (n={len(halves[figure])})"
+        by = round(100 * rise[figure], 1)
+        change = f"rose by {by:.1f} points" if by > 0 else f"fell by {-by:.1f} points" if by < 0 else "did not change"
+        return f"{figure.words} {change} (n={len(halves[figure])})"
 
     open_ = [figure for figure in both if not shown_below(halves[figure], margin / 2, alpha=alpha)]
     if worse := [figure for figure in open_ if shown_above(halves[figure], 0.0, alpha=alpha, attacks=len(both))]:
@@ -254,10 +256,10 @@ def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
     common = [key for key in by_key[0] if key in by_key[1]]
     points = [list(dict.fromkeys(map(_point, run.figures))) for run in (first, second)]
     if not common:
-        swept = [listed(some[:_MOST_POINTS]) + (", ..." if len(some) > _MOST_POINTS else "") for some in points]
+        swept = [_by_batch(run.figures) for run in (first, second)]
         raise BadInputError(
-            f"the runs {first.name!r} and {second.name!r} have no figure in common: the first has {swept[0]}, the "
-            f"second {swept[1]}; compare runs that share attacks or baselines, batch sizes and defenses."
+            f"the runs {first.name!r} and {second.name!r} have no figure in common: the first has {swept[0]}; the "
+            f"second has {swept[1]}. Compare runs that share attacks or baselines, batch sizes and defenses."
         )
     paired = {_point(by_key[0][key]) for key in common}
     alone = [[point for point in some if point not in paired] for some in points]
@@ -270,6 +272,23 @@ def compare_runs(first: RunFolder, second: RunFolder) -> Comparison:
         points_only=(alone[0], alone[1]),
         same_victims=_same_victims(first, second),
     )
+
+
+def _by_batch(rows: Sequence[ResultRow]) -> str:
+    """Return the points of a run in words: at each batch size the attacks and baselines, with their defenses."""
+    by_size: dict[int | None, list[str]] = {}
+    for row in rows:
+        name = label({"attack": row.attack, "batch_size": None, "defense": row.defense})
+        if name not in by_size.setdefault(row.batch_size, []):
+            by_size[row.batch_size].append(name)
+    return "; ".join(
+        ("" if size is None else f"at batch size {size} ") + _joined(names) for size, names in by_size.items()
+    )
+
+
+def _joined(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_POINTS
+    return ", ".join(names[:_MOST_POINTS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _point(figure: ResultRow) -> str:

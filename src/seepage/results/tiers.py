@@ -26,12 +26,13 @@ def closed_gap(row: ResultRow, field: Literal["lift", "lift_low", "lift_high"] =
     """Return the share of the gap between the best baseline and certainty that a row's attack closes.
 
     None without a baseline or the field, or where the best baseline is always right. An attack that is right in every
-    unit closes all of the gap in each, however much the baseline differs between them.
+    unit closes all of the gap in each, however much the baseline differs between them. No end of an interval lies above
+    certainty.
     """
     end: float | None = getattr(row, field)
     if row.lift is None or end is None or row.baseline is None or row.baseline >= 1:
         return None
-    return 1.0 if row.mean is not None and row.mean >= 1 else end / (1 - row.baseline)
+    return 1.0 if row.mean is not None and row.mean >= 1 else min(1.0, end / (1 - row.baseline))
 
 
 def is_whole(exact: ResultRow | None) -> bool:

@@ -64,7 +64,8 @@ def check_memory(audits: Sequence[Audit], workers: int) -> None:
                 needed = audit.memory(configuration, part) * workers
                 if needed > limit:
                     raise BadInputError(
-                        f"{part.label!r} would hold about {needed / 1e9:,.0f} GB in {workers} process(es), more than "
+                        f"{part.label!r} would hold about {needed / 1e9:,.0f} GB in {workers} "
+                        f"{'process' if workers == 1 else 'processes'}, more than "
                         f"the {limit / 1e9:,.0f} GB of this machine; ask for fewer restarts, records or ",
                         Remedy("workers"),
                         ", or allow it: ",

@@ -22,7 +22,7 @@ from seepage.assessment.evidence import ARRAYS, Evidence, together
 from seepage.digests import Json, digest_of
 from seepage.errors import BadInputError
 from seepage.files import STORE as FILE
-from seepage.files import make_folder, publish
+from seepage.files import make_folder, publish, why
 from seepage.run.job_digests import digest, first_damage, stored_job
 
 T = TypeVar("T")
@@ -347,7 +347,9 @@ class Store:
                 raise
         except FileExistsError as error:
             raise self._in_use() from error
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
+            raise BadInputError(f"{str(path)!r} cannot be written ({why(error)} with --out.") from error
+        except sqlite3.Error as error:
             raise BadInputError(f"{str(path)!r} cannot be written ({error}); choose another --out.") from error
 
     def _open(self, path: Path) -> sqlite3.Connection:

@@ -119,7 +119,7 @@ def _parts(parts: str, description: str) -> Option:
     return Option(description, ATTACK, "NAME[:OPTIONS]", parts=parts)
 
 
-_DEFENSE = "Defense by name, none for no defense; `seepage defenses` lists them. Each is audited."
+_DEFENSE = "Defense by name, or none; `seepage defenses` lists them. Each is audited."
 Attacks = Annotated[Parts, _parts("attacks", "Attack by name; `seepage attacks` lists them.")]
 Baselines = Annotated[Parts, _parts("baselines", "Baseline to compare attacks with, which knows all but the message.")]
 Defenses = Annotated[Parts, _parts("defenses", _DEFENSE)]
@@ -190,7 +190,7 @@ class Gate(Plain):
         Field(gt=0, lt=1),
         Option(
             "Lift over the best baseline (0.2: 20 points) that every attack must be shown to stay below, in every "
-            "deployed configuration. Victims are added until that is certain. Exit status: 0 shown, 1 failed, "
+            "deployed configuration. Repetitions are added until that is certain. Exit status: 0 shown, 1 failed, "
             "3 some jobs failed, 4 undecided.",
             GATE,
             "LIFT",
@@ -531,7 +531,8 @@ class Spec(Plain):
         if self.schema_file is not None and steered:
             raise ContradictionError(
                 "schema_file",
-                f"{' and '.join(steered)} steer(s) how a schema is inferred, but a schema file was given; say it there "
+                f"{' and '.join(steered)} {'steer' if len(steered) > 1 else 'steers'} how a schema is "
+                "inferred, but a schema file was given; say it there "
                 "instead.",
             )
         if self.data is not None and self.schema_file is None and self.target is None:

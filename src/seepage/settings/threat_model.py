@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from seepage import registry
 from seepage.errors import BadInputError
-from seepage.needs import NEEDS, ActsOn, Need
+from seepage.needs import NEEDS, ActsOn, Need, view_in_words
 from seepage.settings.part import Part, entry_of
 
 
@@ -109,7 +109,7 @@ def _reason(entry: registry.Entry[registry.Attack], deployment: Deployment) -> s
 
 
 def _names(views: Iterable[type]) -> str:
-    return " or ".join(view.__name__ for view in views)
+    return " or ".join(view_in_words(view.__name__) for view in views)
 
 
 def _described(views: Iterable[type]) -> str:

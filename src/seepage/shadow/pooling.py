@@ -10,6 +10,7 @@ from torch import Tensor
 
 from seepage.errors import BadInputError
 from seepage.shadow.learner import Learner, Trained
+from seepage.text import how_many
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class MarkedRows:
             most = int(wanted.sum(1).max())
             if most > len(there):
                 raise BadInputError(
-                    f"{shares.shape[1]} part(s) of {rows} rows with shares of {shares.min():.0%} to {shares.max():.0%} "
+                    f"{how_many(shares.shape[1], 'part')} of {rows} rows with shares of {shares.min():.0%} to "
+                    f"{shares.max():.0%} "
                     f"need {most} rows that {'carry' if carries else 'do not carry'} the attribute, but of "
                     f"these {len(self)} rows only {len(there)} do; give fewer rows a party, or shares nearer to those "
                     "of the data."

@@ -21,6 +21,7 @@ from seepage.tabular.policy import Policy
 from seepage.tabular.reading import OrderedDates, Source, open_table, typed
 from seepage.tabular.schema import LARGEST_BOUND, LARGEST_INTEGER, Column, Continuous, Discrete, Schema, unusable_schema
 from seepage.tabular.texts import TextColumn, number
+from seepage.text import how_many
 
 OTHER, NOTHING = "(other)", "(missing)"
 # With fewer distinct texts (or rows) than this, distinct values do not suggest an identifier.
@@ -30,7 +31,8 @@ _LISTED = 20
 _LONG = 10**15
 _LONG_TEXT = re.compile("[0-9]{16,}")
 # Two numbers of a measurement, such as a blood pressure of 120/80, name no row, and postal codes measure nothing.
-_PAIR = re.compile(r"\s*[0-9]{2,3}/[0-9]{2,3}\s*")
+_PAIR = re.compile(r"\s*([0-9]{2,3})/([0-9]{2,3})\s*")
+_MONTHS = 12
 _POSTAL = re.compile(r"(?i)(?:^|[\W_])(?:zip|plz|postleitzahl|(?:zip|post|postal)[\W_]?code)s?(?:$|[\W_])")
 # Share of the joint range that columns with names alike, such as PAY_5 and PAY_6, must have in common.
 _ALIKE = 0.8
@@ -403,6 +405,8 @@ class _ColumnReading:
         """Why the column is left out; None where it is not."""
         if not self.useless:
             return self.identifier
+        if self.missing == self.rows:
+            return "it is empty"
         ticks = self.ticks and self.policy.missing == "refuse"
         return "it holds one value only" + (", beside missing cells, which can be a category" if ticks else "")
 
@@ -546,8 +550,9 @@ class _ColumnReading:
             odd = dict(zip(texts, np.isnan(written.values).tolist(), strict=True))
             cells = int(series.map(lambda text: odd[str(text).strip()]).sum())
             raise BadInputError(
-                f"column {self.name!r} holds numbers, but {cells} of its cells ({len(texts) - readable} "
-                f"different text(s)) are none{'' if written.unit is None else f' in {written.unit}'}; leave them empty "
+                f"column {self.name!r} holds numbers, but {cells} of its cells "
+                f"({how_many(len(texts) - readable, 'different text')}) are "
+                f"none{'' if written.unit is None else f' in {written.unit}'}; leave them empty "
                 "where they mean missing, write all in one unit and with one decimal sign, or have all its values "
                 "taken as categories (",
                 Remedy("overrides", {self.name: "discrete"}),
@@ -566,6 +571,8 @@ class _ColumnReading:
         return "continuous"
 
     def _name_identifier(self, series: pd.Series) -> None:
+        if self._says_pairs():
+            self.holds += " of two numbers each, which two columns of numbers would keep"
         declared = isinstance(series.dtype, pd.CategoricalDtype)
         if not declared and self.distinct > _FEW_TEXTS and abs(2 * self.distinct / len(series) - 1) <= _NEAR:
             self.near = "texts with fewer than two rows each are identifiers"
@@ -573,6 +580,16 @@ class _ColumnReading:
             self.identifier = f"{self.distinct:,} different values in {len(series):,} rows: an identifier or free text"
             if in_both_orders([str(value) for value in self.counts]):
                 self.identifier = "dates, some with the day before the month and some after it: write them in one order"
+
+    def _says_pairs(self) -> bool:
+        """Return whether nearly all cells are two numbers with a slash, neither of them always a month."""
+        pairs = [(match, count) for value, count in self.counts.items() if (match := _PAIR.fullmatch(str(value)))]
+        if self.distinct <= self.policy.discrete_at_most or 20 * sum(n for _, n in pairs) < 19 * sum(
+            self.counts.values()
+        ):
+            return False
+        sides = (max(int(match[side]) for match, _ in pairs) for side in (1, 2))
+        return all(largest > _MONTHS for largest in sides)
 
     def _names_rows(self, rows: int) -> bool:
         """Return whether there are so many different values that they seem to name the rows."""
@@ -658,8 +675,8 @@ def refuse_odd(name: str, values: np.ndarray, there: np.ndarray) -> None:
     if len(wrong):
         what = "is infinite" if np.isinf(values[wrong[0]]) else "is no number"
         raise BadInputError(
-            f"column {name!r} is continuous but data row {wrong[0] + 1} {what} ({len(wrong)} such cell(s) in all); "
-            "give finite numbers, drop those rows, or make the column discrete (",
+            f"column {name!r} is continuous but data row {wrong[0] + 1} {what} ({how_many(len(wrong), 'such cell')} in "
+            "all); give finite numbers, drop those rows, or make the column discrete (",
             Remedy("overrides", {name: "discrete"}),
             ")",
         )

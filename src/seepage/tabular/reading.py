@@ -26,6 +26,7 @@ from python_calamine import CalamineError
 from seepage.errors import BadInputError, Remedy
 from seepage.tabular.policy import SUFFIXES, UTF8, checked_encoding
 from seepage.tabular.texts import MISSING, TextColumn
+from seepage.text import how_many
 
 # Bytes of a CSV file, and cells of a Parquet file, that are in memory at once, besides the columns made from them.
 _BYTES_AT_ONCE, _CELLS_AT_ONCE = 2**29, 2**24
@@ -261,7 +262,8 @@ class CsvSource(Source):
             line, cells = wrong[0]
             raise BadInputError(
                 f"the header of the table {str(self._path)!r} names {len(self.names)} columns, but line {line} has "
-                f"{cells} cell(s) ({len(wrong)} such row(s) in all); name every column, quote cells that contain the "
+                f"{how_many(cells, 'cell')} ({how_many(len(wrong), 'such row')} in all); name every column, quote "
+                "cells that contain the "
                 "separator, or take those rows out."
             )
 
@@ -419,10 +421,10 @@ class _FileSource(Source):
     def notes(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Facts about the reading; blanks around cells are known once their columns have been read."""
         around = [
-            f"{count:,} {what}"
-            for count, what in (
-                (sum(name != raw for name, raw in self._raw_names.items()), "name(s) of columns"),
-                (len(self._trimmed), "column(s) of cells"),
+            f"{how_many(count, what)} of {of}"
+            for count, what, of in (
+                (sum(name != raw for name, raw in self._raw_names.items()), "name", "columns"),
+                (len(self._trimmed), "column", "cells"),
             )
             if count
         ]

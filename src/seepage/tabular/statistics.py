@@ -13,6 +13,7 @@ from torch import Tensor
 from seepage.errors import BadInputError
 from seepage.tabular.schema import Column, Discrete, Schema
 from seepage.tabular.table import Table
+from seepage.text import how_many
 
 # Bound on the number of values of a continuous marginal.
 _BINS = 100
@@ -69,8 +70,8 @@ class Statistics:
         """Measure the statistics of ``table``; ``bins`` bounds the number of values of a continuous marginal."""
         if len(table) < 2 or bins < 1:
             raise BadInputError(
-                f"statistics are measured on at least two rows with at least one bin, got {len(table)} row(s) and "
-                f"{bins} bin(s); give the statistics of a larger table."
+                f"statistics are measured on at least two rows with at least one bin, got "
+                f"{how_many(len(table), 'row')} and {how_many(bins, 'bin')}; give the statistics of a larger table."
             )
         marginals = [marginal_of(column, table.column(i), bins) for i, column in enumerate(table.schema.columns)]
         target = marginal_of(table.schema.target, table.labels, bins)

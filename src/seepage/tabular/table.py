@@ -19,7 +19,10 @@ from seepage.tabular.policy import Missing
 from seepage.tabular.reading import Source, open_table
 from seepage.tabular.schema import Column, Continuous, Discrete, Schema
 from seepage.tabular.texts import TextColumn
+from seepage.text import how_many
 
+# Largest number of columns that a note names.
+_NAMED = 20
 # What can hold a column exactly, smallest first.
 _COMPACT = (np.uint8, np.int16, np.int32, np.float32)
 
@@ -142,12 +145,13 @@ def _read(
     lacking = [name for name in wanted if name not in source.names]
     if lacking:
         raise BadInputError(
-            f"the table lacks the column(s) {', '.join(map(repr, lacking))} of its schema; "
+            f"the table lacks {', '.join(map(repr, lacking))}, which its schema has; "
             f"it has {', '.join(map(repr, source.names))}."
         )
     cells: dict[str, np.ndarray] = {}
     wrong: list[str | BadInputError] = []
     notes: list[str] = []
+    filled: dict[str, list[tuple[str, int, int]]] = {}
     gaps: dict[str, tuple[int, int]] = {}
     mask = _complete_mask(schema, source, missing)
     for name, raw in source.columns(list(wanted)):
@@ -184,15 +188,26 @@ def _read(
                 if isinstance(column, Discrete)
                 else "filled with one number; an attack that guesses it gets them right"
             )
-            notes.append(f"{name!r}: {count:,} of {rows:,} cells are missing and {how}")
+            filled.setdefault(how, []).append((name, count, rows))
         if not gaps and not wrong:
             cells[name] = _compact(values if mask is None else values[mask])
     if gaps:
         wrong.append(missing_cells(gaps, steered=missing is not None))
     raise_all(wrong)
+    notes += [_filled(how, columns) for how, columns in filled.items()]
     if mask is not None:
         notes.append(f"{int((~mask).sum()):,} of {len(mask):,} rows have missing cells and were dropped")
     return cells, tuple(notes), mask
+
+
+def _filled(how: str, columns: Sequence[tuple[str, int, int]]) -> str:
+    """Return a note on the columns whose missing cells are filled alike: name, number of these cells, and of all."""
+    if len(columns) == 1:
+        name, count, rows = columns[0]
+        return f"{name!r}: {count:,} of {rows:,} cells are missing and {how}"
+    each = ", ".join(f"{name!r} {count:,}" for name, count, _ in columns[:_NAMED])
+    more = f" and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
+    return f"missing cells of {len(columns)} columns are {how}, of {columns[0][2]:,} rows: {each}{more}"
 
 
 def _complete_mask(schema: Schema, source: Source, missing: Missing | None) -> np.ndarray | None:
@@ -259,8 +274,8 @@ def _check_codes(column: Discrete, raw: pd.Series | TextColumn, codes: np.ndarra
         )
         advice = _advice(column, cell.item() if isinstance(cell, np.generic) else cell)
         raise BadInputError(
-            f"column {column.name!r} holds {len(unseen)} cell(s) that are none of its {column.width} categories, the "
-            f"first in data row {unseen[0] + 1}; {advice}"
+            f"column {column.name!r} holds {how_many(len(unseen), 'cell')} with none of its {column.width} "
+            f"categories, the first in data row {unseen[0] + 1}; {advice}"
         )
     other = column.categories.index(column.other)
     codes[codes < 0] = other
@@ -321,14 +336,14 @@ def _check_numbers(
     outside = np.flatnonzero(((values < column.low) | (values > column.high)) & counted)
     if len(outside):
         raise BadInputError(
-            f"column {column.name!r} holds {len(outside)} number(s) outside the bounds of its schema, the first in "
-            f"data row {outside[0] + 1}; widen the bounds or drop those rows"
+            f"column {column.name!r} holds {how_many(len(outside), 'number')} outside the bounds of its schema, the "
+            f"first in data row {outside[0] + 1}; widen the bounds or drop those rows"
         )
     fractional = np.flatnonzero((values != np.round(values)) & counted)
     if column.integer and len(fractional):
         raise BadInputError(
-            f"column {column.name!r} is integer-valued but holds {len(fractional)} number(s) that are not whole, the "
-            f"first in data row {fractional[0] + 1}; set integer: false in the schema or round the column"
+            f"column {column.name!r} is integer-valued but holds {how_many(len(fractional), 'number')} with a "
+            f"fraction, the first in data row {fractional[0] + 1}; set integer: false in the schema or round the column"
         )
 
 

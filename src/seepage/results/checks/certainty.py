@@ -10,6 +10,7 @@ from seepage.results.checks.finding import Where
 from seepage.results.checks.registry import Fault, check
 from seepage.results.checks.wording import few, place, share
 from seepage.results.tiers import closed_gap, is_whole, settings, strongest_row, tier_of
+from seepage.text import how_many
 
 _FEW_VICTIMS = 5
 
@@ -26,7 +27,7 @@ def undecided(facts: Facts) -> Iterator[Fault]:
         ]
         parts = [overall] if overall else []
         if columns:
-            parts.append(f"{len(columns)} of {len(marked)} sensitive column(s)")
+            parts.append(f"{len(columns)} of {how_many(len(marked), 'sensitive column')}")
         if parts:
             at = Where(size, defense)
             cases.append(f"{place(at, facts.size) or 'no defense'}: {' and '.join(parts)}")

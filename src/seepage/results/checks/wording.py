@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from seepage.results.checks.finding import Where
 from seepage.run.runner import Run
+from seepage.text import percent
 
 _SHOWN = 3
 
@@ -36,4 +37,4 @@ def where_of(run: Run) -> Where:
 
 def share(rate: float) -> str:
     """Return a rate in percent."""
-    return f"{100 * rate:.0f}%"
+    return percent(rate, 0)

@@ -55,6 +55,7 @@ from seepage.settings.tables import Tables
 from seepage.settings.threat_model import Deployment, mechanisms, refuse_inapplicable
 from seepage.settings.units import CONTROL_UNITS, facts_of, table_origin, with_fields
 from seepage.sources import own_code
+from seepage.text import how_many
 from seepage.versions import installed
 from seepage.wire.horizontal import AnyView, GradientView, Knowledge, RecordsGuess, UpdateView, View
 from seepage.wire.secret import Transcript
@@ -339,7 +340,7 @@ class HorizontalAudit(Audit[HorizontalSpec]):
             return protocol.sees
         rounds, holds = 1 + len(self.subject.later), protocol.holds
         batch = "" if holds == protocol.batch_size else f", a batch drawn anew from the {holds} that a client holds"
-        return f"{protocol.sees}, in {rounds} round(s) of the same clients{batch}"
+        return f"{protocol.sees}, in {how_many(rounds, 'round')} of the same clients{batch}"
 
 
 @dataclass

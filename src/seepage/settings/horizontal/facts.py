@@ -10,7 +10,7 @@ from seepage.settings.horizontal.subject import Subject
 from seepage.settings.horizontal.training import Learnt
 from seepage.tabular.encoder import Encoder
 from seepage.tabular.rank import batch_rank, rank_ceiling
-from seepage.text import clean, listed, percent
+from seepage.text import clean, how_many, listed, percent
 
 # Ranks within these bounds take a second; beyond them they are left out.
 _WIDEST_RANKED = 500
@@ -67,8 +67,8 @@ def threat_model(
     facts += [
         f"protocol {clean(spec.protocol)}, model {clean(subject.model.name)}, {dataset.extent}, "
         f"{len(dataset.schema.columns)} columns, target {clean(dataset.schema.target.name)}",
-        f"one victim is one {of}, drawn at random from the client's rows {drawn}; {spec.victims} victims in each "
-        f"configuration, seed {spec.seed}",
+        f"one victim is one {of}, drawn at random from the client's rows {drawn}; "
+        f"{how_many(spec.victims, 'victim')} asked for in each configuration, seed {spec.seed}",
         "baselines hold the same knowledge as the attacker and never see the gradient",
     ]
     return tuple(f"{fact[:1].upper()}{fact[1:]}." for fact in facts)
@@ -99,7 +99,7 @@ def _of_training(learnt: Learnt) -> str:
         does = f"errs by {learnt.value:.4g} (RMSE) on {rows} (guessing {learnt.guess:.4g})"
     attacked = f"; it is attacked in {done.attacked_rounds:,} rounds from there on, the last time when it"
     return (
-        f"the network was trained before, in {done.rounds:,} round(s) of {done.clients:,} clients with "
+        f"the network was trained before, in {how_many(done.rounds, 'round')} of {done.clients:,} clients with "
         f"{learnt.records:,} records each at a learning rate of {done.learning_rate:g}"
         f"{attacked if done.attacked_rounds > 1 else ', and'} {does}"
     )

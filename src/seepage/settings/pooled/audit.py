@@ -29,6 +29,7 @@ from seepage.settings.setting import About, Configuration, Exposure, PlannedPart
 from seepage.settings.spec import Spec
 from seepage.settings.threat_model import Deployment, granted, mechanisms, refuse_inapplicable
 from seepage.settings.units import UnitsAudit, UnitsExposure, planned, rehearsed_exposure, with_fields
+from seepage.text import how_many
 from seepage.wire.pooled import GradientsView, ModelView, PooledKnowledge, UpdatedView
 
 # Greatest number of parties of a pool.
@@ -347,8 +348,8 @@ def _threat_model(spec: PooledSpec, source: PooledData) -> tuple[str, ...]:
         f"Pooled learning on {source.name}, {source.extent}: the computation is ideal and gives away nothing but the "
         f"model's answers. Models are {kind} and {trained}; {recipe['epochs']} epochs of Adam at "
         f"{recipe['learning_rate']:g}, {'whole batches' if size is None else f'batches of {size}'}.",
-        f"In each of {spec.repetitions} attack seed(s) from seed {spec.seed}, {spec.targets} joint models are attacked "
-        f"with {spec.shadows} shadow models; intervals are Student's t over attack seeds.",
+        f"In each of {how_many(spec.repetitions, 'attack seed')} from seed {spec.seed}, {spec.targets} joint models "
+        f"are attacked with {spec.shadows} shadow models; intervals are Student's t over attack seeds.",
         f"{SHUFFLED!r} is the attack with shadow models whose shares are shuffled; anything but the baseline is a "
         "fault.",
     )

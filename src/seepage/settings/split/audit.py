@@ -46,6 +46,7 @@ from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import facts_of, of_some_rows, planned
 from seepage.tabular.schema import Discrete
 from seepage.tabular.table import Table
+from seepage.text import how_many
 from seepage.wire.labels import LabelGuess, LabelKnowledge, ReturnedView
 from seepage.wire.secret import CutTranscript
 from seepage.wire.split import Auxiliary, CutGuess, CutKnowledge, CutView
@@ -263,9 +264,9 @@ class SplitAudit(TopologyAudit[SplitDefense]):
 def _sees(spec: SplitSpec) -> str:
     weights = "the client's weights"
     if spec.stale:
-        weights += f" of {spec.stale} epoch(s) ago"
+        weights += f" of {how_many(spec.stale, 'epoch')} ago"
     elif spec.final:
-        weights += f" {spec.final} epoch(s) later, at the end of training"
+        weights += f" {how_many(spec.final, 'epoch')} later, at the end of training"
     if any(defense_of(part).published for part in spec.defenses):
         weights += ", with noise on them where that is a defense"
     seen = "once" if spec.exchanges == 1 else f"{spec.exchanges:,} times"
@@ -302,8 +303,8 @@ def _threat_model(
         f"Private: {space.sizes} and {labels}, {space.configurations:,} configurations of a record.",
         _layers(spec) + f", {spec.epochs} epochs of Adagrad at {spec.learning_rate:g}, batches of "
         f"{spec.batch_size if spec.protocol == 'split' else spec.rows_each}.",
-        f"Attacked are {attacked}, as though they were trained on next, in {spec.repetitions} training(s) with seeds "
-        f"of their own from seed {spec.seed}; intervals are over trainings.",
+        f"Attacked are {attacked}, as though they were trained on next, in {how_many(spec.repetitions, 'training')} "
+        f"with seeds of their own from seed {spec.seed}; intervals are over trainings.",
         "Baselines know what the server knows anyway and never see what came back; 'prior' is what the posterior "
         "believes before it looks.",
     )

@@ -32,6 +32,7 @@ from seepage.settings.threat_model import Deployment, granted, mechanisms
 from seepage.settings.units import facts_of, of_some_rows, planned
 from seepage.tabular.schema import Schema
 from seepage.tabular.table import Table
+from seepage.text import how_many
 from seepage.wire.labels import LabelKnowledge, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureKnowledge, KnownFeatures, Leaked, SmashedView
@@ -106,8 +107,8 @@ class WholeClientAudit(TopologyAudit[FeatureNoise | None]):
                 f"Split learning on {data.name}, {trained:,} rows of the client, {held_out:,} held out: "
                 f"{_layers(spec)}, "
                 f"{spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
-                f"Attacked are held-out records in {spec.repetitions} training(s) with seeds of their own from seed "
-                f"{spec.seed}; intervals are over trainings.",
+                f"Attacked are held-out records in {how_many(spec.repetitions, 'training')} with seeds of their own "
+                f"from seed {spec.seed}; intervals are over trainings.",
             ),
             rounds=spec.exposures or 1,
             label=label if guessed else None,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seepage import datasets, registry
 from seepage.assessment import Measurement, auc
+from seepage.assessment.features import reach_of
 from seepage.attacks.vertical import (
     ShadowAttack,
     ShadowInversion,
@@ -65,6 +66,7 @@ from seepage.settings.vertical.spec import VerticalSpec
 from seepage.tabular.partition import Partition, by_names, by_shares
 from seepage.tabular.schema import Continuous, Discrete, Schema
 from seepage.tabular.table import Table
+from seepage.text import clean, how_many, listed
 from seepage.wire.labels import BatchView, LabelGuess, LabelKnowledge, LogitsView, ReturnedView
 from seepage.wire.secret import FeatureTranscript
 from seepage.wire.vertical import FeatureGuess, FeatureKnowledge, FeatureView, Grant
@@ -78,9 +80,9 @@ _LABEL_BASELINES = ("label_mode", "label_columns")
 _OF_TABLES = (
     "A number counts as found within a tenth of its column's range, as in UIFV; middle_accuracy takes a tenth of the "
     "range between the 5th and the 95th percentile, which a few large values do not widen.",
-    "Were the passive party the attacker, label_auc_completion and label_auc_gradient say how well it tells labels of "
-    f"training from its features and from the gradients that come back, knowing {KNOWN_LABELS}; label_auc_columns, "
-    "from its columns alone.",
+    f"A passive party that knows {KNOWN_LABELS} labels of training may tell the others, too. How well is measured from "
+    "its features, from the gradients that come back, and from its columns alone: the figures label_auc_completion, "
+    "label_auc_gradient and label_auc_columns.",
 )
 _TRAINING = Part(name="training")
 _GRANTS: dict[Grant, str] = {
@@ -123,19 +125,35 @@ def _learning(spec: VerticalSpec, defense: VerticalDefense) -> VerticalLearning:
     return VerticalLearning(spec.epochs, spec.batch_size, spec.learning_rate, **acts)
 
 
-def partition_of(spec: VerticalSpec, schema: Schema) -> Partition:
-    """Return the columns of each party; refuse parties that do not fit, and a victim that is no passive party."""
+def partition_of(spec: VerticalSpec, schema: Schema, private: Sequence[str] = ()) -> Partition:
+    """Return the columns of each party; where none are named, private ones are the attacked party's.
+
+    Parties that do not fit, and a victim that is no passive party, are refused.
+    """
+    private = private if 0 < spec.victim < spec.parties else ()
     if spec.passive:
         partition = by_names(schema, [(), *spec.passive])
     elif spec.share is None:
-        partition = by_shares(schema, [1 / spec.parties] * spec.parties, spec.columns_seed)
+        shares = [1 / spec.parties] * spec.parties
+        partition = by_shares(schema, shares, spec.columns_seed, private, spec.victim)
     else:
         others = [(1 - spec.share) / (spec.parties - 1)] * spec.parties
         if 0 < spec.victim < spec.parties:
             others[spec.victim] = spec.share
-        partition = by_shares(schema, others, spec.columns_seed)
+        partition = by_shares(schema, others, spec.columns_seed, private, spec.victim)
     partition.check_target(spec.victim)
     return partition
+
+
+def _not_attacked(spec: VerticalSpec, data: Dataset, partition: Partition) -> tuple[str, ...]:
+    """Return a sentence on the sensitive columns of a user's table that no attack is after; none where all are."""
+    attacked = partition.schemas[spec.victim].names
+    spared = [clean(name) for name in data.named_sensitive if name not in attacked]
+    if not spared:
+        return ()
+    columns, are = ("column", "is") if len(spared) == 1 else ("columns", "are")
+    whose = f"passive party {spec.victim}, the attacked one"
+    return (f"Not attacked: the sensitive {columns} {listed(spared)}, which {are} not held by {whose}.",)
 
 
 class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
@@ -156,7 +174,9 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
         self.dataset = self.data = data
         self.spec = spec = _with_few_leaked(spec, data)
         self.layout = _layout(spec, data)
-        self.partition = self.layout.partition(data.schema) if self.layout else partition_of(spec, data.schema)
+        self.partition = (
+            self.layout.partition(data.schema) if self.layout else partition_of(spec, data.schema, data.named_sensitive)
+        )
         # Refuse, before anything is trained, a target or widths that no network here fits.
         networks = {kind: getattr(spec, f"{kind}_model") for kind in ("bottom", "top")}
         self._own = {kind: find_own(name) for kind, name in networks.items() if is_own(name)}
@@ -208,6 +228,7 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
             model=network.name,
             lead="What the active party of vertical learning learns about the columns that a passive party keeps.",
             limits=(
+                *(_not_attacked(spec, data, partition) if tables else ()),
                 *((inversion_in_words(network.bottoms[spec.victim], victim_schema),) if "bottom" in self._own else ()),
                 *as_they_predict({kind: own_parts[kind] for kind in self._own}),
                 *of_some_rows(data, self._table),
@@ -235,6 +256,16 @@ class VerticalAudit(UnitsAudit[VerticalSpec, VerticalDefense]):
                 **({"columns": list(columns)} if tables else {}),
             },
         )
+
+    @property
+    def schema(self) -> Schema:
+        """The schema with the distances within which a number counts as found here."""
+        schema = self.data.schema
+        columns = [
+            column if isinstance(column, Discrete) else column.model_copy(update={"tolerance": reach_of(column)})
+            for column in schema.columns
+        ]
+        return schema.model_copy(update={"columns": tuple(columns)})
 
     @property
     def determining(self) -> Mapping[str, Json]:
@@ -487,7 +518,8 @@ def _threat_model(
         f"rows are trained on, {sizes.auxiliary:,} others are auxiliary, {spec.leaked:,} leak and {sizes.attacked:,} "
         f"are attacked, {which}; up to {sizes.queries:,} queries.",
         f"{layers}, {spec.epochs} epochs of Adam at {spec.learning_rate:g}, batches of {spec.batch_size}.",
-        f"{spec.repetitions} training(s) with seeds of their own from seed {spec.seed}; intervals are over trainings.",
+        f"{how_many(spec.repetitions, 'training')} with seeds of their own from seed {spec.seed}; intervals are over "
+        "trainings.",
         *(_OF_TABLES if layout is None else (layout.words["figures"],)),
         *_of_labels(entries, sizes),
         "A network of the attacker that diverged is a failure of the attack: it counts under 'failed', and in no "

@@ -55,7 +55,7 @@ Beside every figure stands the best baseline, which holds all but the message.
             "Columns of a passive party, with commas between them, a party each; the active party has the rest.",
             PARTIES,
             "COLUMNS",
-            default="equal shares of each kind of column",
+            default="equal shares of each kind of column, sensitive ones of your table first",
         ),
     ] = ()
     parties: Annotated[
