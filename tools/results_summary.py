@@ -4,8 +4,9 @@
     python tools/results_summary.py --check  fail if anything would change
 
 What was measured stays as it is in the files; what follows from it and from the print is made anew. The page has a
-place for each paper, ``<!-- summary: tableak -->`` to ``<!-- end of summary -->``, and one for the cells that are shown
-to read less than printed, ``<!-- summary: below -->``.
+place for each paper, ``<!-- counts: tableak -->`` to ``<!-- end of counts -->``, and one for the cells that are shown
+to read less than printed, ``<!-- counts: below -->``. Places in pages of the
+documentation, which the site fills in, have other names: see ``site_tables``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from seepage.files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "benchmarks/RESULTS.md"
-_PLACE = re.compile(r"(<!-- summary: (\w+) -->\n).*?(<!-- end of summary -->)", re.S)
+_PLACE = re.compile(r"(<!-- counts: (\w+) -->\n).*?(<!-- end of counts -->)", re.S)
 
 
 def fill(markdown: str, root: Path) -> str:
@@ -42,7 +43,7 @@ def fill(markdown: str, root: Path) -> str:
     for paper in site_tables.PAPERS:
         if paper not in places and any(table.name.startswith(f"{paper}/") for table, _ in files.values()):
             raise site_figures.FigureError(
-                f"{PAGE} has no place for {paper!r}; add '<!-- summary: {paper} -->' and '<!-- end of summary -->'."
+                f"{PAGE} has no place for {paper!r}; add '<!-- counts: {paper} -->' and '<!-- end of counts -->'."
             )
 
     def one(found: re.Match[str]) -> str:

@@ -233,7 +233,7 @@ def _outcome(line: site_figures.Line) -> str:
     if line["agreement"] == "open":
         return f"open, n = {line['needed']} would tell" if line["needed"] else "open, at the margin"
     if line["agreement"] == "not judgeable":
-        return f"not judgeable: {line['cause']}"
+        return f"not judgeable: {line['reason']}"
     return line["agreement"]
 
 
@@ -246,8 +246,8 @@ def page(name: str, table: PublishedTable, lines: Sequence[site_figures.Line], f
         lines: lines of the file.
         folder: where the files are, seen from the page.
     """
-    beside = [line for line in lines if line["agreement"] and line["cause"] != SOMETHING_ELSE]
-    unlike = [line for line in lines if line["cause"] == SOMETHING_ELSE]
+    beside = [line for line in lines if line["agreement"] and line["reason"] != SOMETHING_ELSE]
+    unlike = [line for line in lines if line["reason"] == SOMETHING_ELSE]
     others = [line for line in lines if not line["published"]]
     text = f"# {table.name}\n\n{_about(name, table, lines, folder)}\n"
     if beside:
@@ -332,7 +332,7 @@ def _beside(table: PublishedTable, lines: Sequence[site_figures.Line]) -> str:
             _between(line, plain),
             f"{100 * float(line['margin']):g}" if line["margin"] else _NONE,
             _outcome(line),
-            _NONE if line["agreement"] == "not judgeable" else line["cause"] or _NONE,
+            line["cause"] or _NONE,
         ]
         rows.append(row + (_baseline(line, plain) if with_lift else []))
     head = [*map(_words, table.axes), "n", "ours", "printed", "difference [95%]", "margin", "outcome", "cause"]

@@ -17,6 +17,7 @@ import results_summary
 import site_figures
 import site_hook
 import site_tables
+from seepage.datasets.about import card_of
 from seepage.reproduce.causes import FAR, SOMETHING_ELSE, causes
 from seepage.reproduce.compare import judged_anew
 from seepage.reproduce.table import tables
@@ -105,9 +106,9 @@ def test_the_page_of_results_is_short_and_its_counts_are_what_the_files_say() ->
             for line in lines
             if line["unit"] == "percent" and line["difference"] and abs(float(line["difference"])) <= 0.05
         ]
-        begin = text.index(f"<!-- summary: {paper} -->")
+        begin = text.index(f"<!-- counts: {paper} -->")
         head, *_, total = [
-            cells(row) for row in text[begin : text.index("<!-- end of summary -->", begin)].splitlines() if "|" in row
+            cells(row) for row in text[begin : text.index("<!-- end of counts -->", begin)].splitlines() if "|" in row
         ]
         shown = dict(zip(head, total, strict=True))
         assert shown.pop("table") == "**all**"
@@ -119,8 +120,8 @@ def test_the_page_of_results_is_short_and_its_counts_are_what_the_files_say() ->
 
 def test_the_page_lists_every_cell_that_is_shown_to_read_less_with_its_cause() -> None:
     text = (ROOT / results_summary.PAGE).read_text(encoding="utf-8")
-    begin = text.index("<!-- summary: below -->")
-    rows = [cells(row) for row in text[begin : text.index("<!-- end of summary -->", begin)].splitlines() if "|" in row]
+    begin = text.index("<!-- counts: below -->")
+    rows = [cells(row) for row in text[begin : text.index("<!-- end of counts -->", begin)].splitlines() if "|" in row]
     below = [line for paper in site_tables.PAPERS for line in judged(paper) if line["direction"] == "below"]
     wanted = Counter((line["cause"], f"{100 * float(line['difference']):.1f}".replace("-", "−")) for line in below)
     shown = Counter((row[0][:2], distance) for row in rows[2:] for distance in re.findall(r"−[\d.]+", row[2]))
@@ -147,11 +148,40 @@ def test_no_cell_differs_or_is_far_off_without_a_cause_that_a_page_describes() -
     for paper in site_tables.PAPERS:
         for line in judged(paper):
             far = line["unit"] == "percent" and line["difference"] and abs(float(line["difference"])) > FAR
-            if line["agreement"] == "not judgeable":
-                assert line["cause"] not in ("", *described)
-            else:
-                assert (line["cause"] in described) == bool(line["direction"] or far), line
-                assert line["cause"] in ("", *described)
+            assert (line["cause"] in described) == bool(line["direction"] or far), line
+            assert line["cause"] in ("", *described)
+            assert (line["reason"] != "") == (line["agreement"] == "not judgeable")
+
+
+def test_figures_that_speak_for_a_cause_are_those_of_the_files() -> None:
+    rows = dict(
+        re.findall(r"^\| ([TEUP]\d) \| (.+) \|$", (ROOT / "docs" / "discrepancies.md").read_text("utf-8"), re.M)
+    )
+
+    def shown(name: str, column: str, **at: str) -> list[str]:
+        lines = lines_of(ROOT / site_tables.FOLDER / f"{name}.csv")
+        kept = [100 * float(line[column]) for line in lines if all(line[axis] == v for axis, v in at.items())]
+        return [f"{value:.1f}" for value in (min(kept), max(kept))]
+
+    few = [100 * float(line["ours_std"]) for line in judged("tableak") if line["cause"] == "T1"]
+    assert f"{min(few):.0f} to {max(few):.0f} points" in rows["T1"]
+    low, high = shown("uifv_table5", "ours", run="faithful", method="uifv_dpa")
+    assert f"{float(low):.0f} to {float(high):.0f}% of cells" in rows["U1"]
+    low, high = shown("uifv_table5", "ours", run="self_inversion")
+    assert f"{float(low):.0f} to {float(high):.0f}%" in rows["U1"]
+    assert shown("uifv_table3", "published", dataset="bank_additional", figure="auc")[0] in rows["U9"]
+    low, high = shown("uifv_table9", "published", dataset="bank_additional", method="auc")
+    assert f"{low} to {high} in table 9" in rows["U9"]
+    for choice in ("5 epochs", "60 epochs"):
+        [reading, _] = shown("uifv_sensitivity", "ours", choice=choice, method="uifv_sa")
+        assert f"{reading}% after {choice.removesuffix(' epochs')}" in rows["U4"]
+    for rows_held, name in ((58, "tableak_table19"), (78, "tableak_table20")):
+        table = TABLES[name.replace("_", "/", 1)]
+        card = card_of(str(table.spec["dataset"]))
+        assert card is not None
+        [held] = {int(line["rows"]) for line in lines_of(ROOT / site_tables.FOLDER / f"{name}.csv") if line["rows"]}
+        assert f"{100 * held / card.rows:.0f}" == str(rows_held)
+        assert f"{rows_held}%" in rows["T2"]
 
 
 def test_a_stale_count_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -175,7 +205,7 @@ def test_a_line_is_judged_by_its_own_columns_and_the_stored_outcome_is_that(path
     table = TABLES[path.stem.replace("_", "/", 1)]
     for line in lines_of(path):
         assert (line["agreement"] != "") == (line["published"] != "")
-        forged = {**line, "agreement": "agrees", "margin": "1", "difference": "0", "cause": "T1", "needed": "7"}
+        forged = {**line, "agreement": "agrees", "margin": "1", "difference": "0", "cause": "T1", "reason": "none"}
         assert judged_anew(table, forged) == line
         if line["unit"] == "percent" and line["difference"]:
             assert (line["agreement"], line["direction"]) == outcome(line)
@@ -253,7 +283,7 @@ def test_printed_figures_of_something_else_get_no_verdict() -> None:
     [head, *rows] = made["Beside a print of something else"]
     assert {row[head.index("method")] for row in rows} == {"loki"}
     assert "loki" not in {row[1] for row in made["Ours beside the print"]}
-    assert {line["cause"] for line in lines if line["method"] == "loki" and line["published"]} == {SOMETHING_ELSE}
+    assert {line["reason"] for line in lines if line["method"] == "loki" and line["published"]} == {SOMETHING_ELSE}
     # What an open cell needs is said.
     [head, *rows] = made["Ours beside the print"]
     assert any(re.fullmatch(r"open, n = \d+ would tell", row[head.index("outcome")]) for row in rows)

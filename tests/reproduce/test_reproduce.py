@@ -16,7 +16,7 @@ from scipy import stats
 
 from seepage.assessment import Estimate, Measurement
 from seepage.errors import BadInputError
-from seepage.reproduce.compare import beside
+from seepage.reproduce.compare import beside, judged_anew
 from seepage.reproduce.reproduce import Selection, reproduce
 from seepage.reproduce.table import PublishedTable, load_table, names, tables
 from seepage.results.agreement import Agreement, Difference, PublishedFigure, judge, margin_of, welch
@@ -299,6 +299,12 @@ def test_a_part_is_run_once_kept_and_compared(tmp_path: Path) -> None:
     assert [float(line["ours"]) for line in written] == pytest.approx([cell.ours for cell in first.cells], rel=1e-5)
     assert [line["batch_size"] for line in written] == ["2", "2", "2"]
     assert {line["rows"] for line in written} == {"1000"}
+    # What rewrites the files of results finds the same.
+    for line in written:
+        anew = judged_anew(table, line)
+        assert list(anew) == list(line)
+        same = ("published", "agreement", "direction", "basis", "needed", "cause", "reason")
+        assert {name: anew[name] for name in same} == {name: line[name] for name in same}
 
 
 @pytest.mark.parametrize("changes", [{"iterations": 4}, {"seed": 1}, {"model": "nn1"}])

@@ -33,8 +33,8 @@ class Compared:
         difference, low, high: our mean less the printed one, with its 95% interval.
         margin, agreement, direction, needed: see ``judge``; None where there is no printed figure.
         basis: where the deviation of the print is from.
-        cause: code of the cause why ours differs or lies more than 20 points off, see ``docs/discrepancies.md``; for a
-            cell that is not judgeable the reason.
+        cause: code of the cause why ours differs or lies more than 20 points off, see ``docs/discrepancies.md``.
+        reason: why the cell is not judgeable.
         guess, guess_name, lift: the best correct baseline on the same cells, and the gain over it.
         seconds_per_victim: time of the attack; None for what is no attack.
     """
@@ -59,6 +59,7 @@ class Compared:
     basis: Basis | None = None
     needed: int | None = None
     cause: str | None = None
+    reason: str | None = None
     guess: float | None = None
     guess_name: str | None = None
     lift: float | None = None
@@ -134,16 +135,15 @@ def _beside(table: PublishedTable, run: str, place: Place, reading: Reading, our
     number = reading.published or table.published_victims
     published = printed.as_share(number) if printed is not None and table.binomial else printed
     difference = welch(ours, published, number) if published is not None and table.judges(place) else None
-    judgement, cause = Judgement(), None
+    judgement, cause, reason = Judgement(), None, None
     if published is not None:
         rate = difference is not None and reading.unit == "percent"
         judgement = judge(ours, published, number) if rate else Judgement("not judgeable")
-        if difference is not None and judgement.agreement != "not judgeable":
-            cause = cause_of(table, place, difference.mean, judgement)
-        elif not table.judges(place):
-            cause = SOMETHING_ELSE
-        else:
-            cause = NONE_OF_OURS if difference is None else WIDE_PRINT if rate else NO_RATE
+        cause = cause_of(table, place, difference.mean, judgement) if rate and difference is not None else None
+        if not table.judges(place):
+            reason = SOMETHING_ELSE
+        elif judgement.agreement == "not judgeable":
+            reason = NONE_OF_OURS if difference is None else WIDE_PRINT if rate else NO_RATE
     spread = published is not None and published.std is not None
     return Compared(
         run=run,
@@ -166,6 +166,7 @@ def _beside(table: PublishedTable, run: str, place: Place, reading: Reading, our
         basis=None if published is None else published.basis if spread else "at its word",
         needed=judgement.needed,
         cause=cause,
+        reason=reason,
         rows=rows,
     )
 
@@ -173,7 +174,7 @@ def _beside(table: PublishedTable, run: str, place: Place, reading: Reading, our
 # The columns of a comparison that follow from what was measured and what is printed.
 JUDGED = (
     *("published", "published_std", "published_n", "difference", "low", "high"),
-    *("margin", "agreement", "direction", "basis", "needed", "cause"),
+    *("margin", "agreement", "direction", "basis", "needed", "cause", "reason"),
 )
 
 
