@@ -23,7 +23,6 @@ from seepage.attacks.horizontal.matching.profiles import Profile
 from seepage.attacks.horizontal.matching.reconstruct import Reconstruction
 from seepage.registry import attacks
 from seepage.reproduce.table import load_table
-from site_verdict import verdict
 
 # Files of `seepage reproduce`, by the name of the table that they stand beside.
 PUBLISHED = {
@@ -95,9 +94,8 @@ def figures(root: Path, method: str, labels: str = "true") -> str:
         head += ["best baseline"] if any(line["guess"] for line in faithful.values()) else []
         rows = []
         for size, line in faithful.items():
-            found = verdict(about, line)
             row = [size, _spread(line, "published"), *_ours(line)]
-            row += [_NONE if found is None else found.agreement or _NONE]
+            row += [line["agreement"] or _NONE]
             if default:
                 row += _ours(default[size])[:2] if size in default else [_NONE] * 2
             if "best baseline" in head:

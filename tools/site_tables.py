@@ -3,11 +3,13 @@
 A page of the documentation asks for what it shows with a comment:
 
     <!-- summary: tableak -->   counts for each published table of a paper
-    <!-- own: exact -->         list of the paper's tables that stand beside no print
+    <!-- own: exact -->         list of the paper's tables that stand beside no print of the same thing
+    <!-- cells: below -->       list of all cells that are shown to read less than printed, with their causes
+    <!-- cells: far -->         list of all others that are more than 20 points off
     <!-- data: speed -->        all lines of benchmarks/results/speed.csv
     <!-- data: unmix_batch dataset=adult -->   those lines of the file
 
-Whether a cell agrees is calculated from the line's own mean, deviation and number of units, never read from the file.
+Outcomes are calculated from each line's own mean, deviation and number of units, never read from the file.
 """
 
 from __future__ import annotations
@@ -17,22 +19,33 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
 
 import site_figures
 from seepage.datasets.about import card_of
+from seepage.reproduce.causes import FAR, SOMETHING_ELSE, causes
+from seepage.reproduce.compare import judged_anew
 from seepage.reproduce.table import PublishedTable, tables
-from seepage.results.agreement import MARGIN, Agreement
-from site_verdict import Verdict, verdict
+from seepage.results.agreement import MARGIN
 
 FOLDER = "benchmarks/results"
 # Where the site has a page for each file.
 PAGES = "results/tables"
 PAPERS = ("tableak", "exact", "uifv", "property")
-OUTCOMES: tuple[Agreement, ...] = get_args(Agreement)
+# Columns of counts, by outcome and direction.
+OUTCOMES = {
+    "agree": ("agrees", ""),
+    "differ, below": ("differs", "below"),
+    "differ, above": ("differs", "above"),
+    "shown within": ("shown within", ""),
+    "shown below": ("shown below", "below"),
+    "shown above": ("shown above", "above"),
+    "open": ("open", ""),
+    "not judgeable": ("not judgeable", ""),
+}
 
 Link = Callable[[str], str]
-_DIRECTIVE = re.compile(r"^<!-- (?P<name>summary|own|data): (?P<of>\w+)(?P<only>( \w+=[\w.]+)*) -->$", re.M)
+Files = Mapping[str, tuple[PublishedTable, list[site_figures.Line]]]
+_DIRECTIVE = re.compile(r"^<!-- (?P<name>summary|own|cells|data): (?P<of>\w+)(?P<only>( \w+=[\w.]+)*) -->$", re.M)
 _NONE = "–"
 _SPACE = "\N{NO-BREAK SPACE}"
 # What lines of benchmarks are sorted by, as far as it differs between them.
@@ -41,12 +54,12 @@ _RATES = re.compile(r"accuracy|exact_match|gain|default|switched|f1|value|two_st
 
 
 def measured(root: Path) -> dict[str, tuple[PublishedTable, list[site_figures.Line]]]:
-    """Return each table that there is a file of, by the file's name, with its lines."""
+    """Return each table that there is a file of, by the file's name, with its lines, judged anew."""
     found = {}
     for table in tables().values():
         path = root / FOLDER / f"{table.name.replace('/', '_')}.csv"
         if path.is_file():
-            found[path.stem] = (table, site_figures.read(path))
+            found[path.stem] = (table, [judged_anew(table, line) for line in site_figures.read(path)])
     return found
 
 
@@ -70,13 +83,15 @@ def fill(markdown: str, root: Path, link: Link) -> str:
             if not kept:
                 raise site_figures.FigureError(f"{found[0]!r} asks for lines that the file does not have.")
             return data(kept)
-        return {"summary": summary, "own": own}[found["name"]](found["of"], measured(root), link)
+        return {"summary": summary, "own": own, "cells": cells}[found["name"]](found["of"], measured(root), link)
 
     return _DIRECTIVE.sub(made, markdown)
 
 
-def summary(paper: str, files: Mapping[str, tuple[PublishedTable, list[site_figures.Line]]], link: Link) -> str:
-    """Return one line for each published table of a paper: how many of its cells agree with the print.
+def summary(paper: str, files: Files, link: Link) -> str:
+    """Return one line for each published table of a paper with the outcomes of its printed cells.
+
+    Tables of which nothing can be judged share a line. Outcomes that the paper has none of are left out.
 
     Args:
         paper: first part of the tables' names.
@@ -86,39 +101,52 @@ def summary(paper: str, files: Mapping[str, tuple[PublishedTable, list[site_figu
     Raises:
         FigureError: nothing of the paper was measured.
     """
-    rows, total, within = [], Counter[str](), 0
+    rows, within, apart = [], 0, list[str]()
+    total, elsewhere = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for name, (table, lines) in _of(paper, files):
-        judged = [(line, found) for line in lines if (found := verdict(table, line)) and found.agreement]
-        if not judged:
-            continue
-        counts = Counter(str(found.agreement) for _, found in judged)
-        away = [abs(found.difference.mean) for _, found in judged]
-        near = sum(distance <= MARGIN for distance in away)
+        printed = [line for line in lines if line["agreement"]]
+        counts = Counter((line["agreement"], line["direction"]) for line in printed)
         total += counts
+        address = f"[{table.name.partition('/')[2].replace('table', 'table ')}]({link(name)})"
+        judged = _judged(lines)
+        if not judged:
+            elsewhere += counts
+            apart += [address] if printed else []
+            continue
+        away = [abs(float(line["difference"])) for line in judged]
+        near = sum(distance <= MARGIN for distance in away)
         within += near
-        rows.append(
-            [
-                f"[{table.name.partition('/')[2].replace('table', 'table ')}]({link(name)})",
-                table.title,
-                _range(int(line["n"]) for line, _ in judged),
-                str(len(judged)),
-                *(str(counts[outcome]) for outcome in OUTCOMES),
-                site_figures.points(str(statistics.median(away))),
-                str(near),
-            ]
-        )
+        last = [site_figures.points(str(statistics.median(away))), str(near)]
+        rows.append([address, table.title, _range(int(line["n"]) for line in judged), *_counts(counts), *last])
     if not rows:
         raise site_figures.FigureError(f"nothing of the paper {paper!r} was measured.")
-    rows.append(
-        ["**all**", "", "", str(sum(total.values())), *(str(total[outcome]) for outcome in OUTCOMES), "", str(within)]
-    )
-    head = ["table", "what it shows", "our n", "cells", "agree", "differ", "too few to tell"]
-    head += ["median distance, points", f"within {100 * MARGIN:g} points"]
-    return _table(head, rows)
+    if apart:
+        rows.append([", ".join(apart), "Of other data or another measure", "", *_counts(elsewhere), "", ""])
+    rows.append(["**all**", "", "", *_counts(total), "", str(within)])
+    head = [
+        "table",
+        "what it shows",
+        "our n",
+        "cells",
+        *OUTCOMES,
+        "median distance, points",
+        f"within {100 * MARGIN:g} points",
+    ]
+    used = [i for i, name in enumerate(head) if name not in OUTCOMES or rows[-1][i] != "0"]
+    return _table([head[i] for i in used], [[row[i] for i in used] for row in rows])
 
 
-def own(paper: str, files: Mapping[str, tuple[PublishedTable, list[site_figures.Line]]], link: Link) -> str:
-    """Return one line for each table of a paper's setting that stands beside no print.
+def _judged(lines: Sequence[site_figures.Line]) -> list[site_figures.Line]:
+    """Return the lines beside a printed rate of the same thing."""
+    return [line for line in lines if line["agreement"] and line["difference"] and line["unit"] == "percent"]
+
+
+def _counts(counts: Counter[tuple[str, str]]) -> list[str]:
+    return [str(counts.total()), *(str(counts[outcome]) for outcome in OUTCOMES.values())]
+
+
+def own(paper: str, files: Files, link: Link) -> str:
+    """Return one line for each table of a paper's setting that stands beside no print of the same thing.
 
     Args:
         paper: first part of the tables' names.
@@ -128,9 +156,85 @@ def own(paper: str, files: Mapping[str, tuple[PublishedTable, list[site_figures.
     rows = [
         [f"[`{table.name}`]({link(name)})", table.title, _range(int(line["n"]) for line in lines)]
         for name, (table, lines) in _of(paper, files)
-        if not any((found := verdict(table, line)) and found.agreement for line in lines)
+        if not _judged(lines)
     ]
     return _table(["table", "what it shows", "n"], rows)
+
+
+def below(files: Files, link: Link) -> str:
+    """Return the cells that are shown to read less than printed, by cause, with their distances in points.
+
+    Args:
+        files: measured tables by file name.
+        link: from the name of a file to the address that the line links to.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, table, line in _cells(files, "below"):
+        address = f"[{table.name.replace('/table', ' ')}]({link(name)})"
+        cell = f"{_place(table, line)} {_number(line['difference'], plain=False, signed=True)}"
+        found.setdefault(line["cause"], {}).setdefault(address, []).append(cell)
+    rows = [
+        [
+            f"{cause}: {causes().names[cause]}",
+            str(sum(map(len, where.values()))),
+            "; ".join(f"{at}: {', '.join(listed)}" for at, listed in where.items()),
+        ]
+        for cause, where in sorted(found.items())
+    ]
+    return _table(["cause", "cells", "where, and how many points less than printed"], rows)
+
+
+def cells(which: str, files: Files, link: Link) -> str:
+    """Return a line for each cell that is shown to read less than printed, or that is far off without that.
+
+    Args:
+        which: ``below`` or ``far``.
+        files: measured tables by file name.
+        link: from the name of a file to the address that the line links to.
+
+    Raises:
+        FigureError: no such list is known.
+    """
+    if which not in ("below", "far"):
+        raise site_figures.FigureError(f"there is no list of cells {which!r}; there are 'below' and 'far'.")
+    rows = [
+        [
+            f"[{table.name}]({link(name)})",
+            _place(table, line),
+            line["n"],
+            _spread(line, "ours", plain=False),
+            _spread(line, "published", plain=False),
+            _between(line, plain=False),
+            _outcome(line),
+            line["cause"],
+        ]
+        for name, table, line in _cells(files, which)
+    ]
+    return _table(["table", "cell", "n", "ours", "printed", "difference [95%]", "outcome", "cause"], rows)
+
+
+def _cells(files: Files, which: str) -> list[tuple[str, PublishedTable, site_figures.Line]]:
+    return [
+        (name, table, line)
+        for paper in PAPERS
+        for name, (table, lines) in _of(paper, files)
+        for line in _judged(lines)
+        if (line["direction"] == "below") == (which == "below")
+        if which == "below" or abs(float(line["difference"])) > FAR
+    ]
+
+
+def _place(table: PublishedTable, line: site_figures.Line) -> str:
+    return " ".join(line[axis] for axis in table.axes if line[axis])
+
+
+def _outcome(line: site_figures.Line) -> str:
+    """Return the outcome of a cell, with how many of our units would tell or why nothing does."""
+    if line["agreement"] == "open":
+        return f"open, n = {line['needed']} would tell" if line["needed"] else "open, at the margin"
+    if line["agreement"] == "not judgeable":
+        return f"not judgeable: {line['reason']}"
+    return line["agreement"]
 
 
 def page(name: str, table: PublishedTable, lines: Sequence[site_figures.Line], folder: str) -> str:
@@ -142,8 +246,8 @@ def page(name: str, table: PublishedTable, lines: Sequence[site_figures.Line], f
         lines: lines of the file.
         folder: where the files are, seen from the page.
     """
-    beside = [(line, found) for line in lines if (found := verdict(table, line))]
-    unlike = [line for line in lines if line["published"] and verdict(table, line) is None]
+    beside = [line for line in lines if line["agreement"] and line["reason"] != SOMETHING_ELSE]
+    unlike = [line for line in lines if line["reason"] == SOMETHING_ELSE]
     others = [line for line in lines if not line["published"]]
     text = f"# {table.name}\n\n{_about(name, table, lines, folder)}\n"
     if beside:
@@ -202,36 +306,36 @@ def data(lines: Sequence[site_figures.Line]) -> str:
 
 
 _RULE = (
-    "Rates are in percent: mean ± standard deviation. A cell *agrees* where the difference lies within the margin, and "
-    "*differs* where it lies beyond it, by two one-sided Welch tests at 5%. Else it is *too few to tell*, as is every "
-    "cell whose print has no deviation or does not say what it is of. Figures that are no rates have no margin."
+    "Rates are in percent: mean ± standard deviation. A cell *agrees* where the difference is shown to lie within the "
+    "margin, and *differs* where it is shown to lie beyond it, by two one-sided Welch tests at 5%. A print without a "
+    "deviation is taken at its word: ours is *shown within* 5 points, *below* or *above* by its own deviation. Else a "
+    "cell is *open*, with how many of our units would tell by the figures so far. "
+    "[Causes](../../discrepancies.md#where-our-figures-and-the-print-differ) have a page."
 )
 
 
-def _of(
-    paper: str, files: Mapping[str, tuple[PublishedTable, list[site_figures.Line]]]
-) -> list[tuple[str, tuple[PublishedTable, list[site_figures.Line]]]]:
+def _of(paper: str, files: Files) -> list[tuple[str, tuple[PublishedTable, list[site_figures.Line]]]]:
     found = [(name, both) for name, both in files.items() if both[0].name.startswith(f"{paper}/")]
     return sorted(found, key=lambda item: [int(t) if t.isdigit() else t for t in re.split(r"(\d+)", item[0])])
 
 
-def _beside(table: PublishedTable, cells: Sequence[tuple[site_figures.Line, Verdict]]) -> str:
-    with_lift = any(line["lift"] for line, _ in cells)
+def _beside(table: PublishedTable, lines: Sequence[site_figures.Line]) -> str:
+    with_lift = any(line["lift"] for line in lines)
     rows = []
-    for line, found in cells:
+    for line in lines:
         plain = line["unit"] == "plain"
-        difference = found.difference
         row = [
             *(line[axis] or _NONE for axis in table.axes),
             line["n"],
             _spread(line, "ours", plain),
             _spread(line, "published", plain),
-            _between(difference.mean, difference.low, difference.high, plain),
-            _NONE if found.margin is None else f"{100 * found.margin:g}",
-            found.agreement or _NONE,
+            _between(line, plain),
+            f"{100 * float(line['margin']):g}" if line["margin"] else _NONE,
+            _outcome(line),
+            line["cause"] or _NONE,
         ]
         rows.append(row + (_baseline(line, plain) if with_lift else []))
-    head = [*map(_words, table.axes), "n", "ours", "printed", "difference [95%]", "margin", "outcome"]
+    head = [*map(_words, table.axes), "n", "ours", "printed", "difference [95%]", "margin", "outcome", "cause"]
     return _table(head + (["best baseline", "lift"] if with_lift else []), rows)
 
 
@@ -292,11 +396,10 @@ def _spread(line: site_figures.Line, name: str, plain: bool) -> str:
     return _number(line[name], plain) + (f"{_SPACE}±{_SPACE}{_number(std, plain)}" if std else "")
 
 
-def _between(mean: float, low: float | None, high: float | None, plain: bool) -> str:
-    shown = _number(str(mean), plain, signed=True)
-    if low is None or high is None:
-        return shown
-    return f"{shown} [{_number(str(low), plain, signed=True)}, {_number(str(high), plain, signed=True)}]"
+def _between(line: site_figures.Line, plain: bool) -> str:
+    """Return the difference with its interval."""
+    shown, low, high = (_number(line[name], plain, signed=True) for name in ("difference", "low", "high"))
+    return f"{shown} [{low}, {high}]" if line["low"] else shown
 
 
 def _baseline(line: site_figures.Line, plain: bool) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +17,9 @@ import results_summary
 import site_figures
 import site_hook
 import site_tables
-import site_verdict
+from seepage.datasets.about import card_of
+from seepage.reproduce.causes import FAR, SOMETHING_ELSE, causes
+from seepage.reproduce.compare import judged_anew
 from seepage.reproduce.table import tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,19 +50,32 @@ def parts(text: str) -> dict[str, list[list[str]]]:
     }
 
 
-def outcome(line: dict[str, str]) -> str:
-    """Return the outcome by the formula with quantiles, where the code has p-values."""
-    if not line["published_std"] or not line["published_n"] or not line["ours_std"] or int(line["n"]) < 2:
-        return "too few to tell"
-    n, printed = int(line["n"]), int(line["published_n"])
-    one, two = float(line["ours_std"]) ** 2 / n, float(line["published_std"]) ** 2 / (printed - 1)
-    away = abs(float(line["ours"]) - float(line["published"]))
-    error = math.sqrt(one + two)
-    margin = 0.02 if error * (stats.norm.ppf(0.95) + stats.norm.ppf(0.9)) <= 0.02 else 0.05
-    reach = 0.0
-    if error > 0:
-        reach = float(stats.t.ppf(0.95, (one + two) ** 2 / (one**2 / (n - 1) + two**2 / (printed - 1)))) * error
-    return "agrees" if away + reach < margin else "differs" if away - reach > margin else "too few to tell"
+def outcome(line: dict[str, str]) -> tuple[str, str]:
+    """Return the outcome and direction of a rate by the formula with quantiles, from the line's own columns."""
+    n, published = int(line["n"]), float(line["published"])
+    if n < 2 or not line["ours_std"]:
+        return "open", ""
+    one, two, freedom, margin = float(line["ours_std"]) ** 2 / n, 0.0, float(n - 1), 0.05
+    if line["basis"] != "at its word":
+        printed = int(line["published_n"])
+        share = (published * printed + 2) / (printed + 4)
+        variance = share * (1 - share) if line["basis"] == "binomial" else float(line["published_std"]) ** 2
+        two = variance / (printed - 1)
+        freedom = (one + two) ** 2 / (one**2 / (n - 1) + two**2 / (printed - 1)) if one + two else 1.0
+        margin = 0.02 if math.sqrt(one + two) * (stats.norm.ppf(0.95) + stats.norm.ppf(0.9)) <= 0.02 else 0.05
+    away, reach = float(line["ours"]) - published, float(stats.t.ppf(0.95, freedom)) * math.sqrt(one + two)
+    if abs(away) + reach < margin:
+        return ("agrees" if line["basis"] != "at its word" else "shown within"), ""
+    if abs(away) - reach > margin:
+        side = "below" if away < 0 else "above"
+        return ("differs" if line["basis"] != "at its word" else f"shown {side}"), side
+    alone = float(stats.t.ppf(0.95, int(line["published_n"]) - 1)) * math.sqrt(two) if two else 0.0
+    return ("open" if alone < margin else "not judgeable"), ""
+
+
+def judged(paper: str) -> list[dict[str, str]]:
+    """Return the lines of a paper's files that stand beside a printed figure."""
+    return [line for path in FILES if path.stem.startswith(f"{paper}_") for line in lines_of(path) if line["agreement"]]
 
 
 def rounded(line: dict[str, str]) -> str:
@@ -83,52 +99,124 @@ def test_the_page_of_results_is_short_and_its_counts_are_what_the_files_say() ->
     assert results_summary.fill(text, ROOT) == text, "run: python tools/results_summary.py"
     assert results_summary.main(["--check"]) == 0
     for paper in site_tables.PAPERS:
-        wanted = Counter(
-            outcome(line)
-            for path in FILES
-            if path.stem.startswith(f"{paper}_")
-            for line in lines_of(path)
-            if line["agreement"]
-        )
-        begin = text.index(f"<!-- summary: {paper} -->")
-        *_, total = [
-            row for row in text[begin : text.index("<!-- end of summary -->", begin)].splitlines() if "|" in row
+        lines = judged(paper)
+        wanted = Counter((line["agreement"], line["direction"]) for line in lines)
+        near = [
+            line
+            for line in lines
+            if line["unit"] == "percent" and line["difference"] and abs(float(line["difference"])) <= 0.05
         ]
-        shown = cells(total)
-        assert shown[0] == "**all**"
-        assert list(map(int, shown[3:7])) == [
-            sum(wanted.values()),
-            *(wanted[name] for name in ("agrees", "differs", "too few to tell")),
+        begin = text.index(f"<!-- counts: {paper} -->")
+        head, *_, total = [
+            cells(row) for row in text[begin : text.index("<!-- end of counts -->", begin)].splitlines() if "|" in row
         ]
+        shown = dict(zip(head, total, strict=True))
+        assert shown.pop("table") == "**all**"
+        counts = {name: int(shown[name]) for name in site_tables.OUTCOMES if name in shown}
+        assert counts == {name: wanted[at] for name, at in site_tables.OUTCOMES.items() if wanted[at]}
+        assert int(shown["cells"]) == sum(counts.values()) == len(lines)
+        assert int(shown["within 5 points"]) == len(near)
+
+
+def test_the_page_lists_every_cell_that_is_shown_to_read_less_with_its_cause() -> None:
+    text = (ROOT / results_summary.PAGE).read_text(encoding="utf-8")
+    begin = text.index("<!-- counts: below -->")
+    rows = [cells(row) for row in text[begin : text.index("<!-- end of counts -->", begin)].splitlines() if "|" in row]
+    below = [line for paper in site_tables.PAPERS for line in judged(paper) if line["direction"] == "below"]
+    wanted = Counter((line["cause"], f"{100 * float(line['difference']):.1f}".replace("-", "−")) for line in below)
+    shown = Counter((row[0][:2], distance) for row in rows[2:] for distance in re.findall(r"−[\d.]+", row[2]))
+    assert shown == wanted
+    assert {row[0][:2]: int(row[1]) for row in rows[2:]} == Counter(line["cause"] for line in below)
+    pages = {
+        which: site_tables.fill(f"<!-- cells: {which} -->", ROOT, str).splitlines()[2:] for which in ("below", "far")
+    }
+    far = [
+        line
+        for paper in site_tables.PAPERS
+        for line in judged(paper)
+        if line["unit"] == "percent" and line["difference"] and abs(float(line["difference"])) > FAR
+    ]
+    assert len(pages["below"]) == len(below)
+    assert len(pages["far"]) == sum(line["direction"] != "below" for line in far)
+    with pytest.raises(site_figures.FigureError):
+        site_tables.fill("<!-- cells: other -->", ROOT, str)
+
+
+def test_no_cell_differs_or_is_far_off_without_a_cause_that_a_page_describes() -> None:
+    described = set(re.findall(r"^\| ([TEUP]\d) \|", (ROOT / "docs" / "discrepancies.md").read_text("utf-8"), re.M))
+    assert described == set(causes().names) >= {cause.code for cause in causes().cells}
+    for paper in site_tables.PAPERS:
+        for line in judged(paper):
+            far = line["unit"] == "percent" and line["difference"] and abs(float(line["difference"])) > FAR
+            assert (line["cause"] in described) == bool(line["direction"] or far), line
+            assert line["cause"] in ("", *described)
+            assert (line["reason"] != "") == (line["agreement"] == "not judgeable")
+
+
+def test_figures_that_speak_for_a_cause_are_those_of_the_files() -> None:
+    rows = dict(
+        re.findall(r"^\| ([TEUP]\d) \| (.+) \|$", (ROOT / "docs" / "discrepancies.md").read_text("utf-8"), re.M)
+    )
+
+    def shown(name: str, column: str, **at: str) -> list[str]:
+        lines = lines_of(ROOT / site_tables.FOLDER / f"{name}.csv")
+        kept = [100 * float(line[column]) for line in lines if all(line[axis] == v for axis, v in at.items())]
+        return [f"{value:.1f}" for value in (min(kept), max(kept))]
+
+    few = [100 * float(line["ours_std"]) for line in judged("tableak") if line["cause"] == "T1"]
+    assert f"{min(few):.0f} to {max(few):.0f} points" in rows["T1"]
+    low, high = shown("uifv_table5", "ours", run="faithful", method="uifv_dpa")
+    assert f"{float(low):.0f} to {float(high):.0f}% of cells" in rows["U1"]
+    low, high = shown("uifv_table5", "ours", run="self_inversion")
+    assert f"{float(low):.0f} to {float(high):.0f}%" in rows["U1"]
+    assert shown("uifv_table3", "published", dataset="bank_additional", figure="auc")[0] in rows["U9"]
+    low, high = shown("uifv_table9", "published", dataset="bank_additional", method="auc")
+    assert f"{low} to {high} in table 9" in rows["U9"]
+    for choice in ("5 epochs", "60 epochs"):
+        [reading, _] = shown("uifv_sensitivity", "ours", choice=choice, method="uifv_sa")
+        assert f"{reading}% after {choice.removesuffix(' epochs')}" in rows["U4"]
+    for rows_held, name in ((58, "tableak_table19"), (78, "tableak_table20")):
+        table = TABLES[name.replace("_", "/", 1)]
+        card = card_of(str(table.spec["dataset"]))
+        assert card is not None
+        [held] = {int(line["rows"]) for line in lines_of(ROOT / site_tables.FOLDER / f"{name}.csv") if line["rows"]}
+        assert f"{100 * held / card.rows:.0f}" == str(rows_held)
+        assert f"{rows_held}%" in rows["T2"]
 
 
 def test_a_stale_count_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = (ROOT / results_summary.PAGE).read_text(encoding="utf-8")
     (tmp_path / "benchmarks").mkdir()
-    (tmp_path / site_tables.FOLDER).symlink_to(ROOT / site_tables.FOLDER)
+    shutil.copytree(ROOT / site_tables.FOLDER, tmp_path / site_tables.FOLDER)
+    copied = tmp_path / site_tables.FOLDER / "tableak_table6.csv"
     page = tmp_path / results_summary.PAGE
     page.write_text(re.sub(r"\| \*\*all\*\* \|  \|  \| \d+", "| **all** |  |  | 1", text), encoding="utf-8")
+    line = copied.read_text(encoding="utf-8")
+    copied.write_text(line.replace(",agrees,", ",differs,").replace(",direction,", ",side,"), encoding="utf-8")
     monkeypatch.setattr(results_summary, "ROOT", tmp_path)
     assert results_summary.main(["--check"]) == 1
     assert results_summary.main([]) == 0
     assert page.read_text(encoding="utf-8") == text
+    assert copied.read_bytes() == (ROOT / site_tables.FOLDER / copied.name).read_bytes()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_line_is_judged_by_its_own_columns_and_the_stored_outcome_is_that(path: Path) -> None:
     table = TABLES[path.stem.replace("_", "/", 1)]
     for line in lines_of(path):
-        found = site_verdict.verdict(table, line)
-        stored = line["agreement"]
-        assert (stored != "") == (found is not None and found.agreement is not None)
-        if stored:
-            assert found is not None
-            assert stored == found.agreement == outcome(line)
-            forged = {**line, "agreement": "agrees", "margin": "1", "difference": "0"}
-            assert site_verdict.verdict(table, forged) == found
+        assert (line["agreement"] != "") == (line["published"] != "")
+        forged = {**line, "agreement": "agrees", "margin": "1", "difference": "0", "cause": "T1", "reason": "none"}
+        assert judged_anew(table, forged) == line
+        if line["unit"] == "percent" and line["difference"]:
+            assert (line["agreement"], line["direction"]) == outcome(line)
+            if line["needed"] and int(line["n"]) > 1:
+                # At so many units the outcome is another one by the same figures, and not at one less.
+                units = int(line["needed"])
+                assert {outcome({**line, "n": str(n)})[0] for n in (int(line["n"]), units - 1)} == {"open"}
+                assert outcome({**line, "n": str(units)})[0] != "open"
         # A prior, a stronger attack or a control stands beside no printed figure.
         if line["run"] != table.first:
-            assert (line["published"], line["difference"], stored) == ("", "", "")
+            assert (line["published"], line["difference"], line["agreement"]) == ("", "", "")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -139,7 +227,7 @@ def test_every_line_of_a_file_is_on_its_page_once(path: Path) -> None:
     for head, (names, *rows) in made.items():
         for row in rows:
             at = dict(zip(names, row, strict=True))
-            assert ("outcome" in at) == (head == "Ours beside the print")
+            assert ("outcome" in at) == ("cause" in at) == (head == "Ours beside the print")
             assert ("printed" in at) == (head == "Ours beside the print")
             axes = [at[axis.replace("_", " ")] for axis in table.axes]
             shown[at.get("run") or table.first, *axes, at["n"], at["ours"].split()[0]] += 1
@@ -183,7 +271,10 @@ def test_a_table_that_is_run_in_part_says_which(folder: Path) -> None:
     table, lines = site_tables.measured(folder.parents[1])["tableak_table33"]
     made = site_tables.page("tableak_table33", table, lines, "..")
     assert "`seepage reproduce tableak/table33 --victims 1 --only dataset=adult`" in made
-    assert parts(made)["Measured"][1] == ["faithful", "adult", "5", "1", "70.0"]
+    [head, row] = parts(made)["Ours beside the print"]
+    assert row[:4] == ["adult", "5", "1", "70.0"]
+    # One victim has no deviation.
+    assert row[head.index("outcome")] == "open, n = 3 would tell"
 
 
 def test_printed_figures_of_something_else_get_no_verdict() -> None:
@@ -192,8 +283,10 @@ def test_printed_figures_of_something_else_get_no_verdict() -> None:
     [head, *rows] = made["Beside a print of something else"]
     assert {row[head.index("method")] for row in rows} == {"loki"}
     assert "loki" not in {row[1] for row in made["Ours beside the print"]}
-    # The paper does not say what its deviations are of.
-    assert {row[-3] for row in made["Ours beside the print"][1:]} == {"too few to tell"}
+    assert {line["reason"] for line in lines if line["method"] == "loki" and line["published"]} == {SOMETHING_ELSE}
+    # What an open cell needs is said.
+    [head, *rows] = made["Ours beside the print"]
+    assert any(re.fullmatch(r"open, n = \d+ would tell", row[head.index("outcome")]) for row in rows)
 
 
 def test_a_page_may_ask_for_counts_lists_and_data(folder: Path) -> None:

@@ -16,10 +16,10 @@ from scipy import stats
 
 from seepage.assessment import Estimate, Measurement
 from seepage.errors import BadInputError
-from seepage.reproduce.compare import beside
+from seepage.reproduce.compare import beside, judged_anew
 from seepage.reproduce.reproduce import Selection, reproduce
 from seepage.reproduce.table import PublishedTable, load_table, names, tables
-from seepage.results.agreement import Agreement, Difference, PublishedFigure, agreement_of, margin_of, welch
+from seepage.results.agreement import Agreement, Difference, PublishedFigure, judge, margin_of, welch
 from seepage.run.runner import stored_runs
 from seepage.run.store import Store
 from seepage.settings.horizontal import audit as horizontal
@@ -186,9 +186,17 @@ def test_agreement_is_the_margin_beyond_the_bounds_of_welch(
         or min(abs(away + reach - margin), abs(away - reach - margin)) < 1e-9
     ):
         return
-    wanted = "agrees" if away + reach < margin else "differs" if away - reach > margin else "too few to tell"
-    assert margin_of(ours, published, 50) == margin
-    assert agreement_of(ours, published, 50) == wanted
+    found = judge(ours, published, 50)
+    assert margin_of(ours, published, 50) == found.margin == margin
+    if away + reach < margin:
+        assert found.agreement == "agrees"
+    elif away - reach > margin:
+        assert (found.agreement, found.direction) == ("differs", "below" if mean < other else "above")
+    else:
+        # The print alone, with no doubt about ours, is wider than the margin.
+        hopeless = float(stats.t.ppf(0.95, 49)) * math.sqrt(two) >= margin
+        assert found.agreement == ("not judgeable" if hopeless else "open")
+        assert found.needed is None or (not hopeless and found.needed > n)
 
 
 @pytest.mark.parametrize(
@@ -196,14 +204,41 @@ def test_agreement_is_the_margin_beyond_the_bounds_of_welch(
     [
         (Estimate(1.0, None, None, 3, 0.0), PublishedFigure(mean=1.0, std=0.0), "agrees"),
         (Estimate(1.0, None, None, 3, 0.0), PublishedFigure(mean=0.9, std=0.0), "differs"),
-        (Estimate(1.0, None, None, 3, 0.0), PublishedFigure(mean=0.2, std=None), "too few to tell"),
-        (Estimate(0.5, None, None, 1, None), PublishedFigure(mean=0.2, std=0.1), "too few to tell"),
-        (Estimate(None, None, None, 0, None), PublishedFigure(mean=0.2, std=0.1), "too few to tell"),
+        (Estimate(1.0, None, None, 3, 0.0), PublishedFigure(mean=0.2, std=None), "shown above"),
+        (Estimate(0.1, None, None, 3, 0.02), PublishedFigure(mean=0.2, std=None), "shown below"),
+        (Estimate(0.2, None, None, 3, 0.02), PublishedFigure(mean=0.21, std=None), "shown within"),
+        (Estimate(0.2, None, None, 3, 0.1), PublishedFigure(mean=0.21, std=None), "open"),
+        (Estimate(0.5, None, None, 1, None), PublishedFigure(mean=0.2, std=0.1), "open"),
+        (Estimate(0.5, None, None, 20, 0.01), PublishedFigure(mean=0.55, std=0.4), "not judgeable"),
         (Estimate(0.5, 0.46, 0.54, 20, None), PublishedFigure(mean=0.2, std=0.1), "differs"),
     ],
 )
-def test_agreement_needs_both_deviations(ours: Estimate, published: PublishedFigure, agreement: Agreement) -> None:
-    assert agreement_of(ours, published, 50) == agreement
+def test_a_print_without_a_deviation_is_taken_at_its_word(
+    ours: Estimate, published: PublishedFigure, agreement: Agreement
+) -> None:
+    assert judge(ours, published, 50).agreement == agreement
+
+
+def test_what_an_open_cell_needs_tells_by_the_same_figures() -> None:
+    for published in (PublishedFigure(mean=0.82, std=None), PublishedFigure(mean=0.82, std=0.05)):
+        few = judge(Estimate(0.8, None, None, 4, 0.08), published, 50)
+        assert few.agreement == "open"
+        assert few.needed is not None
+        outcomes = [
+            judge(Estimate(0.8, None, None, n, 0.08), published, 50).agreement for n in (few.needed - 1, few.needed)
+        ]
+        assert outcomes == ["open", "agrees" if published.std else "shown within"]
+    # Where the difference is the margin no number of units tells.
+    assert judge(Estimate(0.75, None, None, 4, 0.08), PublishedFigure(mean=0.8, std=None), 50).needed is None
+
+
+@given(st.integers(0, 100))
+def test_a_share_has_the_deviation_of_its_targets(right: int) -> None:
+    share = PublishedFigure(mean=right / 100, std=None).as_share(100)
+    assert share.basis == "binomial"
+    assert share.std == pytest.approx(math.sqrt((right + 2) / 104 * (102 - right) / 104))
+    printed = PublishedFigure(mean=right / 100, std=0.1)
+    assert printed.as_share(100) is printed
 
 
 def test_the_deviation_of_an_estimate_follows_from_its_interval() -> None:
@@ -214,9 +249,9 @@ def test_the_deviation_of_an_estimate_follows_from_its_interval() -> None:
         PublishedFigure(mean=0.83, std=0.05),
         PublishedFigure(mean=0.90, std=0.05),
     ):
-        assert agreement_of(known, published, 50) == agreement_of(shown, published, 50)
+        assert judge(known, published, 50).agreement == judge(shown, published, 50).agreement
     # What twelve victims are for: a deviation of five points on both sides.
-    assert agreement_of(known, PublishedFigure(mean=0.80, std=0.05), 50) == "agrees"
+    assert judge(known, PublishedFigure(mean=0.80, std=0.05), 50).agreement == "agrees"
 
 
 def test_only_the_papers_own_method_stands_beside_the_print() -> None:
@@ -235,7 +270,7 @@ def test_only_the_papers_own_method_stands_beside_the_print() -> None:
         1,
     )
     assert plain.difference is not None
-    assert (plain.margin, plain.agreement) == (None, None)
+    assert (plain.margin, plain.agreement) == (None, "not judgeable")
 
 
 def test_a_part_is_run_once_kept_and_compared(tmp_path: Path) -> None:
@@ -264,6 +299,12 @@ def test_a_part_is_run_once_kept_and_compared(tmp_path: Path) -> None:
     assert [float(line["ours"]) for line in written] == pytest.approx([cell.ours for cell in first.cells], rel=1e-5)
     assert [line["batch_size"] for line in written] == ["2", "2", "2"]
     assert {line["rows"] for line in written} == {"1000"}
+    # What rewrites the files of results finds the same.
+    for line in written:
+        anew = judged_anew(table, line)
+        assert list(anew) == list(line)
+        same = ("published", "agreement", "direction", "basis", "needed", "cause", "reason")
+        assert {name: anew[name] for name in same} == {name: line[name] for name in same}
 
 
 @pytest.mark.parametrize("changes", [{"iterations": 4}, {"seed": 1}, {"model": "nn1"}])
@@ -303,10 +344,10 @@ def test_runs_of_a_table_may_have_networks_of_their_own(tmp_path: Path) -> None:
     assert {row.model for row in made.rows} == {"nn3", "nn1"}
 
 
-def test_a_published_figure_without_spread_has_no_interval() -> None:
-    found = welch(Estimate(-0.5, -0.7, -0.2, 10), PublishedFigure(mean=-0.6, std=None), 50)
+def test_a_difference_from_a_print_without_spread_has_the_interval_of_ours() -> None:
+    found = welch(Estimate(-0.5, -0.7, -0.3, 10), PublishedFigure(mean=-0.6, std=None), 50)
     assert found is not None
-    assert (found.mean, found.low, found.high) == (pytest.approx(0.1), None, None)
+    assert (found.mean, found.low, found.high) == pytest.approx((0.1, -0.1, 0.3))
     assert welch(Estimate(-0.5, None, None, 3), PublishedFigure(mean=-1.0, std=None), 50) == Difference(0.5, None, None)
 
 

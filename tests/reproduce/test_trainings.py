@@ -100,8 +100,11 @@ def test_ours_stands_beside_theirs(tmp_path: Path) -> None:
     found = reproduce(TABLE, tmp_path, 2)
     cells = {(c.run, c.place["column"], c.place["defense"]): c for c in found.cells}
     assert cells["faithful", "cause", "sl"].ours == 1.0
-    # The table prints no deviation.
-    assert cells["faithful", "cause", "sl"].agreement == "too few to tell"
+    # The table prints no deviation, and is taken at its word.
+    assert (cells["faithful", "cause", "sl"].agreement, cells["faithful", "cause", "sl"].basis) == (
+        "shown within",
+        "at its word",
+    )
     assert cells["faithful", "label", "sl"].published == 1.0
     assert cells["faithful", "cause", "knn"].published == 0.99
     assert cells["faithful", "cause", "flipped"].published is None
@@ -121,7 +124,11 @@ def test_what_is_printed_of_something_else_is_shown_without_a_verdict() -> None:
     other = TABLE.model_copy(update={"unlike": ({"column": "label"},)})
     found = reproduce(other, None, 1, Selection(runs=("faithful",), only={"defense": ["sl"]}))
     cells = {c.place["column"]: c for c in found.cells}
-    assert (cells["label"].published, cells["label"].difference, cells["label"].agreement) == (1.0, None, None)
+    assert (cells["label"].published, cells["label"].difference, cells["label"].agreement) == (
+        1.0,
+        None,
+        "not judgeable",
+    )
     assert cells["cause"].difference == 0.0
 
 

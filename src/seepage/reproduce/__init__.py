@@ -10,7 +10,16 @@ if TYPE_CHECKING:
     from seepage.reproduce.console import show_comparison
     from seepage.reproduce.reproduce import Selection, TableComparison, reproduce
     from seepage.reproduce.table import PublishedTable, load_table, tables
-    from seepage.results.agreement import MARGIN, Agreement, Difference, PublishedFigure, agreement_of, margin_of, welch
+    from seepage.results.agreement import (
+        MARGIN,
+        Agreement,
+        Difference,
+        Judgement,
+        PublishedFigure,
+        judge,
+        margin_of,
+        welch,
+    )
 
 lazy_package(__name__)
 
@@ -18,11 +27,12 @@ __all__ = [
     "MARGIN",
     "Agreement",
     "Difference",
+    "Judgement",
     "PublishedFigure",
     "PublishedTable",
     "Selection",
     "TableComparison",
-    "agreement_of",
+    "judge",
     "load_table",
     "margin_of",
     "reproduce",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
 
 from seepage.assessment import Estimate, paired
 from seepage.assessment.row import ResultRow
-from seepage.reproduce.table import Place, PublishedTable, TableAudit, Unit
-from seepage.results.agreement import Agreement, PublishedFigure, agreement_of, margin_of, welch
+from seepage.reproduce.causes import NO_RATE, NONE_OF_OURS, SOMETHING_ELSE, WIDE_PRINT, cause_of
+from seepage.reproduce.table import Place, PublishedTable, Reading, TableAudit, Unit
+from seepage.results.agreement import Agreement, Basis, Direction, Judgement, judge, welch
 from seepage.results.tuning import swept, tuned
 from seepage.run.runner import Run
 from seepage.settings.setting import About, Configuration
@@ -30,7 +31,10 @@ class Compared:
         published, published_std, published_n: the printed mean, its deviation and the number of units behind it; None
             where the table has no such figure, or has it of another attack than this run's.
         difference, low, high: our mean less the printed one, with its 95% interval.
-        margin, agreement: see ``agreement_of``; None where there is nothing to judge.
+        margin, agreement, direction, needed: see ``judge``; None where there is no printed figure.
+        basis: where the deviation of the print is from.
+        cause: code of the cause why ours differs or lies more than 20 points off, see ``docs/discrepancies.md``.
+        reason: why the cell is not judgeable.
         guess, guess_name, lift: the best correct baseline on the same cells, and the gain over it.
         seconds_per_victim: time of the attack; None for what is no attack.
     """
@@ -51,6 +55,11 @@ class Compared:
     high: float | None
     margin: float | None
     agreement: Agreement | None
+    direction: Direction | None = None
+    basis: Basis | None = None
+    needed: int | None = None
+    cause: str | None = None
+    reason: str | None = None
     guess: float | None = None
     guess_name: str | None = None
     lift: float | None = None
@@ -112,21 +121,30 @@ def compare_tuned(
 
 
 def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Estimate, rows: int) -> Compared:
-    """Return an estimate with the figure that the table prints at the same place; no figure for baselines and times.
+    """Return an estimate with the figure that the table prints at the same place; no figure for baselines and times."""
+    return _beside(table, run, place, table.metrics[metric], ours, rows)
 
-    Only the run that is as the paper's stands beside the print. Figures that are no rates have no margin in points and
-    get no verdict.
+
+def _beside(table: PublishedTable, run: str, place: Place, reading: Reading, ours: Estimate, rows: int) -> Compared:
+    """Return ``beside`` of a metric by what the table prints of it.
+
+    Only the run that is as the paper's stands beside the print. What is of something else, or no rate, has no margin
+    in points and cannot be judged.
     """
-    reading = table.metrics[metric]
-    published = table.figure(place, reading.unit) if run == table.first else None
+    printed = table.figure(place, reading.unit) if run == table.first else None
     number = reading.published or table.published_victims
-    alike = published is not None and table.judges(place)
-    # A deviation of nobody knows what is shown, but not calculated with.
-    comparable = (
-        published if table.spread_stated or published is None else PublishedFigure(mean=published.mean, std=None)
-    )
-    difference = welch(ours, comparable, number) if comparable is not None and alike else None
-    rate = difference is not None and reading.unit == "percent"
+    published = printed.as_share(number) if printed is not None and table.binomial else printed
+    difference = welch(ours, published, number) if published is not None and table.judges(place) else None
+    judgement, cause, reason = Judgement(), None, None
+    if published is not None:
+        rate = difference is not None and reading.unit == "percent"
+        judgement = judge(ours, published, number) if rate else Judgement("not judgeable")
+        cause = cause_of(table, place, difference.mean, judgement) if rate and difference is not None else None
+        if not table.judges(place):
+            reason = SOMETHING_ELSE
+        elif judgement.agreement == "not judgeable":
+            reason = NONE_OF_OURS if difference is None else WIDE_PRINT if rate else NO_RATE
+    spread = published is not None and published.std is not None
     return Compared(
         run=run,
         place=place,
@@ -136,16 +154,51 @@ def beside(table: PublishedTable, run: str, place: Place, metric: str, ours: Est
         ours_low=ours.low,
         ours_high=ours.high,
         n=ours.n,
-        published=None if published is None else published.mean,
-        published_std=None if published is None else published.std,
-        published_n=None if comparable is None or comparable.std is None else number,
+        published=None if printed is None else printed.mean,
+        published_std=None if printed is None else printed.std,
+        published_n=number if spread else None,
         difference=None if difference is None else difference.mean,
         low=None if difference is None else difference.low,
         high=None if difference is None else difference.high,
-        margin=margin_of(ours, comparable, number) if rate and comparable is not None else None,
-        agreement=agreement_of(ours, comparable, number) if rate and comparable is not None else None,
+        margin=judgement.margin,
+        agreement=judgement.agreement,
+        direction=judgement.direction,
+        basis=None if published is None else published.basis if spread else "at its word",
+        needed=judgement.needed,
+        cause=cause,
+        reason=reason,
         rows=rows,
     )
+
+
+# The columns of a comparison that follow from what was measured and what is printed.
+JUDGED = (
+    *("published", "published_std", "published_n", "difference", "low", "high"),
+    *("margin", "agreement", "direction", "basis", "needed", "cause", "reason"),
+)
+
+
+def judged_anew(table: PublishedTable, line: Mapping[str, str]) -> dict[str, str]:
+    """Return a line of a ``comparison.csv`` with the columns about the print made anew; what was measured stays.
+
+    Args:
+        table: the table that the line belongs to.
+        line: one line of the file, by column.
+    """
+    place: Place = {axis: line[axis] for axis in table.axes}
+    ours = Estimate(
+        *(_float(line.get(name, "")) for name in ("ours", "ours_low", "ours_high")),
+        n=int(line["n"]),
+        std=_float(line.get("ours_std", "")),
+    )
+    cell = _beside(table, line["run"], place, table.reading(place), ours, 0)
+    judged = {name: "" if (value := getattr(cell, name)) is None else str(_short(value)) for name in JUDGED}
+    columns = [*table.axes, *(field.name for field in fields(Compared) if field.name not in ("run", "place"))]
+    return {name: judged.get(name, line.get(name, "")) for name in ("run", *columns, "commit")}
+
+
+def _float(text: str) -> float | None:
+    return float(text) if text else None
 
 
 def as_csv(table: PublishedTable, cells: Sequence[Compared], commit: str = "") -> str:

@@ -121,12 +121,13 @@ class PublishedTable(_Data):
         notes: what a reader of the comparison must know.
         judged: whether ours are held against the print; not where they are of other data, as from a generator.
         unlike: places whose printed figure is of something else than ours; a place names values on some of the axes.
-        spread_stated: whether the paper says what its standard deviations are of.
+        binomial: whether printed figures are shares of ``published_victims`` targets, and so have the deviation of such
+            a share where none is printed.
 
     Example:
         >>> table = load_table("tableak/table17")
         >>> table.figure({"labels": "true", "method": "tableak", "batch_size": 32})
-        PublishedFigure(mean=0.793, std=0.045)
+        PublishedFigure(mean=0.793, std=0.045, basis='printed')
     """
 
     name: str
@@ -145,7 +146,7 @@ class PublishedTable(_Data):
     notes: tuple[str, ...] = ()
     judged: bool = True
     unlike: tuple[Place, ...] = ()
-    spread_stated: bool = True
+    binomial: bool = False
 
     @model_validator(mode="after")
     def _distinguishable(self) -> PublishedTable:
@@ -166,13 +167,20 @@ class PublishedTable(_Data):
         """
         printed: object = self.published
         for axis in self.axes:
-            printed = printed.get(place.get(axis)) if isinstance(printed, dict) else None
+            # Places that were read from a file have texts where a document has numbers.
+            values = {str(value): inner for value, inner in printed.items()} if isinstance(printed, dict) else {}
+            printed = values.get(str(place.get(axis)))
         if printed is None:
             return None
         by = 100 if unit == "percent" else 1
         numbers = cast("list[float]", printed if isinstance(printed, list) else [printed])
         mean, *std = [round(number / by, 6) for number in numbers]
         return PublishedFigure(mean=mean, std=std[0] if std else None)
+
+    def reading(self, place: Place) -> Reading:
+        """Return what is printed at a place: the reading whose own place says most of it."""
+        fitting = (r for r in self.metrics.values() if all(place.get(a) == str(v) for a, v in r.place.items()))
+        return max(fitting, key=lambda reading: len(reading.place))
 
     def judges(self, place: Place) -> bool:
         """Return whether the printed figure at a place measures the same thing as ours."""

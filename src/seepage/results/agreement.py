@@ -1,11 +1,13 @@
-"""Agreement of one of our figures with a printed one."""
+"""Outcome of one of our figures beside a printed one."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from seepage.assessment import Estimate
@@ -14,86 +16,147 @@ from seepage.assessment import Estimate
 MARGIN, FINE_MARGIN = 0.05, 0.02
 # One-sided level of each test, and the power that the finer margin asks for where both means are alike.
 LEVEL, POWER = 0.05, 0.8
+# Units that give a deviation at all, as the papers with fewest have; and the most that are proposed.
+LEAST, MOST = 3, 1_000
 
-Agreement = Literal["agrees", "differs", "too few to tell"]
+Agreement = Literal["agrees", "differs", "shown within", "shown below", "shown above", "open", "not judgeable"]
+Basis = Literal["printed", "binomial", "at its word"]
+Direction = Literal["below", "above"]
 
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One figure that a paper prints, a rate; ``std`` is the population deviation, None where it prints none."""
+    """One figure that a paper prints, a rate.
+
+    ``mean`` is over the published units (victims, or trainings), or a figure that no single unit has. ``std`` is the
+    population deviation, None where the table prints none. ``basis`` says where the deviation is from; without one the
+    mean is taken at its word.
+    """
 
     mean: float
     std: float | None
+    basis: Basis = "printed"
+
+    def as_share(self, targets: int) -> PublishedFigure:
+        """Return the figure with the binomial deviation of one target, where none is printed.
+
+        Two successes and two failures are added (Agresti and Coull 1998), so that a share of 1 is not without doubt.
+
+        Example:
+            >>> round(PublishedFigure(mean=1.0, std=None).as_share(100).std, 3)
+            0.137
+        """
+        if self.std is not None:
+            return self
+        share = (self.mean * targets + 2) / (targets + 4)
+        return replace(self, std=math.sqrt(share * (1 - share)), basis="binomial")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Our mean less the printed one, with its 95% interval (Welch); None where one of them has no deviation."""
+    """Our mean less the printed one, with its 95% interval (Welch).
+
+    The interval is of ours alone where the print has no deviation, and None where ours has none.
+    """
 
     mean: float
     low: float | None
     high: float | None
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """The outcome of a rate beside a printed one.
+
+    Attributes:
+        agreement: ``agrees`` or ``differs`` beside a deviation of the print; ``shown within``, ``shown below`` or
+            ``shown above`` where the print is taken at its word; ``open`` where more of our units would tell;
+            ``not judgeable`` where no number of them would; None where nothing is printed.
+        margin: margin of the outcome; None where nothing can be judged.
+        direction: side of the print on which ours is shown to lie beyond the margin.
+        needed: least number of our units that would tell, by our deviation and the difference so far; None where the
+            outcome is not open, or the difference lies so near to the margin that ``MOST`` would not.
+    """
+
+    agreement: Agreement | None = None
+    margin: float | None = None
+    direction: Direction | None = None
+    needed: int | None = None
+
+
 def welch(ours: Estimate, published: PublishedFigure, published_n: int) -> Difference | None:
     """Return our mean less the printed one, with Welch's t interval (unequal variances, unequal numbers of units).
 
-    Published standard deviations are population ones and are corrected to unbiased ones.
+    Published standard deviations are population ones and are corrected to unbiased ones. A print without a deviation is
+    taken at its word: the interval is then Student's, of our mean.
     """
     if ours.mean is None:
         return None
-    mean = ours.mean - published.mean
-    std = _deviation(ours)
-    if published.std is None or std is None:
+    mean, std = ours.mean - published.mean, _deviation(ours)
+    if std is None:
         return Difference(mean, None, None)
-    our_variance, other = std**2 / ours.n, published.std**2 / (published_n - 1)
-    if our_variance + other == 0:
-        return Difference(mean, mean, mean)
-    freedom = (our_variance + other) ** 2 / (our_variance**2 / (ours.n - 1) + other**2 / (published_n - 1))
-    half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(our_variance + other)
+    half = float(_reach(std, np.array([ours.n]), published, published_n, 0.975)[0])
     return Difference(mean, mean - half, mean + half)
 
 
 def margin_of(ours: Estimate, published: PublishedFigure, published_n: int) -> float | None:
-    """Return the margin within which a rate counts as the printed one; None where one of them has no deviation.
+    """Return the margin within which a rate counts as the printed one; None where ours has no deviation.
 
     It depends on deviations and numbers of units alone, never on the difference: the finer margin is taken where two
-    like means would be found to agree within it with a power of 0.8.
+    like means would be found to agree within it with a power of 0.8. Beside a print without a deviation it is the
+    coarse one.
     """
     std = _deviation(ours)
-    if published.std is None or std is None:
+    if std is None:
         return None
-    variance = std**2 / ours.n + published.std**2 / (published_n - 1)
-    needed = float(stats.norm.ppf(1 - LEVEL) + stats.norm.ppf((1 + POWER) / 2))
-    return FINE_MARGIN if variance <= (FINE_MARGIN / needed) ** 2 else MARGIN
+    return float(_margins(std, np.array([ours.n]), published, published_n)[0])
 
 
-def agreement_of(ours: Estimate, published: PublishedFigure, published_n: int) -> Agreement:
-    """Return whether our mean agrees with the printed one.
+def judge(ours: Estimate, published: PublishedFigure, published_n: int) -> Judgement:
+    """Return the outcome of our mean beside the printed one.
 
-    With the difference d, its standard error se, the 95% quantile q of Welch's t and the margin D: ``agrees`` where
-    ``|d| + q se < D``, ``differs`` where ``|d| - q se > D``, ``too few to tell`` otherwise, and always where the print
-    does not say what its deviation is of.
+    With the difference d, its standard error se, the 95% quantile q of Welch's t and the margin D: within where
+    ``|d| + q se < D``, beyond where ``|d| - q se > D``, open otherwise. A print without a deviation has an error of 0.
+    Nothing can be judged where the print's own error is so wide that like means would not be found within D.
     """
     std, margin = _deviation(ours), margin_of(ours, published, published_n)
-    if margin is None or std is None or ours.mean is None or published.std is None:
-        return "too few to tell"
-    if std == published.std == 0:
-        # Without any deviation the t statistic is not defined, and the difference is exact.
-        return "agrees" if abs(ours.mean - published.mean) < margin else "differs"
-    unbiased = published.std * math.sqrt(published_n / (published_n - 1))
-    # p-values of 'not above the lower limit' and 'not below the upper limit'.
-    low, high = (
-        float(
-            stats.ttest_ind_from_stats(
-                ours.mean, std, ours.n, limit, unbiased, published_n, equal_var=False, alternative=side
-            ).pvalue
-        )
-        for limit, side in ((published.mean - margin, "greater"), (published.mean + margin, "less"))
-    )
-    if max(low, high) < LEVEL:
-        return "agrees"
-    return "differs" if max(low, high) > 1 - LEVEL else "too few to tell"
+    if ours.mean is None or std is None or margin is None:
+        return Judgement("open", needed=LEAST)
+    away, units = abs(ours.mean - published.mean), np.arange(ours.n, max(ours.n, MOST) + 1)
+    reach = _reach(std, units, published, published_n, 1 - LEVEL)
+    if away + reach[0] < margin:
+        return Judgement("agrees" if published.std is not None else "shown within", margin)
+    if away - reach[0] > margin:
+        direction: Direction = "below" if ours.mean < published.mean else "above"
+        if published.std is not None:
+            return Judgement("differs", margin, direction)
+        return Judgement("shown below" if direction == "below" else "shown above", margin, direction)
+    if _reach(0.0, units[:1], published, published_n, 1 - LEVEL)[0] >= margin:
+        return Judgement("not judgeable", margin)
+    # The finer margin may be the one of more units.
+    decided = abs(away - _margins(std, units, published, published_n)) > reach
+    return Judgement("open", margin, needed=int(units[decided.argmax()]) if decided.any() else None)
+
+
+def _margins(std: float, units: NDArray[np.int_], published: PublishedFigure, published_n: int) -> NDArray[np.float64]:
+    """Return the margin at each number of our units."""
+    if published.std is None:
+        return np.full(len(units), MARGIN)
+    variance = std**2 / units + published.std**2 / (published_n - 1)
+    needed = float(stats.norm.ppf(1 - LEVEL) + stats.norm.ppf((1 + POWER) / 2))
+    return np.where(variance <= (FINE_MARGIN / needed) ** 2, FINE_MARGIN, MARGIN)
+
+
+def _reach(
+    std: float, units: NDArray[np.int_], published: PublishedFigure, published_n: int, level: float
+) -> NDArray[np.float64]:
+    """Return half the width of the difference's interval at each number of our units, with ``level`` below its end."""
+    own = std**2 / units
+    other = 0.0 if published.std is None else published.std**2 / (published_n - 1)
+    if std == other == 0:
+        return np.zeros(len(units))
+    freedom = (own + other) ** 2 / (own**2 / (units - 1) + other**2 / (published_n - 1))
+    return stats.t.ppf(level, freedom) * np.sqrt(own + other)
 
 
 def _deviation(ours: Estimate) -> float | None:
